@@ -1,0 +1,35 @@
+"""Security of the web dashboard: login, roles, sessions, the guard of every request, masking and the audit log.
+
+An application builds a SecurityConfig and a Security, adds `security.routes()`, and runs `security.guard(app)`:
+
+    security = Security(SecurityConfig("127.0.0.1", 8050, state_directory))
+    app.router.routes[:0] = security.routes()
+    uvicorn.run(security.guard(app), proxy_headers=False, server_header=False, ...)
+
+Modules: roles (who may do what), users (the users file), sessions (the cookie), guard (every request; addresses and
+headers are its parts), login and oidc (pages), limits (of failed logins), masking, audit, user_commands (`broker-dash
+user`), files and fields (private files, values of configuration tables).
+"""
+
+from dashboard.security.audit import Audit, Entry
+from dashboard.security.core import Security, SecurityConfig
+from dashboard.security.masking import Mask, Masking, parse_masks
+from dashboard.security.oidc_config import OidcConfig, parse_oidc
+from dashboard.security.roles import Identity, Need, Role, Scope, decide
+
+__all__ = [
+    "Audit",
+    "Entry",
+    "Identity",
+    "Mask",
+    "Masking",
+    "Need",
+    "OidcConfig",
+    "Role",
+    "Scope",
+    "Security",
+    "SecurityConfig",
+    "decide",
+    "parse_masks",
+    "parse_oidc",
+]

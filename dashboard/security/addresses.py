@@ -1,0 +1,157 @@
+"""Which URLs are the dashboard's: hosts, origins, and paths that every part of it reads in the same way."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote_to_bytes, urlsplit
+
+from broker_cy.admin.errors import AdminError, Failure
+
+PATH_BYTES_MAX: Final = 4_096
+QUERY_BYTES_MAX: Final = 16_384
+# Of the page that is shown after the login.
+NEXT_CHARACTERS_MAX: Final = 2_000
+HOSTS_MAX: Final = 100
+LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+_HOST = re.compile(r"(?P<name>[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+# Encoded slash, backslash, NUL and other controls, and an encoded % that would be decoded a second time.
+_REFUSED_ESCAPE = re.compile(rb"%(?:2f|5c|[01][0-9a-f]|7f|25[0-9a-f]{2})", re.IGNORECASE)
+_BAD_ESCAPE = re.compile(rb"%(?![0-9a-fA-F]{2})")
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+class Host(NamedTuple):
+    """A name, an IPv4 address, or an IPv6 address in brackets, in lower case; `port` is None if it is not given."""
+
+    name: str
+    port: int | None
+
+
+def parse_host(text: str) -> Host | None:
+    """Return the host of a Host header; None if it is malformed."""
+    match = _HOST.fullmatch(text.lower())
+    if match is None:
+        return None
+    port = match["port"]
+    return Host(match["name"], None if port is None else int(port))
+
+
+def host_name(address: str) -> str:
+    """Return an address to listen on as it is written in a URL: IPv6 in brackets."""
+    return f"[{address.lower()}]" if ":" in address and not address.startswith("[") else address.lower()
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether only programs on this machine reach a socket that listens on the address."""
+    if address.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+class Hosts:
+    """The hosts by which browsers may address the dashboard; others are DNS rebinding, or a proxy nobody configured.
+
+    Allowed are loopback names and the address that the dashboard listens on, with its port, and the configured names,
+    with their own port or else the dashboard's or the scheme's. If the dashboard listens on all addresses, so is every
+    IP address: rebinding needs a name.
+    """
+
+    def __init__(self, listen: str, port: int, names: Sequence[str], *, tls: bool) -> None:
+        """Raises AdminError if one of the names is not NAME or NAME:PORT."""
+        self.scheme = "https" if tls else "http"
+        self._port = port
+        self._default_port = _DEFAULT_PORTS[self.scheme]
+        own = host_name(listen)
+        self._is_any = own in ("0.0.0.0", "[::]")
+        self._own = frozenset((*LOOPBACK_NAMES, own))
+        if len(names) > HOSTS_MAX:
+            raise AdminError(Failure.INVALID, f"{len(names):,} hosts are given: {HOSTS_MAX} are allowed", what="hosts")
+        found = []
+        for text in names:
+            host = parse_host(text)
+            if host is None:
+                reason = f"{text!r} is not a host: NAME or NAME:PORT is expected, such as dashboard.example.com"
+                raise AdminError(Failure.INVALID, reason, what="hosts")
+            found.append(host)
+        self._named = frozenset(found)
+
+    def allows(self, host: Host, *, only_loopback: bool = False) -> bool:
+        """Return whether the host is allowed; `only_loopback`: the configured names are not.
+
+        The caller listens on a loopback address then.
+        """
+        port = host.port or self._default_port
+        if only_loopback:
+            return host.name in self._own and port == self._port
+        if port == self._port and (host.name in self._own or (self._is_any and _is_address(host.name))):
+            return True
+        if Host(host.name, port) in self._named:
+            return True
+        return Host(host.name, None) in self._named and port in (self._port, self._default_port)
+
+    def is_same_origin(self, origin: str, host: Host) -> bool:
+        """Return whether a page with this Origin header comes from `host`."""
+        scheme, separator, rest = origin.partition("://")
+        found = parse_host(rest)
+        if not separator or scheme.lower() != self.scheme or found is None:
+            return False
+        return (found.name, found.port or self._default_port) == (host.name, host.port or self._default_port)
+
+
+def path_problem(raw: bytes, path: str) -> str:
+    """Return why a path is refused; empty if it is not. `raw` is the path as it was sent, `path` the decoded one.
+
+    Refused is whatever two programs might read differently: dot segments, empty segments, encoded slashes, backslashes,
+    control characters, double encoding, and bytes that are not UTF-8.
+    """
+    if len(raw) > PATH_BYTES_MAX:
+        return f"the path has more than {PATH_BYTES_MAX:,} bytes"
+    if _REFUSED_ESCAPE.search(raw) or _BAD_ESCAPE.search(raw):
+        return "the path has an escape that is not allowed"
+    try:
+        decoded = unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        return "the path is not UTF-8"
+    for text in (decoded, path):
+        if not text.startswith("/"):
+            return "the path does not start with /"
+        if "\\" in text or any(sign < " " or "\x7f" <= sign <= "\x9f" for sign in text):
+            return "the path has a backslash or a control character"
+        segments = text.split("/")[1:]
+        if any(segment in (".", "..") for segment in segments) or "" in segments[:-1]:
+            return "the path has an empty segment or a dot segment"
+    return ""
+
+
+def local_path(text: str) -> str:
+    """Return the path and query of `text` for a Location header if it is a page of the dashboard, else "/".
+
+    Browsers read //host, /\\host and http:host as other hosts, and drop tabs and line breaks.
+    """
+    if not 1 <= len(text) <= NEXT_CHARACTERS_MAX or not text.isprintable() or " " in text or "\\" in text:
+        return "/"
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return "/"
+    encoded = quote(text, safe="/?&=%#:@!$'()*+,;~-._")
+    raw = encoded.partition("?")[0].partition("#")[0].encode()
+    if parts.scheme or parts.netloc or path_problem(raw, parts.path):
+        return "/"
+    first = parts.path.split("/")[1]
+    # After the login, they would lead back to it.
+    return "/" if first in ("login", "login.css", "logout", "oidc") else encoded

@@ -1,0 +1,82 @@
+"""Headers that every response of the dashboard has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from broker_cy.admin.errors import AdminError, Failure
+from dashboard.security.addresses import LOOPBACK_NAMES, Host
+
+Headers = list[tuple[bytes, bytes]]
+
+# Responses below these paths may be kept by browsers: the program, which has no data of a cluster.
+CACHED_PREFIXES: Final = ("/assets/", "/_dash-component-suites/")
+HSTS_S: Final = 365 * 86_400
+# Different hosts whose headers are kept.
+_HOSTS_CACHED_MAX: Final = 128
+_HASH = re.compile(r"sha(?:256|384|512)-[A-Za-z0-9+/]+={0,2}")
+# Only features that every current browser knows: others are reported on its console.
+_PERMISSIONS: Final = ("camera", "display-capture", "geolocation", "microphone", "midi", "payment", "usb")
+
+
+class ResponseHeaders:
+    """Makes the headers of responses. `script_hashes` are the inline scripts that may run: sha256-BASE64."""
+
+    def __init__(self, *, tls: bool, script_hashes: Sequence[str] = ()) -> None:
+        """Raises AdminError if one of the hashes is malformed."""
+        for each in script_hashes:
+            if _HASH.fullmatch(each) is None:
+                reason = f"{each!r} is not the hash of a script: sha256-BASE64 is expected"
+                raise AdminError(Failure.INVALID, reason, what="script_hashes")
+        self._tls = tls
+        self._scripts = " ".join(("'self'", *(f"'{each}'" for each in script_hashes)))
+        self._of_host = lru_cache(maxsize=_HOSTS_CACHED_MAX)(self._make)
+        self._names = frozenset(name for name, _ in self._make(None)) | {b"server", b"strict-transport-security"}
+
+    def _make(self, host: Host | None) -> tuple[tuple[bytes, bytes], ...]:
+        sockets = ""
+        if host is not None:
+            port = "" if host.port is None else f":{host.port}"
+            # Older versions of Safari do not count a WebSocket of the same host as 'self'.
+            sockets = f" {'wss' if self._tls else 'ws'}://{host.name}{port}"
+        policy = "; ".join(
+            (
+                "default-src 'none'",
+                f"script-src {self._scripts}",
+                # The component libraries set styles of elements.
+                "style-src 'self' 'unsafe-inline'",
+                "img-src 'self' data: blob:",
+                "font-src 'self' data:",
+                f"connect-src 'self'{sockets}",
+                "form-action 'self'",
+                "frame-ancestors 'none'",
+                "base-uri 'none'",
+            )
+        )
+        headers = {
+            "content-security-policy": policy,
+            "x-content-type-options": "nosniff",
+            "x-frame-options": "DENY",
+            # Not no-referrer: with it, browsers send forms with Origin: null, which cannot be checked.
+            "referrer-policy": "same-origin",
+            "cross-origin-opener-policy": "same-origin",
+            "cross-origin-resource-policy": "same-origin",
+            "permissions-policy": ", ".join(f"{name}=()" for name in _PERMISSIONS),
+        }
+        # It holds for all ports of a host, and on a loopback name there may be other programs without TLS.
+        if self._tls and host is not None and host.name not in LOOPBACK_NAMES:
+            headers["strict-transport-security"] = f"max-age={HSTS_S}"
+        return tuple((name.encode(), value.encode()) for name, value in headers.items())
+
+    def applied(self, headers: Headers, host: Host | None, *, path: str, status: int) -> Headers:
+        """Return the headers of a response with these added; they replace those of the same names."""
+        may_cache = status < 400 and path.startswith(CACHED_PREFIXES)
+        replaced = self._names if may_cache else self._names | {b"cache-control"}
+        kept = [(name, value) for name, value in headers if name.lower() not in replaced]
+        kept.extend(self._of_host(host))
+        if not may_cache:
+            kept.append((b"cache-control", b"no-store"))
+        return kept

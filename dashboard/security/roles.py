@@ -1,0 +1,185 @@
+"""Who may do what: roles, scopes, and the one function that decides.
+
+Pages, callbacks, acts and WebSockets describe what they need as a Need, and `decide` is the only place that compares it
+with an Identity. The role that each act needs:
+
+viewer: see pages, charts, settings, offsets, groups and records (masked, unless the scope is `unmasked`).
+operator: also produce, copy and redrive records; create and clone topics, change their settings, add partitions; reset
+    and delete offsets; delete groups.
+admin: also delete topics and records; change the settings of brokers, groups and loggers; abort transactions; see the
+    audit page.
+
+A role says how much a user may do; a scope says with which clusters, topics and groups. Both must allow a request.
+"""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+# How an Identity logged in.
+LOOPBACK: Final = "loopback"
+PASSWORD: Final = "password"
+OIDC: Final = "oidc"
+
+EVERYTHING: Final = ("*",)
+# Patterns of one kind in one scope, and characters of a pattern. Kafka's longest topic name has 249 characters.
+PATTERNS_MAX: Final = 200
+PATTERN_CHARACTERS_MAX: Final = 256
+# Names that a refusal lists; of further ones only the number.
+_LISTED_MAX: Final = 5
+# Different lists of patterns whose regular expressions are kept: three for each scope.
+_MATCHERS_MAX: Final = 1_024
+
+
+class Role(enum.IntEnum):
+    """A role includes everything that the roles below it may do."""
+
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+    @property
+    def text(self) -> str:
+        """The name in files and options: viewer, operator or admin."""
+        return self.name.lower()
+
+    @classmethod
+    def parse(cls, text: str) -> Role:
+        """Return the role of this name. Raises ValueError, which lists the roles."""
+        for role in cls:
+            if role.text == text:
+                return role
+        raise ValueError(f"{text!r} is not a role; the roles are {', '.join(role.text for role in cls)}")
+
+
+def check_pattern(text: str) -> str:
+    """Return the pattern. Raises ValueError if it is empty, too long, or has characters that no name has."""
+    if not 1 <= len(text) <= PATTERN_CHARACTERS_MAX:
+        raise ValueError(f"{text[:40]!r}: a pattern has 1 to {PATTERN_CHARACTERS_MAX} characters")
+    if not text.isprintable():
+        raise ValueError(f"{text!r}: a pattern has no control characters")
+    return text
+
+
+@lru_cache(maxsize=_MATCHERS_MAX)
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
+    """Return a test for names. One regular expression for all patterns: a frame may have 15,000 topics."""
+    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns)).match
+
+
+def _normal(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    return EVERYTHING if "*" in patterns else tuple(sorted(set(patterns)))
+
+
+def matches(patterns: tuple[str, ...], name: str) -> bool:
+    """Return whether the name matches one of the patterns."""
+    return patterns == EVERYTHING or (bool(patterns) and _matcher(patterns)(name) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a user may see: names that match one of the patterns (`*`, `?`, `[abc]`, `[!abc]`; case-sensitive).
+
+    Equal and hashable by content, in any order of the patterns, because frames are encoded once for each scope.
+    `unmasked`: the fields that the masking rules hide are shown.
+    """
+
+    clusters: tuple[str, ...] = EVERYTHING
+    topics: tuple[str, ...] = EVERYTHING
+    groups: tuple[str, ...] = EVERYTHING
+    unmasked: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("clusters", "topics", "groups"):
+            object.__setattr__(self, name, _normal(tuple(getattr(self, name))))
+
+    def sees_cluster(self, name: str) -> bool:
+        return matches(self.clusters, name)
+
+    def sees_topic(self, name: str) -> bool:
+        return matches(self.topics, name)
+
+    def sees_group(self, name: str) -> bool:
+        return matches(self.groups, name)
+
+    @property
+    def sees_everything(self) -> bool:
+        """Whether every cluster, topic and group is visible, so that frames need no filter. Masking is separate."""
+        return self.clusters == self.topics == self.groups == EVERYTHING
+
+
+@dataclass(frozen=True, slots=True)
+class LoginSession:
+    """The session of an Identity that logged in. Times are in seconds since 1970.
+
+    `record` is the fingerprint of the user's record at the time of the login; the session ends when the record changes.
+    `role` is the name of the role that an identity provider granted; empty for users of the file.
+    """
+
+    nonce: str
+    issued_s: int
+    expires_s: int
+    record: str
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who makes a request: the name, what they may do, how they logged in, and the address of their client."""
+
+    name: str
+    role: Role
+    scope: Scope
+    login: str
+    address: str
+    # Not part of the representation: it would put the nonce into logs.
+    session: LoginSession | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a request is about. An empty cluster or tuple: the request is about none."""
+
+    role: Role
+    cluster: str = ""
+    topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+def decide(identity: Identity | None, need: Need) -> str:
+    """Return an empty text if `identity` may do what `need` describes, else the reason for the refusal.
+
+    The reason does not depend on whether a cluster, topic or group exists. Whatever is not allowed is refused, also a
+    need whose role is none of Role.
+    """
+    if identity is None:
+        return f"{_role_text(need.role)} is needed, and nobody is logged in"
+    who = f"{identity.name} ({identity.role.text})"
+    if not isinstance(need.role, Role) or identity.role < need.role:
+        return f"{who} may not do this: it needs {_role_text(need.role)}"
+    scope = identity.scope
+    if need.cluster and not scope.sees_cluster(need.cluster):
+        return f"{who} may not see cluster {need.cluster}: only {_listed(scope.clusters)}"
+    for kind, names, sees, patterns in (
+        ("topic", need.topics, scope.sees_topic, scope.topics),
+        ("group", need.groups, scope.sees_group, scope.groups),
+    ):
+        hidden = [name for name in names if not sees(name)]
+        if hidden:
+            return f"{who} may not see {kind} {_listed(hidden)}: only {_listed(patterns)}"
+    return ""
+
+
+def _role_text(role: object) -> str:
+    return f"the role {role.text}" if isinstance(role, Role) else f"an unknown role ({role!r})"
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    shown = ", ".join(names[:_LISTED_MAX]) or "none"
+    return f"{shown} and {len(names) - _LISTED_MAX:,} more" if len(names) > _LISTED_MAX else shown

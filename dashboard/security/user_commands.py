@@ -1,0 +1,219 @@
+"""`broker-dash user`: adds, lists and removes users of the dashboard, in the users file.
+
+Exit codes are those of `broker-cy`: 0, 2 for a value or a file that is not valid or cannot be used, 4 if not confirmed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+
+from broker_cy.admin.errors import AdminError
+from broker_cy.admin.text import clean, plural
+from dashboard.security.fields import Table
+from dashboard.security.files import invalid
+from dashboard.security.roles import Role, Scope
+from dashboard.security.users import (
+    PASSWORD_CHARACTERS_MAX,
+    User,
+    check_name,
+    default_users_path,
+    hash_password,
+    load_users,
+    remove_user,
+    save_user,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EXIT_USAGE: Final = 2
+EXIT_NOT_CONFIRMED: Final = 4
+
+EPILOG = """\b
+examples:
+  broker-dash user add anna --role admin
+  broker-dash user add ben --role operator --topics 'orders*,payments*' --groups 'billing*'
+  broker-dash user add ci --role viewer --password-stdin < password.txt
+  broker-dash user list
+  broker-dash user remove anna
+"""
+
+
+@click.group("user", epilog=EPILOG)
+def command() -> None:
+    """Add, list and remove users of the dashboard."""
+
+
+users_option = click.option(
+    "--users",
+    "users_path",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Users file.  [default: dashboard-users.toml in the directory of the cluster file]",
+)
+
+
+def _name(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    try:
+        return check_name(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def _role(ctx: click.Context, param: click.Parameter, value: str) -> Role:
+    try:
+        return Role.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def _patterns(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    """Parse patterns separated by commas with the checks of the users file."""
+    name = param.name or ""
+    data: dict[str, Any] = {name: [part.strip() for part in value.split(",") if part.strip()]}
+    try:
+        found = Table(data, "--", lambda reason: invalid(Path(), reason.removeprefix("--.")), [name]).patterns(name)
+    except AdminError as error:
+        raise click.BadParameter(error.reason, ctx, param) from None
+    if not found:
+        raise click.BadParameter(f"{value!r}: patterns separated by commas are expected", ctx, param)
+    return found
+
+
+def _pattern_option(kind: str) -> Callable[[F], F]:
+    return click.option(
+        f"--{kind}",
+        metavar="PATTERN[,..]",
+        default="*",
+        show_default=True,
+        callback=_patterns,
+        help=f"Visible {kind}: names with * and ?, separated by commas.",
+    )
+
+
+name_argument = click.argument("name", callback=_name)
+
+
+@command.command("add", epilog=EPILOG)
+@name_argument
+@users_option
+@click.option(
+    "--role",
+    metavar="ROLE",
+    default="viewer",
+    show_default=True,
+    callback=_role,
+    help="viewer looks; operator also changes topics, groups and offsets; admin also deletes and changes brokers.",
+)
+@_pattern_option("clusters")
+@_pattern_option("topics")
+@_pattern_option("groups")
+@click.option("--unmasked", is_flag=True, help="Show the fields of records that the masking rules hide.")
+@click.option("--replace", is_flag=True, help="Change the user if it exists; its sessions end.")
+@click.option("--password-stdin", is_flag=True, help="Read the password from the first line of the standard input.")
+def add(
+    name: str,
+    users_path: Path | None,
+    role: Role,
+    clusters: tuple[str, ...],
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    unmasked: bool,
+    replace: bool,
+    password_stdin: bool,
+) -> None:
+    """Add a user, or change one with --replace. Asks for the password."""
+    path = users_path or default_users_path()
+    scope = Scope(clusters, topics, groups, unmasked)
+    try:
+        user = User(name, hash_password(_password(password_stdin)), role, scope)
+        existed = save_user(path, user, replace=replace)
+    except (ValueError, AdminError) as error:
+        _fail(str(error), EXIT_USAGE)
+    click.echo(f"{'changed' if existed else 'added'} user {name} ({role.text}) in {path}")
+
+
+@command.command("list", epilog=EPILOG)
+@users_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def list_users(users_path: Path | None, as_json: bool) -> None:
+    """List all users, without their hashes."""
+    path = users_path or default_users_path()
+    try:
+        users = load_users(path)
+    except AdminError as error:
+        _fail(str(error), EXIT_USAGE)
+    rows = [users[name] for name in sorted(users)]
+    if as_json:
+        documents = [
+            {
+                "name": user.name,
+                "role": user.role.text,
+                "clusters": user.scope.clusters,
+                "topics": user.scope.topics,
+                "groups": user.scope.groups,
+                "unmasked": user.scope.unmasked,
+            }
+            for user in rows
+        ]
+        click.echo(json.dumps(documents, indent=2, ensure_ascii=False))
+        return
+    table = [("user", "role", "clusters", "topics", "groups", "unmasked")]
+    for user in rows:
+        scope = user.scope
+        patterns = (",".join(scope.clusters), ",".join(scope.topics), ",".join(scope.groups))
+        table.append((user.name, user.role.text, *patterns, "yes" if scope.unmasked else "no"))
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for row in table:
+        click.echo("  ".join(clean(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@command.command("remove", epilog=EPILOG)
+@name_argument
+@users_option
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+def remove(name: str, users_path: Path | None, yes: bool) -> None:
+    """Remove a user. Its sessions end at once, also in a running dashboard."""
+    path = users_path or default_users_path()
+    try:
+        if name in load_users(path) and not yes:
+            _confirm(f"Remove user {name}?")
+        left = remove_user(path, name)
+    except AdminError as error:
+        _fail(str(error), EXIT_USAGE)
+    click.echo(f"removed user {name}; {plural(left, 'user')} left in {path}")
+
+
+def _password(from_stdin: bool) -> str:
+    if from_stdin:
+        # One more than allowed, so that a longer one is refused instead of cut.
+        line = sys.stdin.readline(4 * PASSWORD_CHARACTERS_MAX + 2)
+        return line.removesuffix("\n").removesuffix("\r")
+    if not sys.stdin.isatty():
+        _fail(
+            "cannot ask for the password, because the standard input is not a terminal: add --password-stdin",
+            EXIT_USAGE,
+        )
+    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+
+
+def _confirm(question: str) -> None:
+    if not sys.stdin.isatty():
+        _fail(
+            "cannot ask for confirmation, because the standard input is not a terminal: add --yes. "
+            "Nothing was changed.",
+            EXIT_NOT_CONFIRMED,
+        )
+    if not click.confirm(question, default=False, err=True):
+        click.echo("Nothing was changed.", err=True)
+        raise SystemExit(EXIT_NOT_CONFIRMED)
+
+
+def _fail(reason: str, code: int) -> NoReturn:
+    click.echo(f"broker-dash: {clean(reason)}", err=True)
+    raise SystemExit(code)

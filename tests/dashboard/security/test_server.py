@@ -1,0 +1,95 @@
+"""The guard on a real socket: what a server makes of chunked bodies, upgrades and raw paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin
+
+from dashboard.security.guard import BODY_BYTES_MAX
+from dashboard.security.users import remove_user
+from tests.dashboard.security.kit import add_user
+from tests.dashboard.security.server import Server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path) as running:
+        yield running
+
+
+def chunked(parts: list[bytes]) -> bytes:
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+
+
+def test_chunked_bodies_are_bounded(server: Server) -> None:
+    """If this fails, a body without Content-Length evades the limit."""
+    lines = ["POST /change HTTP/1.1", f"Origin: {server.origin}", "Transfer-Encoding: chunked", "Connection: close"]
+    part = b"x" * (256 << 10)
+    count = BODY_BYTES_MAX // len(part)
+    allowed = server.exchange(lines, chunked([part] * count))
+    assert allowed.startswith(b"HTTP/1.1 200")
+    assert allowed.endswith(b"%d bytes" % BODY_BYTES_MAX)
+    refused = server.exchange(lines, chunked([part] * count + [b"x"]))
+    assert refused.startswith(b"HTTP/1.1 413")
+    assert b"content-security-policy" in refused
+
+
+def test_a_large_announced_body_is_not_read(server: Server) -> None:
+    """If this fails, the server waits for gigabytes before it refuses them."""
+    lines = ["POST /change HTTP/1.1", f"Origin: {server.origin}", f"Content-Length: {1 << 40}"]
+    assert server.exchange(lines, b"x" * 100).startswith(b"HTTP/1.1 413")
+
+
+def test_raw_paths_are_refused(server: Server) -> None:
+    """If this fails, the server hides a trick from the guard by decoding the path first."""
+    for path in (
+        "/assets/%2e%2e/%2e%2e/etc/passwd",
+        "/assets/..%2f..%2fetc/passwd",
+        "//etc/passwd",
+        "/a%5c..",
+        "/../x",
+    ):
+        answer = server.exchange([f"GET {path} HTTP/1.1", "Connection: close"])
+        assert answer.startswith(b"HTTP/1.1 400"), path
+    assert server.exchange(["GET /topics HTTP/1.1", "Connection: close"]).startswith(b"HTTP/1.1 200")
+
+
+def test_two_hosts_are_refused(server: Server) -> None:
+    """If this fails, a proxy and the dashboard can read different hosts."""
+    answer = server.exchange(["GET /topics HTTP/1.1", "Host: evil.example", "Connection: close"])
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
+def test_sockets_are_refused_before_the_upgrade(server: Server) -> None:
+    """If this fails, another site or nobody opens the live socket."""
+    url = f"ws://127.0.0.1:{server.port}/live"
+    cookie = {"Cookie": server.cookie()}
+    for origin, headers, status in (
+        (Origin(server.origin), {}, 401),
+        (Origin("http://evil.example"), cookie, 403),
+        (None, cookie, 403),
+    ):
+        with pytest.raises(InvalidStatus) as caught, connect(url, origin=origin, additional_headers=headers):
+            pass
+        assert caught.value.response.status_code == status
+
+
+def test_a_socket_closes_when_the_user_is_removed(server: Server) -> None:
+    """If this fails, a removed user watches the cluster for as long as the tab is open."""
+    url = f"ws://127.0.0.1:{server.port}/live"
+    with connect(url, origin=Origin(server.origin), additional_headers={"Cookie": server.cookie()}) as live:
+        live.send("hello")
+        assert live.recv(30) == "anna: 5"
+        add_user(server.users_path, "ben")
+        remove_user(server.users_path, "anna")
+        live.send("hello")
+        with pytest.raises(ConnectionClosed) as caught:
+            live.recv(30)
+        assert caught.value.rcvd is not None
+        assert caught.value.rcvd.code == 1008
+        assert "removed" in caught.value.rcvd.reason
