@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import le
 
 from broker_cy.admin.group_lag import GroupLag
@@ -57,6 +57,11 @@ class Window:
             None if commit_ms == _UNKNOWN else commit_ms,
             None if has_members == _UNKNOWN else bool(has_members),
         )
+
+    @property
+    def last(self) -> Sample | None:
+        """The last sample."""
+        return self._sample(len(self._numbers) - _FIELDS) if self._numbers else None
 
     @property
     def lag(self) -> int:
@@ -131,6 +136,11 @@ class LagHistory:
         window = self._groups.get(group_id, {}).get(partition)
         return [] if window is None else window.samples()
 
+    def last(self, group_id: str) -> dict[TopicPartition, Sample]:
+        """The last sample of each watched partition of a group."""
+        windows = self._groups.get(group_id, {})
+        return {key: sample for key, window in windows.items() if (sample := window.last) is not None}
+
     def status(self, group_id: str) -> Status:
         """The status of the group: that of its worst partition; UNKNOWN for a group without samples."""
         windows = self._groups.get(group_id)
@@ -138,8 +148,12 @@ class LagHistory:
             return Status.UNKNOWN
         return worst(window.status() for window in windows.values())
 
-    async def judged(self, group_id: str) -> tuple[Status, Trend | None]:
-        """`status` and `trend` of a group, in turns: a group may have 100,000 partitions."""
+    async def judged(
+        self, group_id: str, wanted: Callable[[TopicPartition], bool] | None = None
+    ) -> tuple[Status, Trend | None]:
+        """`status` and `trend` of a group, in turns: a group may have 100,000 partitions. With `wanted`, only the
+        partitions count for which it returns true.
+        """
         windows = self._groups.get(group_id)
         if windows is None:
             return Status.UNKNOWN, None
@@ -147,10 +161,11 @@ class LagHistory:
         statuses: set[Status] = set()
         trends: list[Trend | None] = []
         lag = 0
-        for window in list(windows.values()):
-            statuses.add(window.status())
-            trends.append(window.trend())
-            lag += window.lag
+        for key, window in list(windows.items()):
+            if wanted is None or wanted(key):
+                statuses.add(window.status())
+                trends.append(window.trend())
+                lag += window.lag
             await turns.pause()
         return worst(statuses), sum_of(trends, lag)
 

@@ -85,9 +85,14 @@ class PhaseRow:
     share: str
 
 
+def rate(sample: Sample, amount: float) -> float:
+    """Return an amount of the sample's interval per second."""
+    return amount * 1000 / (sample.interval_ms or 1_000)
+
+
 def per_second(sample: Sample, amount: Callable[[Topic], int]) -> float:
     """The sum of `amount` over the topics of a sample, per second."""
-    return sum(map(amount, sample.topics.values())) * 1000 / (sample.interval_ms or 1_000)
+    return rate(sample, sum(map(amount, sample.topics.values())))
 
 
 def in_bytes_per_s(sample: Sample) -> float:
@@ -96,6 +101,29 @@ def in_bytes_per_s(sample: Sample) -> float:
 
 def out_bytes_per_s(sample: Sample) -> float:
     return per_second(sample, lambda topic: topic.out_bytes)
+
+
+def in_records_per_s(sample: Sample) -> float:
+    return per_second(sample, lambda topic: topic.in_records)
+
+
+def requests_per_s(sample: Sample) -> float:
+    """Requests of all APIs."""
+    return rate(sample, sum(api.requests for api in sample.apis.values()))
+
+
+def errors_per_s(sample: Sample) -> float:
+    """Errors in the answers of all APIs."""
+    return rate(sample, sum(sum(api.errors.values()) for api in sample.apis.values()))
+
+
+def cpu_percent(sample: Sample) -> float:
+    """CPU time of the broker's process, in percent of one core."""
+    return rate(sample, sample.cpu_us) / 10_000
+
+
+def open_transactions(sample: Sample) -> int:
+    return sample.transactions.get("Ongoing", 0)
 
 
 def api_p99_us(sample: Sample, name: str) -> float | None:
@@ -145,7 +173,7 @@ def health_of(cluster: ClusterDescription | None, topics: TopicCounts | None, sa
         Fact("connections", count(sample.connections)),
         Fact("groups", count(sum(sample.groups.values()))),
         Fact("members", count(sample.members)),
-        Fact("transactions open", count(sample.transactions.get("Ongoing", 0))),
+        Fact("transactions open", count(open_transactions(sample))),
         Fact("not flushed", size(sample.unflushed_bytes)),
     ]
     if sample.disks:

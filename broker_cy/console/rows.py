@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -96,20 +96,23 @@ def topic_rows(
     topics: Iterable[TopicInfo], sizes: Mapping[str, int] | None, samples: Sequence[Sample]
 ) -> list[TopicRow]:
     """Return a row for each of `topics`. `sizes` is Session.topic_sizes."""
+    return list(each_topic_row(topics, sizes, samples))
+
+
+def each_topic_row(
+    topics: Iterable[TopicInfo], sizes: Mapping[str, int] | None, samples: Sequence[Sample]
+) -> Iterator[TopicRow]:
+    """Yield the rows of `topic_rows`: whoever has 15,000 topics lets other tasks run in between."""
     rates = {each.name: each for each in busiest(samples[-RATE_SAMPLES:])}
-    rows = []
+    idle = 0.0 if samples else None
     for info in topics:
         rate = rates.get(info.name)
-        idle = 0.0 if samples else None
-        rows.append(
-            TopicRow(
-                info,
-                None if sizes is None else sizes.get(info.name, 0),
-                idle if rate is None else rate.records_per_s,
-                idle if rate is None else rate.in_per_s,
-            )
+        yield TopicRow(
+            info,
+            None if sizes is None else sizes.get(info.name, 0),
+            idle if rate is None else rate.records_per_s,
+            idle if rate is None else rate.in_per_s,
         )
-    return rows
 
 
 class ReplicaRow(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -29,6 +29,9 @@ RING_RECORDS_MAX = 5_000
 # Records that are filtered before other tasks have a turn: about 3 ms.
 RECORDS_A_TURN = 4_000
 _RECORD_OVERHEAD_BYTES = 200
+
+# Returns the matching records of a list. Raises AdminError, which ends the reading.
+Match = Callable[[list[Record]], Awaitable[list[Record]]]
 
 
 class Row(NamedTuple):
@@ -68,7 +71,8 @@ class Scan:
     """Reads `spans` and keeps the records that match `wanted` in `rows`.
 
     With `newest`, it reads everything and keeps only this number of newest records; without, it pauses when a page
-    is full. `run` resumes where the scan stopped.
+    is full. `run` resumes where the scan stopped. `match` filters instead of `wanted.compile()`, which says the same:
+    a program with many users must not run their regular expressions in its event loop.
     """
 
     def __init__(
@@ -79,14 +83,18 @@ class Scan:
         *,
         newest: int | None = None,
         page_max: int = PAGE_RECORDS_MAX,
+        bytes_max: int = KEPT_BYTES_MAX,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         take: Callable[[TopicPartition, list[Record]], None] | None = None,
+        match: Match | None = None,
     ) -> None:
         self._client = client
         self._keep = (wanted or RecordFilter()).compile()
         self._containing = (wanted or RecordFilter()).needle()
         self._newest = newest
         self._page_max = page_max
+        self._bytes_max = bytes_max
+        self._match = match
         self._isolation = isolation
         self._take_all = take
         self.positions = {key: span.start for key, span in spans.items()}
@@ -157,7 +165,7 @@ class Scan:
             self.lost += max(0, chunk.log_start_offset - chunk.lost_from)
         for at in range(0, len(chunk.records), RECORDS_A_TURN):
             part = chunk.records[at : at + RECORDS_A_TURN]
-            found = self._keep(part)
+            found = self._keep(part) if self._match is None else await self._match(part)
             if self._take_all is not None:
                 self._take_all(key, found)
             elif found:
@@ -182,7 +190,7 @@ class Scan:
         for record in found:
             if self._newest is None:
                 # One record always fits, whatever its size.
-                full = len(self.rows) - begun >= self._page_max or self._page_bytes >= KEPT_BYTES_MAX
+                full = len(self.rows) - begun >= self._page_max or self._page_bytes >= self._bytes_max
                 if full:
                     return taken
             size = weight(record)
@@ -190,7 +198,7 @@ class Scan:
             self.kept_bytes += size
             self.rows.append(Row(partition, record))
             taken += 1
-        if self._newest is not None and (len(self.rows) > 4 * self._newest + 1000 or self.kept_bytes > KEPT_BYTES_MAX):
+        if self._newest is not None and (len(self.rows) > 4 * self._newest + 1000 or self.kept_bytes > self._bytes_max):
             self._trim()
         return taken
 
@@ -198,7 +206,7 @@ class Scan:
         self.rows.sort(key=lambda row: row.order)
         del self.rows[: -self._newest if self._newest else None]
         self.kept_bytes = sum(weight(row.record) for row in self.rows)
-        while self.kept_bytes > KEPT_BYTES_MAX and len(self.rows) > 1:
+        while self.kept_bytes > self._bytes_max and len(self.rows) > 1:
             self.kept_bytes -= weight(self.rows.pop(0).record)
 
     def forget_rows(self) -> None:
@@ -213,7 +221,7 @@ class Scan:
 
 
 class Tail:
-    """Follows partitions from `starts` on; keeps the newest records and counts the dropped ones."""
+    """Follows partitions from `starts` on; keeps the newest records and counts the dropped ones. `match`: see Scan."""
 
     def __init__(
         self,
@@ -224,6 +232,7 @@ class Tail:
         records_max: int = RING_RECORDS_MAX,
         bytes_max: int = KEPT_BYTES_MAX,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        match: Match | None = None,
     ) -> None:
         self._client = client
         self._keep = (wanted or RecordFilter()).compile()
@@ -231,6 +240,7 @@ class Tail:
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._isolation = isolation
+        self._match = match
         self.positions = dict(starts)
         self.ring: deque[Row] = deque()
         self.kept_bytes = 0
@@ -250,7 +260,11 @@ class Tail:
             ) as reader:
                 async for chunk in reader:
                     for at in range(0, len(chunk.records), RECORDS_A_TURN):
-                        self._take(chunk.partition.partition, chunk.records[at : at + RECORDS_A_TURN])
+                        part = chunk.records[at : at + RECORDS_A_TURN]
+                        found = self._keep(part) if self._match is None else await self._match(part)
+                        self._take(chunk.partition.partition, part, found)
+                        # Stopped here, it resumes without repeating records.
+                        self.positions[chunk.partition] = part[-1].offset + 1
                         await asyncio.sleep(0)
                     self.seen += chunk.passed
                     if chunk.lost_from is not None:
@@ -261,8 +275,7 @@ class Tail:
         finally:
             self.is_running = False
 
-    def _take(self, partition: int, records: list[Record]) -> None:
-        found = self._keep(records)
+    def _take(self, partition: int, records: list[Record], found: list[Record]) -> None:
         self.seen += len(records)
         self.matches += len(found)
         # Records that later ones of the same chunk would push out are not added.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,13 +40,19 @@ def now_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A group's lag over all its partitions; not `is_complete` if the ends of some partitions are unknown."""
+    """A group's lag over all its partitions; not `is_complete` if the ends of some partitions are unknown.
+
+    `time_ms` is the longest time lag that the broker's events of commits report, None if they report none; not
+    `is_time_complete` if they report none for some of the partitions with lag.
+    """
 
     lag: int
     partitions: int
     is_complete: bool
     status: Status
     trend: Trend | None
+    time_ms: int | None = None
+    is_time_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,14 @@ class GroupView:
     status: Status
     trend: Trend | None
     at_ms: int
+
+
+def _lag_by_topic(lag: GroupLag) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for part in lag.partitions:
+        topic = part.partition.topic
+        sums[topic] = sums.get(topic, 0) + (part.lag or 0)
+    return sums
 
 
 class PartitionRow(NamedTuple):
@@ -107,7 +121,9 @@ class Session:
         # The answer from which the sizes of topics were computed, and the sizes.
         self._sizes_of: Outcome[int, tuple[LogDir, ...]] | None = None
         self._sizes: Mapping[str, int] = {}
-        # The same for the counts of topics and partitions.
+        # The groups of each topic, from the newest lags of all groups.
+        self._readers: Mapping[str, Mapping[str, int]] | None = None
+        # As the sizes, for the counts of topics and partitions.
         self._counts_of: tuple[TopicInfo, ...] | None = None
         self._counts: TopicCounts | None = None
 
@@ -147,6 +163,12 @@ class Session:
                         sizes[replica.topic] = sizes.get(replica.topic, 0) + replica.size_bytes
             self._sizes_of, self._sizes = outcome, sizes
         return None if outcome is None else self._sizes
+
+    def topic_groups(self) -> Mapping[str, Mapping[str, int]] | None:
+        """Return, for each topic, the groups that have committed offsets in it with their lag there, from the newest
+        answer of `group_lags`; None before the first one.
+        """
+        return self._readers
 
     def topic_counts(self) -> TopicCounts | None:
         """Of the newest answer of `topics`; None before the first one."""
@@ -193,6 +215,7 @@ class Session:
         ids = [group.group_id for group in listed]
         members = {group.group_id: group.state not in ("Empty", "Dead") for group in listed if group.state}
         found: dict[str, GroupSummary] = {}
+        readers: dict[str, dict[str, int]] = {}
         at_ms = now_ms()
         turns = Turns()
         for start in range(0, len(ids), LAG_GROUPS_A_CALL):
@@ -200,16 +223,49 @@ class Session:
             for group_id, lag in lags.items():
                 self._note(lag, at_ms, members)
                 status, trend = await self.lag_history.judged(group_id)
+                behind = [(part.partition, part.first_unread) for part in lag.partitions if part.lag]
                 found[group_id] = GroupSummary(
                     lag.total,
                     len(lag.partitions),
                     lag.is_complete,
                     status,
                     trend,
+                    *self._reported_time(group_id, behind, at_ms),
                 )
+                for topic, unread in _lag_by_topic(lag).items():
+                    readers.setdefault(topic, {})[group_id] = unread
                 await turns.pause()
         self.lag_history.keep(found)
+        self._readers = readers
         return found
+
+    async def summary_of(self, group_id: str, wanted: Callable[[TopicPartition], bool]) -> GroupSummary:
+        """Return the summary of some partitions of a group, from the last sample of each; no request is sent."""
+        status, trend = await self.lag_history.judged(group_id, wanted)
+        last = {key: sample for key, sample in self.lag_history.last(group_id).items() if wanted(key)}
+        whole = (self.group_lags().value or {}).get(group_id)
+        behind = [(key, sample.committed) for key, sample in last.items() if sample.lag]
+        return GroupSummary(
+            sum(sample.lag for sample in last.values()),
+            len(last),
+            whole is None or whole.is_complete,
+            status,
+            trend,
+            *self._reported_time(group_id, behind, max((sample.at_ms for sample in last.values()), default=0)),
+        )
+
+    def _reported_time(
+        self, group_id: str, behind: Iterable[tuple[TopicPartition, int]], at_ms: int
+    ) -> tuple[int | None, bool]:
+        """Return the longest time lag of partitions (with their first unread offsets), and whether it is that of all:
+        see GroupSummary.
+        """
+        notes = self.events.commits
+        stamps = [notes.record_time_ms(group_id, key, offset) for key, offset in behind]
+        known = [stamp for stamp in stamps if stamp is not None]
+        if not stamps:
+            return 0, True
+        return (max(0, at_ms - min(known)) if known else None), len(known) == len(stamps)
 
     def _note(self, lag: GroupLag, at_ms: int, members: Mapping[str, bool]) -> None:
         self.lag_history.note([self.events.commits.with_commit_times(lag)], at_ms, members)

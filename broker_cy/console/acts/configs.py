@@ -16,12 +16,17 @@ from broker_cy.core.configs import ConfigSource, ConfigType
 SOURCES = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
     ConfigSource.DYNAMIC_BROKER_CONFIG: "broker",
+    ConfigSource.DYNAMIC_GROUP_CONFIG: "group",
     ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers",
     ConfigSource.STATIC_BROKER_CONFIG: "file",
     ConfigSource.DEFAULT_CONFIG: "default",
     ConfigSource.UNKNOWN: "unknown",
 }
-_OWN = (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG)
+_OWN = (
+    ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    ConfigSource.DYNAMIC_BROKER_CONFIG,
+    ConfigSource.DYNAMIC_GROUP_CONFIG,
+)
 _INT32_MAX, _INT16_MAX = (1 << 31) - 1, (1 << 15) - 1
 _HUMAN_MS_MIN, _HUMAN_BYTES_MIN = 1_000, 1_024
 _NOTE_CHARACTERS_MAX = 300

@@ -1,0 +1,1 @@
+"""Collects once for each cluster what all viewers see, and encodes it once."""

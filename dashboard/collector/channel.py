@@ -1,0 +1,292 @@
+"""Channels: each computes what panels show about one subject of one cluster, from the sources of the console core.
+
+A channel has no viewers, and knows nothing of sockets: `collector/live_channel.py` repeats its computation when a
+source has new data. A page declares its channels in its own file, and `@channel` registers them by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.turns import Turns
+from broker_cy.console.figures import Fact
+from broker_cy.console.listeners import Source
+from broker_cy.console.tone import Tone
+from dashboard.collector.frames import Health
+from dashboard.collector.ordering import window_of
+from dashboard.collector.patches import State
+from dashboard.security.roles import Need, Role, Scope
+
+if TYPE_CHECKING:
+    from dashboard.collector.hub import ClusterHub
+
+Row = TypeVar("Row")
+Params = Mapping[str, str]
+
+# Rows of a table that a browser may request at once; it requests blocks of 100.
+ROWS_MAX = 200
+# Length of a filter that a user types.
+FILTER_CHARACTERS_MAX = 200
+# Rows of a table that are built in one go, before other tasks may run.
+ROWS_A_TURN = 200
+
+_CHANNELS: dict[str, type[Channel]] = {}
+_C = TypeVar("_C", bound="type[Channel]")
+
+
+def channel(name: str) -> Callable[[_C], _C]:
+    """Register a class of channels. Raises ValueError if the name is taken."""
+
+    def register(cls: _C) -> _C:
+        if name in _CHANNELS:
+            raise ValueError(f"channel {name} is registered twice")
+        cls.name = name
+        _CHANNELS[name] = cls
+        return cls
+
+    return register
+
+
+def channel_class(name: str) -> type[Channel]:
+    """Return the class of a channel. Raises AdminError if there is none of this name."""
+    try:
+        return _CHANNELS[name]
+    except KeyError:
+        raise AdminError(Failure.INVALID, f"there is no channel {name!r}") from None
+
+
+class Channel:
+    """Base of all channels. `PARAMS` has the names of its parameters, of which those in `REQUIRED` must be given."""
+
+    name: ClassVar[str] = ""
+    PARAMS: ClassVar[frozenset[str]] = frozenset()
+    REQUIRED: ClassVar[frozenset[str]] = frozenset()
+    ROLE: ClassVar[Role] = Role.VIEWER
+
+    def __init__(self, hub: ClusterHub, params: Params, scope: Scope) -> None:
+        self.hub = hub
+        self.session = hub.session
+        self.params = params
+        self.scope = scope
+
+    @classmethod
+    def check(cls, params: Params) -> dict[str, str]:
+        """Return the parameters in a fixed order. Raises AdminError for unknown, missing or impossible ones."""
+        unknown = sorted(set(params) - cls.PARAMS)
+        if unknown:
+            allowed = ", ".join(sorted(cls.PARAMS)) or "none"
+            raise AdminError(
+                Failure.INVALID, f"{cls.name}: unknown parameter {unknown[0]!r}; the parameters are: {allowed}"
+            )
+        missing = sorted(name for name in cls.REQUIRED if not params.get(name))
+        if missing:
+            raise AdminError(Failure.INVALID, f"{cls.name}: parameter {missing[0]!r} is missing")
+        return {name: params[name] for name in sorted(params)}
+
+    @classmethod
+    def need(cls, cluster: str, params: Params) -> Need:
+        """What a viewer must be allowed to see. Parameters `topic` and `group` name one subject."""
+        topics = (params["topic"],) if params.get("topic") else ()
+        groups = (params["group"],) if params.get("group") else ()
+        return Need(cls.ROLE, cluster, topics, groups)
+
+    def sources(self) -> Sequence[Source]:
+        """Return the sources; the age and the error of the first are shown in the panel."""
+        raise NotImplementedError
+
+    async def state(self) -> State | None:
+        """Return what the panel shows; None as long as nothing is known. Raises AdminError, which the panel shows."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Release what belongs to this channel alone."""
+
+    def health(self) -> Health:
+        """Return how current the data is: the age of the first source, and the first error of all.
+
+        What only broker-cy writes is missing where the first source is; a panel that has more than that shows the rest.
+        """
+        sources = self.sources()
+        if not sources:
+            return Health(0)
+        age_s = sources[0].age_s
+        is_absent = bool(getattr(sources[0], "is_absent", False))
+        others = [source for source in sources[1:] if not getattr(source, "is_absent", False)]
+        error = next((source.error for source in (sources[0], *others) if source.error), "") or ""
+        return Health(None if age_s is None else round(age_s * 1000), error, is_absent)
+
+
+def key_of(cluster: str, name: str, params: Params) -> str:
+    """Return the key of a channel: the same for all viewers who see the same."""
+    return json.dumps([cluster, name, params], separators=(",", ":"), ensure_ascii=False)
+
+
+class FactsChannel(Channel):
+    """Names with their values."""
+
+    async def state(self) -> State | None:
+        facts = self.facts()
+        return None if facts is None else {"facts": [[fact.name, fact.value, fact.tone.name] for fact in facts]}
+
+    def facts(self) -> Sequence[Fact] | None:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The text of a cell; `tone` as in the terminal, `href` is a path of the dashboard. `is_literal`: the text is never
+    a time, even if it is written as one (@MS): for text that anybody may have written, such as keys of records. `kind`
+    names a function of core.cellKinds in assets/, which draws the cell.
+    """
+
+    text: str
+    tone: Tone = Tone.PLAIN
+    href: str = ""
+    is_literal: bool = False
+    kind: str = ""
+
+    def encoded(self) -> Any:
+        """Return plain text, or an object where there is more than text."""
+        is_literal = self.is_literal and self.text.startswith("@")
+        if self.tone is Tone.PLAIN and not self.href and not is_literal and not self.kind:
+            return self.text
+        found: dict[str, Any] = {"t": self.text}
+        if is_literal:
+            found["literal"] = True
+        if self.kind:
+            found["kind"] = self.kind
+        if self.tone is not Tone.PLAIN:
+            found["tone"] = self.tone.name
+        if self.href:
+            found["href"] = self.href
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """A column of a table. `sort` returns what rows are sorted by; without it, the column cannot be sorted by."""
+
+    key: str
+    title: str
+    text: Callable[[Row], str | Cell]
+    sort: Callable[[Row], Any] | None = None
+    is_right: bool = False
+    width: int = 120
+    hint: str = ""
+    is_flex: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The part of a table that a browser requests."""
+
+    sort: str = ""
+    is_descending: bool = False
+    filter: str = ""
+    first: int = 0
+    count: int = 100
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+def linked(cell: Any, href: str) -> dict[str, Any]:
+    """Return an encoded cell with a path of the dashboard: Column.text knows neither the cluster nor the scope."""
+    return {**(cell if isinstance(cell, dict) else {"t": cell}), "href": href}
+
+
+WINDOW_PARAMS = frozenset({"sort", "desc", "filter", "from", "count"})
+
+
+class TableChannel(Channel, Generic[Row]):
+    """Rows of a table, sorted and filtered here, of which each browser receives only those that it shows."""
+
+    COLUMNS: ClassVar[Sequence[Column[Any]]] = ()
+    SORT: ClassVar[str] = ""
+    IS_DESCENDING: ClassVar[bool] = False
+    # The parameters of the subject; those of the window are added.
+    SUBJECT: ClassVar[frozenset[str]] = frozenset()
+    PARAMS = WINDOW_PARAMS
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.PARAMS = WINDOW_PARAMS | cls.SUBJECT
+
+    @classmethod
+    def check(cls, params: Params) -> dict[str, str]:
+        found = super().check(params)
+        cls.window(found)
+        return found
+
+    @classmethod
+    def window(cls, params: Params) -> Window:
+        """Parse the parameters of the window. Raises AdminError."""
+        sort = params.get("sort", cls.SORT)
+        sortable = [column.key for column in cls.COLUMNS if column.sort is not None]
+        if sort and sort not in sortable:
+            raise AdminError(
+                Failure.INVALID, f"{cls.name}: cannot sort by {sort!r}; the columns are: {', '.join(sortable)}"
+            )
+        text = params.get("filter", "")
+        if len(text) > FILTER_CHARACTERS_MAX:
+            raise AdminError(Failure.INVALID, f"a filter may have {FILTER_CHARACTERS_MAX} characters")
+        desc = params.get("desc", "1" if cls.IS_DESCENDING and sort == cls.SORT else "0")
+        if desc not in ("0", "1"):
+            raise AdminError(Failure.INVALID, f"{cls.name}: desc={desc!r}: 0 or 1 is expected")
+        first = _number(cls.name, "from", params.get("from", "0"), 0, 100_000_000)
+        count = _number(cls.name, "count", params.get("count", "100"), 1, ROWS_MAX)
+        return Window(sort, desc == "1", text.casefold(), first, count)
+
+    def rows(self) -> Iterable[Row] | None:
+        """Return all rows that the scope allows; None as long as they are not known."""
+        raise NotImplementedError
+
+    def row_id(self, row: Row) -> str:
+        """Return what identifies a row, also for acts on marked rows."""
+        raise NotImplementedError
+
+    def row_text(self, row: Row) -> str:
+        """Return the text in which the filter is searched for."""
+        return self.row_id(row)
+
+    async def state(self) -> State | None:
+        rows = self.rows()
+        if rows is None:
+            return None
+        window = self.window(self.params)
+        turns = Turns()
+        found: list[Row] = []
+        total = 0
+        for row in rows:
+            total += 1
+            if not window.filter or window.filter in self.row_text(row).casefold():
+                found.append(row)
+            if total % ROWS_A_TURN == 0:
+                await turns.pause()
+        shown = await self._window(found, window)
+        return {
+            "rows": [{"id": self.row_id(row), "cells": self._cells(row)} for row in shown],
+            "from": window.first,
+            "found": len(found),
+            "total": total,
+        }
+
+    async def _window(self, rows: list[Row], window: Window) -> list[Row]:
+        """Return the rows of a window, in its order."""
+        by = next((column.sort for column in self.COLUMNS if column.key == window.sort), None)
+        if by is None:
+            return rows[window.first : window.first + window.count]
+        return await window_of(
+            rows, by, self.row_id, is_descending=window.is_descending, first=window.first, count=window.count
+        )
+
+    def _cells(self, row: Row) -> list[Any]:
+        return [cell.encoded() if isinstance(cell := column.text(row), Cell) else cell for column in self.COLUMNS]
+
+
+def _number(name: str, param: str, text: str, low: int, high: int) -> int:
+    if not text.isascii() or not text.isdecimal() or not low <= int(text) <= high:
+        raise AdminError(Failure.INVALID, f"{name}: {param}={text!r}: a number from {low} to {high} is expected")
+    return int(text)

@@ -1,0 +1,128 @@
+"""Everything that the dashboard holds of one cluster: its session, its history, its alerts, its channels in use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.console.acts.plan import Command
+from broker_cy.console.alerts.watch import Alerting
+from broker_cy.console.session import Session
+from dashboard.collector.alert_log import AlertLog
+from dashboard.collector.channel import Channel, Params, channel_class, key_of
+from dashboard.collector.group_readings import GroupReadings
+from dashboard.collector.history import History
+from dashboard.collector.live_channel import LiveChannel, Receiver
+from dashboard.collector.record_jobs import RecordJobs
+from dashboard.security.audit import Audit
+from dashboard.security.masking import Masking
+from dashboard.security.roles import Scope
+
+CLIENT_ID = "dashboard"
+# Channels in use at once, over all viewers of a cluster.
+CHANNELS_MAX = 5_000
+# A channel that nobody looks at is kept this long, for viewers who come back or whose tab is hidden for a moment.
+IDLE_S = 30.0
+_SWEEP_S = 5.0
+
+
+class ClusterHub:
+    """One cluster. `environment` colours it: production, staging, test, ... or empty."""
+
+    def __init__(
+        self,
+        entry: ClusterEntry,
+        alerts: Alerting,
+        *,
+        environment: str = "",
+        is_named: bool = True,
+        is_readonly: bool = False,
+        state_directory: Path | None = None,
+        masking: Masking | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        self.entry = entry
+        self.name = entry.name
+        self.environment = environment
+        self.is_readonly = is_readonly or entry.is_readonly
+        self.session = Session(entry, client_id=CLIENT_ID, timeout_s=timeout_s)
+        self.command = Command(entry, is_named)
+        self.alerts = alerts
+        self.alert_log = AlertLog()
+        # The audit log of the dashboard, set when the application is built; None in a hub without one.
+        self.audit: Audit | None = None
+        self.masking = masking
+        self.history = History(self.session, state_directory)
+        self.group_readings = GroupReadings(self.history)
+        self.jobs = RecordJobs(self.session.client)
+        self._lives: dict[tuple[str, Scope], LiveChannel] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def lives(self) -> Mapping[tuple[str, Scope], LiveChannel]:
+        return self._lives
+
+    def start(self) -> None:
+        self.session.start()
+        self.history.start()
+        self._tasks = [asyncio.create_task(self._sweep()), asyncio.create_task(self._look())]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for live in list(self._lives.values()):
+            await live.close()
+        self._lives.clear()
+        await self.jobs.close()
+        await self.history.close()
+        await self.session.close()
+
+    def watch(self, name: str, params: Params, scope: Scope, viewer: Receiver) -> LiveChannel:
+        """Add a viewer to a channel, and offer its frame if there is one. Raises AdminError."""
+        cls = channel_class(name)
+        checked = cls.check(params)
+        key = key_of(self.name, name, checked)
+        live = self._lives.get((key, scope))
+        if live is None:
+            if len(self._lives) >= CHANNELS_MAX:
+                raise AdminError(Failure.INVALID, f"{CHANNELS_MAX:,} channels are in use, which is the limit")
+            live = LiveChannel(key, self._make(cls, checked, scope))
+            self._lives[key, scope] = live
+            live.start()
+        live.idle_since_s = None
+        live.viewers.add(viewer)
+        if live.frame is not None:
+            viewer.offer(live)
+        return live
+
+    def unwatch(self, live: LiveChannel, viewer: Receiver) -> None:
+        live.viewers.discard(viewer)
+        if not live.viewers:
+            live.idle_since_s = asyncio.get_running_loop().time()
+
+    def _make(self, cls: type[Channel], params: Params, scope: Scope) -> Channel:
+        return cls(self, params, scope)
+
+    async def _sweep(self) -> None:
+        """Close channels that nobody has looked at for a while."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            self.jobs.sweep()
+            for place, live in list(self._lives.items()):
+                idle_since_s = live.idle_since_s
+                if idle_since_s is not None and not live.viewers and loop.time() - idle_since_s >= IDLE_S:
+                    del self._lives[place]
+                    await live.close()
+
+    async def _look(self) -> None:
+        """Evaluate the alert rules, whether anybody looks or not."""
+        while True:
+            with contextlib.suppress(AdminError):
+                self.alert_log.add(await self.alerts.look(self.session))
+            await asyncio.sleep(self.alerts.interval_s)

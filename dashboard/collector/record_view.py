@@ -1,0 +1,70 @@
+"""Records as a viewer may see them, and one record of a topic. Masking is before everything else: see masking.py."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.records import Start
+from broker_cy.admin.text import count
+from broker_cy.console.payload import Format, detail
+from broker_cy.wire.records import Record
+from dashboard.security.masking import Masking
+from dashboard.security.roles import Scope
+
+# Larger values are masked and formatted in a thread: parsing 1 MB of JSON takes 30 ms.
+_THREAD_BYTES_MIN: Final = 64 << 10
+# Reading one record: one batch of a partition.
+READ_S: Final = 10.0
+
+
+async def as_seen(masking: Masking | None, scope: Scope, topic: str, record: Record) -> Record:
+    """Return the record as the scope may see it."""
+    if masking is None or not masking.hides(scope, topic):
+        return record
+    if len(record.value or b"") >= _THREAD_BYTES_MIN:
+        return await asyncio.to_thread(masking.record, scope, topic, record)
+    return masking.record(scope, topic, record)
+
+
+async def in_full(data: bytes | None, shown: Format) -> str:
+    """Return the lines for a view of one record."""
+    if len(data or b"") >= _THREAD_BYTES_MIN:
+        return await asyncio.to_thread(detail, data, shown)
+    return detail(data, shown)
+
+
+async def read_record(client: AdminClient, key: TopicPartition, offset: int) -> Record:
+    """Return the record at an offset. Raises AdminError, which says why there is none."""
+    span = (await client.records.spans([key], Start.offset(offset)))[key]
+    if offset < span.earliest:
+        raise AdminError(
+            Failure.INVALID,
+            f"offset {count(offset)} was deleted: the log starts at {count(span.earliest)}",
+            what=f"partition {key}",
+        )
+    if offset >= span.end:
+        raise AdminError(
+            Failure.INVALID,
+            f"there is no offset {count(offset)} yet: the next one is {count(span.end)}",
+            what=f"partition {key}",
+        )
+    try:
+        async with asyncio.timeout(READ_S), client.records.reader({key: offset}, ends={key: offset + 1}) as reader:
+            async for chunk in reader:
+                for record in chunk.records:
+                    return record
+                if chunk.damage:
+                    raise AdminError(Failure.MALFORMED, chunk.damage[0], what=f"partition {key}")
+    except TimeoutError:
+        raise AdminError(
+            Failure.TIMED_OUT, f"not read within {READ_S:g} s", what=f"partition {key}, offset {offset}"
+        ) from None
+    raise AdminError(
+        Failure.INVALID,
+        f"there is no record at offset {count(offset)}: compaction removed it, or it is the marker of a transaction",
+        what=f"partition {key}",
+    )
