@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # wait for a program that they started.
 WORKERS ?= 3
 
-.PHONY: run demo test build lint types unit serial instructions system-packages soak bench bench-check asan clean lock
+.PHONY: run demo dashboard test build lint types unit serial instructions system-packages soak bench bench-check asan clean lock
 
 run: build
 	exec $(BIN)/broker-cy start --hints --set brokercy.metrics.listener=127.0.0.1:9404 $(ARGS)
@@ -18,10 +18,14 @@ run: build
 demo: build
 	exec $(BIN)/python -m demo $(ARGS)
 
+# The web dashboard of a broker that runs; ARGS: --bootstrap, --listen, ...
+dashboard: build
+	exec $(BIN)/broker-dash $(ARGS)
+
 build: $(VENV)/.installed
 	$(BIN)/python setup.py -q build_ext
 	@# Otherwise the time to the first response includes compiling every module if PYTHONDONTWRITEBYTECODE is set.
-	@$(BIN)/python -m compileall -q broker_cy admin_tui
+	@$(BIN)/python -m compileall -q broker_cy admin_tui dashboard
 
 # pip runs once per lock file; the editable install once per change of the metadata.
 $(VENV)/.requirements: requirements.lock tools/make_venv.sh

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.request import urlopen
 
 from bench.launch.nodes import BrokerCy
 from bench.launch.processes import run
 from broker_cy.commands.app import COMMANDS
 from tests.support.broker import QUICK
+from tests.support.dashboard import running_dashboard
 from tests.support.terminal import in_terminal
 
 # One command line of each command of `broker-cy`, in an order in which they work, and its standard input.
@@ -86,6 +89,23 @@ def run_broker_tui(program: Path, directory: Path, broker_cy: Path) -> None:
     finally:
         broker.close()
     assert shown.code == 0, shown.screen
+
+
+def run_broker_dash(program: Path, directory: Path, broker_cy: Path) -> None:
+    """`broker-dash` serves the page of the overview with its scripts and the libraries of its charts and tables."""
+    broker = Installed(directory / "broker-of-dash", broker_cy)
+    try:
+        broker.start()
+        options = ["--bootstrap", broker.bootstrap, "--state", str(directory / "dash")]
+        env = environment_variables(directory)
+        with running_dashboard(options, command=[program], env=env, cwd=directory) as url:
+            page = urlopen(url, timeout=30).read().decode()
+            scripts = re.findall(r'<script src="([^"]+)"', page)
+            assert any("/assets/live.js" in each for each in scripts)
+            for path in (*scripts, "/assets/vendor/plotly-cartesian.min.js", "/assets/vendor/ag-grid-community.min.js"):
+                assert len(urlopen(url.rstrip("/") + path, timeout=30).read()) > 300, path
+    finally:
+        broker.close()
 
 
 def run_broker_bench(program: Path, directory: Path) -> None:

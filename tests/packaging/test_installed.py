@@ -20,11 +20,13 @@ from bench.launch.processes import run
 from tests.packaging import commands
 from tests.packaging.distributions import NAME, Environment, requirements_of
 
+# Each command that needs an extra, with its name.
+WITH_EXTRAS = (("broker-tui", "tui"), ("broker-bench", "bench"), ("broker-dash", "dashboard"))
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # Imports every module of the distribution except those that are programs.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
-for room in ("broker_cy", "bench", "admin_tui"):
+for room in ("broker_cy", "bench", "admin_tui", "dashboard"):
     package = importlib.import_module(room)
     for module in pkgutil.walk_packages(package.__path__, room + "."):
         if not module.name.endswith("__main__"):
@@ -50,7 +52,7 @@ def test_the_command_runs_with_the_base_requirements(environment: Environment, t
     commands.run_broker_cy(environment.program("broker-cy"), tmp_path)
 
 
-@pytest.mark.parametrize(("program", "extra"), [("broker-tui", "tui"), ("broker-bench", "bench")])
+@pytest.mark.parametrize(("program", "extra"), WITH_EXTRAS)
 def test_a_command_without_its_extra_says_what_to_install(
     environment: Environment, tmp_path: Path, program: str, extra: str
 ) -> None:
@@ -67,7 +69,7 @@ def test_a_command_without_its_extra_says_what_to_install(
         assert re.fullmatch(expected, said.stderr.decode())
         environment.link([name])
     said = run([environment.program(program), "--help"], cwd=tmp_path, env={"PYTHONPATH": ""})
-    assert said.stdout.startswith(b"usage: " + program.encode())
+    assert said.stdout.lower().startswith(b"usage: " + program.encode())
 
 
 def test_every_command_runs_with_all_extras(environment: Environment, tmp_path: Path) -> None:
@@ -77,6 +79,7 @@ def test_every_command_runs_with_all_extras(environment: Environment, tmp_path: 
     run([environment.program("python"), "-c", IMPORT_ALL], cwd=tmp_path, env={"PYTHONPATH": ""})
     commands.run_broker_tui(environment.program("broker-tui"), tmp_path, environment.program("broker-cy"))
     commands.run_broker_bench(environment.program("broker-bench"), tmp_path)
+    commands.run_broker_dash(environment.program("broker-dash"), tmp_path, environment.program("broker-cy"))
 
 
 def find_python(version: str) -> Path:
@@ -110,7 +113,7 @@ def test_every_python_builds_and_runs_it(version: str, sdist: Path, tmp_path: Pa
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     pip("install", "-q", wheel)
     commands.run_broker_cy(binaries / "broker-cy", tmp_path)
-    for program, extra in (("broker-tui", "tui"), ("broker-bench", "bench")):
+    for program, extra in WITH_EXTRAS:
         said = run([binaries / program, "--help"], cwd=tmp_path, env=environment, check=False)
         assert (said.returncode, f"broker-cy[{extra}]" in said.stderr.decode()) == (1, True), said.stderr
     pip("install", "-q", f"{wheel}[all]")
@@ -118,3 +121,4 @@ def test_every_python_builds_and_runs_it(version: str, sdist: Path, tmp_path: Pa
     run([binaries / "python", "-W", "error::SyntaxWarning", "-c", IMPORT_ALL], cwd=tmp_path, env=environment)
     commands.run_broker_tui(binaries / "broker-tui", tmp_path, binaries / "broker-cy")
     commands.run_broker_bench(binaries / "broker-bench", tmp_path)
+    commands.run_broker_dash(binaries / "broker-dash", tmp_path, binaries / "broker-cy")

@@ -1,0 +1,303 @@
+"""Acts: the changes that can be made from the dashboard, through the plans of the console core.
+
+An act is opened, then filled in (if it has a form), planned, shown, and executed:
+
+POST /act/open     {"cluster", "act", "params", "rows"}             the form, or the plan if there is no form
+POST /act/plan     {"cluster", "act", "params", "rows", "values"}   the plan, or what is wrong with the values by field
+POST /act/execute  {"plan", "typed"}                                the report
+
+`params` are texts about the subject, `rows` the ids of marked rows. A plan is kept here under a random id until it is
+executed, for at most PLAN_KEPT_S, and only its user can execute it, once. Every request is decided by
+`security.roles.decide`; every execution and every refusal is in the audit log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.text import clean
+from broker_cy.console.acts.plan import CHANGES_MAX, Command, Plan, execute
+from broker_cy.console.fields import Form
+from dashboard.security.roles import Identity, Need, Role
+
+if TYPE_CHECKING:
+    from dashboard.collector.hub import ClusterHub
+    from dashboard.context import Context
+
+PLAN_KEPT_S = 600.0
+# A plan may hold records of several MiB.
+PLANS_MAX = 200
+PLANS_OF_USER_MAX = 5
+# Clients of users, which are closed when they have not been used for a while.
+CLIENTS_MAX = 200
+CLIENT_IDLE_S = 300.0
+ROWS_MAX = 5_000
+# Failures of a report that are shown one by one.
+FAILURES_SHOWN = 20
+# Kinds of values that name a file of the machine on which the dashboard runs.
+_LOCAL_CHOICES = frozenset({"file"})
+
+_ACTS: dict[str, type[Act]] = {}
+_A = TypeVar("_A", bound="type[Act]")
+
+
+def act(name: str, role: Role) -> Callable[[_A], _A]:
+    """Register a class of acts. Raises ValueError if the name is taken."""
+
+    def register(cls: _A) -> _A:
+        if name in _ACTS:
+            raise ValueError(f"act {name} is registered twice")
+        cls.name, cls.role = name, role
+        _ACTS[name] = cls
+        return cls
+
+    return register
+
+
+def registered() -> Mapping[str, type[Act]]:
+    return _ACTS
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A user's request for an act."""
+
+    hub: ClusterHub
+    identity: Identity
+    client: AdminClient
+    command: Command
+    params: Mapping[str, str]
+    rows: tuple[str, ...]
+
+    def param(self, name: str) -> str:
+        """Return a parameter. Raises AdminError if it is missing."""
+        value = self.params.get(name, "")
+        if not value:
+            raise AdminError(Failure.INVALID, f"parameter {name!r} is missing")
+        return value
+
+
+class Act:
+    """Base of acts."""
+
+    name: ClassVar[str] = ""
+    role: ClassVar[Role] = Role.ADMIN
+    # The command line has contents of records, which do not belong into a log.
+    HAS_SECRETS: ClassVar[bool] = False
+
+    def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
+        """What the user must be allowed. Parameters `topic` and `group` name one subject; acts on marked rows name them
+        here.
+        """
+        topics = (params["topic"],) if params.get("topic") else ()
+        groups = (params["group"],) if params.get("group") else ()
+        return Need(self.role, cluster, topics, groups)
+
+    def values_need(self, cluster: str, params: Mapping[str, str], values: Mapping[str, Any]) -> Need | None:
+        """What the user must be allowed because of what was typed, such as the name of another topic."""
+        return None
+
+    async def form(self, call: Call) -> Form | None:
+        """Return the form; None if the act can be planned without."""
+        return None
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        """Plan the act. Raises AdminError."""
+        raise NotImplementedError
+
+
+@dataclass(slots=True)
+class _Kept:
+    user: str
+    call: Call
+    act: str
+    plan: Plan
+    # Decided again when the plan is executed: the user's role may have changed.
+    needs: tuple[Need, ...]
+    until_s: float
+
+
+@dataclass(slots=True)
+class _Client:
+    client: AdminClient
+    used_s: float
+
+
+class Acts:
+    """The acts of one dashboard."""
+
+    def __init__(self, context: Context, clock: Callable[[], float] = time.monotonic) -> None:
+        self._context = context
+        self._clock = clock
+        self._plans: OrderedDict[str, _Kept] = OrderedDict()
+        self._clients: OrderedDict[tuple[str, str], _Client] = OrderedDict()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(each.client.close() for each in self._clients.values()))
+        self._clients.clear()
+
+    async def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the form of an act, or its plan. Raises AdminError."""
+        wanted, call = await self._call(request)
+        form = await wanted.form(call)
+        if form is None:
+            return {"plan": self._keep(wanted, call, await wanted.plan(call, {}), None)}
+        return {"form": _form(form)}
+
+    async def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the plan of an act, or the problems of the values by field. Raises AdminError."""
+        wanted, call = await self._call(request)
+        texts = request.get("values", {})
+        if not isinstance(texts, dict) or not all(isinstance(each, str) for each in texts.values()):
+            raise AdminError(Failure.INVALID, "values: an object of texts is expected")
+        form = await wanted.form(call)
+        values: Mapping[str, Any] = {}
+        if form is not None:
+            known = {field.name: field for field in form.fields}
+            for name, text in texts.items():
+                if name in known and known[name].choices and text in _LOCAL_CHOICES:
+                    raise AdminError(Failure.INVALID, f"{name}: files of the dashboard's machine cannot be read")
+            checked = form.checked(texts)
+            if checked.problems:
+                return {"problems": dict(checked.problems)}
+            values = checked.values
+        need = wanted.values_need(call.hub.name, call.params, values)
+        if need is not None:
+            self._decide(call.identity, need, wanted.name)
+        return {"plan": self._keep(wanted, call, await wanted.plan(call, values), need)}
+
+    async def execute(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Execute a plan that was shown, and return its report. Raises AdminError."""
+        identity = self._context.identity()
+        kept = self._plans.get(str(request.get("plan")))
+        if kept is None or kept.user != identity.name or kept.until_s < self._clock():
+            raise AdminError(Failure.INVALID, "this plan was executed already, or is too old: plan the act again")
+        typed = request.get("typed")
+        if kept.plan.typed is not None and typed != kept.plan.typed:
+            raise AdminError(Failure.INVALID, f"{str(typed or '')!r} is not {kept.plan.typed!r}: nothing was changed")
+        call = kept.call
+        for need in kept.needs:
+            self._decide(identity, need, kept.act)
+        self._check_writable(call.hub)
+        self._plans.pop(str(request["plan"]))
+        report = await execute(call.client, kept.plan, typed)
+        self._context.security.audit.note(
+            user=identity.name,
+            address=identity.address,
+            cluster=call.hub.name,
+            act=kept.act,
+            subject=kept.plan.title,
+            command="" if _ACTS[kept.act].HAS_SECRETS else kept.plan.command,
+            result=report.problem or report.said,
+        )
+        call.hub.session.refresh()
+        return {
+            "said": clean(report.said),
+            "problem": clean(report.problem),
+            "done": len(report.done),
+            "failed": [f"{clean(each.what)}: {clean(str(each.error))}" for each in report.failed[:FAILURES_SHOWN]],
+        }
+
+    async def _call(self, request: Mapping[str, Any]) -> tuple[Act, Call]:
+        name, cluster = request.get("act"), request.get("cluster")
+        params, rows = request.get("params", {}), request.get("rows", [])
+        if not isinstance(name, str) or name not in _ACTS:
+            raise AdminError(Failure.INVALID, f"there is no act {str(name)[:60]!r}")
+        if not isinstance(cluster, str):
+            raise AdminError(Failure.INVALID, "the cluster is missing")
+        if not isinstance(params, dict) or not all(isinstance(each, str) for each in params.values()):
+            raise AdminError(Failure.INVALID, "params: an object of texts is expected")
+        if not isinstance(rows, list) or not all(isinstance(each, str) for each in rows):
+            raise AdminError(Failure.INVALID, "rows: a list of texts is expected")
+        if len(rows) > ROWS_MAX:
+            raise AdminError(
+                Failure.INVALID, f"{len(rows):,} rows are marked; at most {ROWS_MAX:,} can be changed at once"
+            )
+        wanted = _ACTS[name]()
+        identity = self._context.identity()
+        hub = self._context.hub(cluster)
+        self._decide(identity, wanted.need(cluster, params, rows), name)
+        self._check_writable(hub)
+        client = await self._client(hub, identity)
+        return wanted, Call(hub, identity, client, hub.command, params, tuple(rows))
+
+    def _decide(self, identity: Identity, need: Need, name: str) -> None:
+        """Raise AdminError if the user may not do it; the refusal is in the audit log."""
+        reason = self._context.security.check(identity, need, act=name)
+        if reason:
+            raise AdminError(Failure.REFUSED, reason)
+
+    def _check_writable(self, hub: ClusterHub) -> None:
+        if self._context.is_readonly or hub.is_readonly:
+            raise AdminError(Failure.REFUSED, "read-only mode: changes are refused")
+
+    async def _client(self, hub: ClusterHub, identity: Identity) -> AdminClient:
+        """Return the user's own client, by whose id brokers and events name the user."""
+        now_s = self._clock()
+        for key, old in list(self._clients.items()):
+            if now_s - old.used_s > CLIENT_IDLE_S or len(self._clients) >= CLIENTS_MAX:
+                del self._clients[key]
+                await old.client.close()
+        key = (hub.name, identity.name)
+        known = self._clients.get(key)
+        if known is None:
+            client = AdminClient(
+                hub.entry.bootstrap, timeout_s=hub.entry.timeout_s, client_id=f"dashboard/{identity.name}"
+            )
+            known = self._clients[key] = _Client(client, now_s)
+        known.used_s = now_s
+        self._clients.move_to_end(key)
+        return known.client
+
+    def _keep(self, wanted: Act, call: Call, plan: Plan, of_values: Need | None) -> dict[str, Any]:
+        now_s = self._clock()
+        user = call.identity.name
+        for key in [key for key, kept in self._plans.items() if kept.until_s < now_s]:
+            del self._plans[key]
+        theirs = [key for key, kept in self._plans.items() if kept.user == user]
+        for key in theirs[: max(0, len(theirs) - PLANS_OF_USER_MAX + 1)]:
+            del self._plans[key]
+        while len(self._plans) >= PLANS_MAX:
+            self._plans.popitem(last=False)
+        place = secrets.token_urlsafe(16)
+        needs = (wanted.need(call.hub.name, call.params, call.rows), *([] if of_values is None else [of_values]))
+        self._plans[place] = _Kept(user, call, wanted.name, plan, needs, now_s + PLAN_KEPT_S)
+        changes = [clean(str(change)) for change in plan.changes[:CHANGES_MAX]]
+        return {
+            "id": place,
+            "title": clean(plan.title),
+            "affected": clean(plan.affected),
+            "changes": changes,
+            "more": max(0, len(plan.changes) - CHANGES_MAX),
+            "command": clean(plan.command),
+            "typed": plan.typed,
+            "verb": plan.verb,
+            "destructive": plan.is_destructive,
+            "problem": clean(plan.problem),
+        }
+
+
+def _form(form: Form) -> dict[str, Any]:
+    return {
+        "title": clean(form.title),
+        "note": clean(form.note),
+        "verb": form.verb,
+        "fields": [
+            {
+                "name": field.name,
+                "label": field.label,
+                "value": field.value,
+                "hint": field.hint,
+                "choices": [choice for choice in field.choices if choice not in _LOCAL_CHOICES],
+            }
+            for field in form.fields
+        ],
+    }

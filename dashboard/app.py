@@ -1,0 +1,226 @@
+"""The ASGI application: Dash on FastAPI with the pages, the WebSocket, the acts; and the guard around everything."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import dash
+import orjson
+from dash import Dash, html
+from dash.development.base_component import Component
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from broker_cy import __version__
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.console.alerts.watch import Alerting
+from dashboard.acts import Acts
+from dashboard.components.panel import page_path
+from dashboard.components.shell import shell
+from dashboard.compressed import Compressed
+from dashboard.context import IDENTITY, Context, Page
+from dashboard.live.socket import LiveSockets
+from dashboard.record_routes import routes as record_routes
+
+_LOG = logging.getLogger(__name__)
+ASSETS = Path(__file__).with_name("assets")
+# Endpoints of Dash that this program does not use: a socket with a queue for each viewer, and reloading for developers.
+_UNUSED_PATHS = frozenset({"/_dash-ws-callback", "/_reload-hash"})
+INDEX = """<!DOCTYPE html>
+<html lang="en">
+<head>{%metas%}<meta name="color-scheme" content="light dark"><title>{%title%}</title>{%favicon%}{%css%}</head>
+<body>{%app_entry%}{%config%}{%scripts%}{%renderer%}</body>
+</html>"""
+_STATUS = {Failure.REFUSED: 403, Failure.INVALID: 400, Failure.TIMED_OUT: 504, Failure.UNREACHABLE: 502}
+
+
+def build(context: Context, alerts: Alerting) -> ASGIApp:
+    """Build the application of `context`, whose clusters share `alerts`. Its lifespan starts and ends everything."""
+    from dashboard.pages.registry import PAGES
+
+    context.pages = PAGES
+    for hub in context.hubs.values():
+        hub.audit = context.security.audit
+    acts = Acts(context)
+    sockets = LiveSockets(context.hubs, __version__)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        for hub in context.hubs.values():
+            hub.start()
+        try:
+            yield
+        finally:
+            await acts.close()
+            for hub in context.hubs.values():
+                await hub.close()
+            await alerts.close()
+
+    server = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    server.router.routes += [
+        WebSocketRoute("/live", sockets.serve),
+        Route("/", _first_page(context)),
+        Route("/healthz", lambda _: Response("ok", media_type="text/plain")),
+        *(Route(f"/act/{step}", _act(run), methods=["POST"]) for step, run in _steps(acts).items()),
+        *record_routes(context),
+        *context.security.routes(),
+    ]
+    app = _dash(context, server)
+    server.router.routes[:] = [
+        route for route in server.router.routes if getattr(route, "path", "") not in _UNUSED_PATHS
+    ]
+    return context.security.guard(Named(Compressed(server)), _script_hashes(app, server))
+
+
+def _steps(acts: Acts) -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
+    return {"open": acts.open, "plan": acts.plan, "execute": acts.execute}
+
+
+def _script_hashes(app: Dash, server: FastAPI) -> list[str]:
+    """Return the hashes of the inline scripts of Dash's index page, which are complete after a first request."""
+    asyncio.run(_request(server, "/_dash-dependencies"))
+    return [
+        "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        for script in (*app._inline_scripts, app.renderer)
+    ]
+
+
+async def _request(server: FastAPI, path: str) -> None:
+    """Request a path, as a browser would, and discard the answer."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        pass
+
+    await server(
+        {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
+            "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"",
+            "headers": [(b"host", b"localhost")], "client": None, "server": None, "state": {},
+        },
+        receive,
+        send,
+    )  # fmt: skip
+
+
+class Named:
+    """Sets IDENTITY for the task of each request."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        identity = scope.get("state", {}).get("identity")
+        if identity is None:
+            await self._app(scope, receive, send)
+            return
+        token = IDENTITY.set(identity)
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            IDENTITY.reset(token)
+
+
+def _first_page(context: Context) -> Callable[[Request], Response]:
+    def redirect(_: Request) -> Response:
+        seen = [name for name in context.hubs if context.identity().scope.sees_cluster(name)]
+        if not seen:
+            return Response("your account may see no cluster", 403, media_type="text/plain")
+        return RedirectResponse(page_path(seen[0], "overview"), 302)
+
+    return redirect
+
+
+def _act(run: Callable[[Mapping[str, Any]], Any]) -> Callable[[Request], Any]:
+    async def answer(request: Request) -> Response:
+        try:
+            body = orjson.loads(await request.body())
+            if not isinstance(body, dict):
+                raise AdminError(Failure.INVALID, "a JSON object is expected")
+            return JSONResponse(await run(body))
+        except orjson.JSONDecodeError as error:
+            return JSONResponse({"error": f"not JSON: {error}"}, 400)
+        except AdminError as error:
+            return JSONResponse({"error": str(error)}, _STATUS.get(error.failure, 409))
+
+    return answer
+
+
+def _dash(context: Context, server: FastAPI) -> Dash:
+    # The registry is one for the process; tests build several applications.
+    dash.page_registry.clear()
+    app = Dash(
+        "dashboard",
+        server=server,  # type: ignore[arg-type]  # its annotation names only Flask's way
+        backend="fastapi",
+        use_pages=True,
+        include_pages_meta=False,
+        pages_folder="",
+        assets_folder=str(ASSETS),
+        # Large libraries are loaded by the pages that need them (assets/a_core.js).
+        assets_path_ignore=["vendor"],
+        assets_ignore=r"^login\.css$",
+        title="broker-dash",
+        update_title="",
+        index_string=INDEX,
+        suppress_callback_exceptions=True,
+        meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
+    )
+    # Otherwise each browser opens a second socket, for callbacks of a kind that this program does not have.
+    app.backend.websocket_capability = False
+    for page in context.pages:
+        dash.register_page(  # type: ignore[no-untyped-call]
+            f"dashboard.pages.{page.name}",
+            path_template=f"/c/<cluster>/{page.name}",
+            name=page.title,
+            title=f"{page.title} - broker-dash",
+            layout=_layout(context, page),
+        )
+    dash.register_page(  # type: ignore[no-untyped-call]
+        "not_found_404", title="Not found - broker-dash", layout=_not_found
+    )
+    app.layout = html.Div([dash.page_container])
+    return app
+
+
+def _layout(context: Context, page: Page) -> Callable[..., Component]:
+    def layout(cluster: str = "", **query: str) -> Component:
+        # Dash decodes the query, and not the path.
+        cluster = unquote(cluster)
+        try:
+            context.hub(cluster)
+            if context.identity().role < page.role:
+                raise AdminError(Failure.REFUSED, f"this page needs the role {page.role.name.lower()}")
+            return page.layout(context, cluster, **{name: value for name, value in query.items() if value})
+        except AdminError as error:
+            return _problem(context, cluster, page, error.reason)
+        except Exception as error:
+            # Dash would answer with an empty page; a query with an unknown name is a TypeError.
+            _LOG.exception("page %s", page.name)
+            return _problem(context, cluster, page, f"This page cannot be shown: {type(error).__name__}: {error}")
+
+    return layout
+
+
+def _problem(context: Context, cluster: str, page: Page, text: str) -> Component:
+    return shell(context, cluster, page.name, page.title, [html.P(text, className="problem", role="alert")])
+
+
+def _not_found(**_: str) -> Component:
+    text = "There is no page with this address."
+    return html.Main(
+        [html.H1("Not found"), html.P([text, " ", html.A("Go to the overview", href="/")])], className="content"
+    )

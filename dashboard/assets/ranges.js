@@ -1,0 +1,35 @@
+// Any range of time, from-to, beside the links of the usual ones.
+"use strict";
+
+(() => {
+  const core = window.dashboard.core;
+
+  const local = (ms) => new Date(core.clock(ms)).toISOString().slice(0, 16);
+  const parse = (text) => (core.zone() === "UTC" ? Date.parse(text + "Z") : new Date(text).getTime());
+
+  const fill = (place) => {
+    const [from, to] = place.dataset.range ? place.dataset.range.split("-").map(Number) : [Date.now() - 7200000, Date.now() - 3600000];
+    const input = (label, value) => {
+      const made = core.element("input", { type: "datetime-local", "aria-label": label });
+      made.value = local(value);
+      return made;
+    };
+    const first = input("From", from);
+    const last = input("To", to);
+    const show = core.element("button", { type: "button", class: "quiet" }, "Show");
+    show.addEventListener("click", () => {
+      const range = [parse(first.value), parse(last.value)];
+      if (!(range[0] < range[1])) { core.toast("The end of a range must be after its beginning."); return; }
+      const query = core.query();
+      query.set("range", range.join("-"));
+      core.go(`${window.location.pathname}?${query}`);
+    });
+    const details = core.element("details", { open: place.dataset.range !== "" },
+      core.element("summary", {}, `From – to (${core.zone()})`), first, " – ", last, " ", show);
+    place.replaceChildren(details);
+  };
+
+  new MutationObserver(() => {
+    for (const place of document.querySelectorAll("[data-range]")) if (place.childElementCount === 0) fill(place);
+  }).observe(document.documentElement, { childList: true, subtree: true });
+})();

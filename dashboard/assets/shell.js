@@ -1,0 +1,69 @@
+// The frame around the pages: links without reloading, theme, time zone, cluster list, account.
+"use strict";
+
+(() => {
+  const core = window.dashboard.core;
+
+  // Dash loads the page of an address when its own event says that the address changed.
+  core.go = (path) => {
+    window.history.pushState({}, "", path);
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+    window.scrollTo(0, 0);
+  };
+
+  document.addEventListener("click", (event) => {
+    if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    const link = event.target.closest("a[href]");
+    if (link === null || link.target || link.hasAttribute("download")) return;
+    const url = new URL(link.href, window.location.href);
+    if (url.origin !== window.location.origin || !url.pathname.startsWith("/c/")) return;
+    event.preventDefault();
+    core.go(url.pathname + url.search);
+  });
+
+  // Light, dark, or as the system.
+  const wanted = () => localStorage.getItem("dashboard-theme") || "system";
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const applyTheme = () => {
+    const theme = wanted() === "system" ? (dark.matches ? "dark" : "light") : wanted();
+    document.documentElement.dataset.theme = theme;
+    document.dispatchEvent(new CustomEvent("dashboard-theme"));
+  };
+  applyTheme();
+  dark.addEventListener("change", applyTheme);
+
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-theme-toggle]")) {
+      localStorage.setItem("dashboard-theme", document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+      applyTheme();
+    }
+    const open = document.querySelector("details.clusters[open]");
+    if (open !== null && !open.contains(event.target)) open.open = false;
+  });
+
+  // What depends on the page that is shown now.
+  let shown = "";
+  const arrived = () => {
+    const facts = core.page();
+    if (facts === null) return;
+    const account = document.querySelector("[data-account]");
+    if (account !== null && account.childElementCount === 0) {
+      const roles = { 1: "viewer", 2: "operator", 3: "admin" };
+      account.replaceChildren(core.element("span", {}, `${facts.user} (${roles[facts.role]}${facts.readonly ? ", read-only" : ""})`));
+      if (facts.login !== "loopback") account.append(core.element("a", { href: "/logout", class: "link" }, "Log out"));
+    }
+    for (const button of document.querySelectorAll("[data-act]")) {
+      const { role } = JSON.parse(button.dataset.act);
+      const allowed = facts.role >= role && !facts.readonly;
+      if (button.disabled === allowed) button.disabled = !allowed;
+      if (!allowed && !button.title) button.title = facts.readonly ? "The dashboard is read-only." : "Your role does not allow this.";
+    }
+    const now = window.location.pathname;
+    if (now !== shown) {
+      // Screen readers and the keyboard continue in the new page.
+      if (shown !== "") document.getElementById("content")?.focus({ preventScroll: true });
+      shown = now;
+    }
+  };
+  new MutationObserver(arrived).observe(document.documentElement, { childList: true, subtree: true });
+})();

@@ -1,0 +1,92 @@
+"""The command `broker-dash`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from broker_cy.admin.clusters import ClusterEntry, check_timeout, find_cluster, find_file
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.console.alerts.rules import default_rules_path
+from dashboard.security.user_commands import command as user
+
+EPILOG = """\b
+examples:
+  broker-dash                                        the default cluster, or 127.0.0.1:9092
+  broker-dash --bootstrap 127.0.0.1:9092
+  broker-dash --cluster staging --cluster production --readonly
+  broker-dash user add anna --role admin             a login is needed from now on
+  broker-dash --listen 0.0.0.0:8050 --config dashboard.toml
+"""
+
+
+@click.group(invoke_without_command=True, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--bootstrap", metavar="HOST:PORT[,..]", help="Bootstrap of a cluster; default 127.0.0.1:9092.")
+@click.option("--cluster", "clusters", metavar="NAME", multiple=True, help="A cluster of the cluster file; repeatable.")
+@click.option("--clusters-file", type=click.Path(path_type=Path), metavar="FILE", help="The cluster file.")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="The configuration, dashboard.toml.")
+@click.option("--listen", metavar="HOST:PORT", help="Address to listen on; default 127.0.0.1:8050.")
+@click.option("--users", type=click.Path(path_type=Path), metavar="FILE", help="The users file.")
+@click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Session key, audit log and history.")
+@click.option("--alerts", type=click.Path(path_type=Path), metavar="FILE", help="File with alert rules.")
+@click.option("--readonly", is_flag=True, help="Refuse every change.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of each call.")
+@click.pass_context
+def command(
+    context: click.Context,
+    bootstrap: str | None,
+    clusters: tuple[str, ...],
+    clusters_file: Path | None,
+    config: Path | None,
+    listen: str | None,
+    users: Path | None,
+    state: Path | None,
+    alerts: Path | None,
+    readonly: bool,
+    timeout: float | None,
+) -> None:
+    """The web dashboard of broker-cy and Apache Kafka clusters."""
+    if context.invoked_subcommand is not None:
+        return
+    # Importing Dash takes half a second, which `broker-dash user` need not wait for.
+    from dashboard.config import load_config
+    from dashboard.server import serve
+
+    try:
+        check_timeout(timeout)
+        entries = find_entries(bootstrap, clusters, clusters_file)
+        found = load_config(config).with_options(
+            listen=listen, users=users, state=state, alerts=alerts, is_readonly=readonly
+        )
+        by_default = default_rules_path(clusters_file)
+        if found.alerts is None and by_default.exists():
+            found = found.with_options(listen=None, users=None, state=None, alerts=by_default, is_readonly=False)
+        serve(found, entries, are_named=bootstrap is None and bool(entries[0].name), timeout_s=timeout)
+    except AdminError as error:
+        click.echo(f"broker-dash: {error}", err=True)
+        context.exit(2)
+
+
+def find_entries(bootstrap: str | None, names: tuple[str, ...], path: Path | None) -> list[ClusterEntry]:
+    """Return the clusters: those of `names`, else the one at `bootstrap`, else all of the cluster file, its default
+    first, else the one at 127.0.0.1:9092. Raises AdminError.
+    """
+    if bootstrap is not None and names:
+        raise AdminError(Failure.INVALID, "--bootstrap and --cluster exclude each other")
+    file = find_file(path, names[0] if names else None)
+    if bootstrap is not None or file is None:
+        return [find_cluster(None, bootstrap, None)]
+    if names:
+        return [file.entry(name) for name in dict.fromkeys(names)]
+    default = [] if file.default is None else [file.entry(file.default)]
+    rest = [entry for name, entry in file.clusters.items() if name != file.default]
+    return [*default, *rest] or [find_cluster(None, None, None)]
+
+
+def main() -> int:
+    """Run the command line; returns the exit code."""
+    return int(command.main(prog_name="broker-dash", standalone_mode=False) or 0)
+
+
+command.add_command(user)

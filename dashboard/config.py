@@ -1,0 +1,178 @@
+"""The configuration of the dashboard: options of the command, dashboard.toml, and defaults, in this order.
+
+listen = "127.0.0.1:8050"
+hosts = ["dash.example.com"]          # other names by which browsers reach it
+users = "dashboard-users.toml"        # a login is needed if the file exists, and always beyond loopback
+state = "/var/lib/broker-dash"        # session key, audit log, history
+alerts = "alerts.toml"
+readonly = false
+tls_certificate = "dash.pem"          # PEM, with the chain
+tls_key = "dash.key"
+behind_tls_proxy = false              # a proxy before the dashboard ends TLS
+
+[environments]                        # colours, by name of a cluster
+orders = "production"                 # production, staging, test or development
+
+[oidc]                                # security/oidc_config.py
+[[mask]]                              # security/masking.py
+
+Relative paths are relative to the directory of the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from broker_cy.admin.clusters import default_path
+from broker_cy.admin.errors import AdminError, Failure
+from dashboard.components.shell import ENVIRONMENTS
+from dashboard.security import Mask, OidcConfig, parse_masks, parse_oidc
+from dashboard.security.users import default_users_path
+
+DEFAULT_LISTEN = "127.0.0.1:8050"
+_FIELDS: Mapping[str, tuple[type, str]] = {
+    "listen": (str, "a text, HOST:PORT"),
+    "hosts": (list, "a list of texts"),
+    "users": (str, "a path"),
+    "state": (str, "a path"),
+    "alerts": (str, "a path"),
+    "readonly": (bool, "true or false"),
+    "tls_certificate": (str, "a path"),
+    "tls_key": (str, "a path"),
+    "behind_tls_proxy": (bool, "true or false"),
+    "environments": (dict, "a table of texts"),
+    "oidc": (dict, "a table"),
+    "mask": (list, "tables, [[mask]]"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardConfig:
+    """A checked configuration. Paths are absolute; None where there is no file."""
+
+    host: str = "127.0.0.1"
+    port: int = 8050
+    hosts: tuple[str, ...] = ()
+    users: Path | None = None
+    state: Path = field(default_factory=lambda: default_state())
+    alerts: Path | None = None
+    is_readonly: bool = False
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    is_behind_tls_proxy: bool = False
+    environments: Mapping[str, str] = field(default_factory=dict)
+    oidc: OidcConfig | None = None
+    masks: tuple[Mask, ...] = ()
+
+    @property
+    def uses_https(self) -> bool:
+        """Whether browsers use https."""
+        return self.tls_certificate is not None or self.is_behind_tls_proxy
+
+    def with_options(
+        self, *, listen: str | None, users: Path | None, state: Path | None, alerts: Path | None, is_readonly: bool
+    ) -> DashboardConfig:
+        """Return the configuration with the options that were given. Raises AdminError."""
+        found = self
+        if listen is not None:
+            host, port = parse_listen(listen, "--listen")
+            found = replace(found, host=host, port=port)
+        if users is not None:
+            found = replace(found, users=users.absolute())
+        if state is not None:
+            found = replace(found, state=state.absolute())
+        if alerts is not None:
+            found = replace(found, alerts=alerts.absolute())
+        return replace(found, is_readonly=found.is_readonly or is_readonly)
+
+
+def default_state() -> Path:
+    """$XDG_STATE_HOME/broker-dash, else ~/.local/state/broker-dash."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "broker-dash"
+
+
+def default_config_path() -> Path:
+    """dashboard.toml in the directory of the cluster file, whether or not that exists."""
+    return default_path().with_name("dashboard.toml")
+
+
+def parse_listen(text: str, where: str) -> tuple[str, int]:
+    """Parse HOST:PORT, also [::1]:8050. Port 0 selects a free one. Raises AdminError."""
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/]+)):([0-9]{1,5})", text)
+    if match is None or int(match[3]) > 65_535:
+        raise AdminError(Failure.INVALID, f"{text!r}: HOST:PORT is expected, such as {DEFAULT_LISTEN}", what=where)
+    return match[1] or match[2], int(match[3])
+
+
+def load_config(path: Path | None) -> DashboardConfig:
+    """Load the file at `path`, or the default file if there is one. Raises AdminError, which names file and field."""
+    file = path or default_config_path()
+    if path is None and not file.exists():
+        return _with_default_users(DashboardConfig())
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _invalid(file, f"cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise _invalid(file, f"is not TOML: {error}") from None
+    for name, value in data.items():
+        if name not in _FIELDS:
+            raise _invalid(file, f"{name!r} is not a known field; the fields are {', '.join(_FIELDS)}")
+        kind, expected = _FIELDS[name]
+        if not isinstance(value, kind):
+            raise _invalid(file, f"{name} = {value!r}: {expected} is expected")
+    return _with_default_users(_config(file, data))
+
+
+def _config(file: Path, data: Mapping[str, Any]) -> DashboardConfig:
+    def path_of(name: str) -> Path | None:
+        return None if name not in data else file.absolute().parent / Path(data[name]).expanduser()
+
+    def refuse(reason: str) -> AdminError:
+        return _invalid(file, reason)
+
+    hosts = data.get("hosts", [])
+    if not all(isinstance(each, str) for each in hosts):
+        raise _invalid(file, f"hosts = {hosts!r}: a list of texts is expected")
+    environments = data.get("environments", {})
+    for name, environment in environments.items():
+        if environment not in ENVIRONMENTS:
+            allowed = ", ".join(each for each in ENVIRONMENTS if each)
+            raise _invalid(file, f"environments.{name} = {environment!r}: one of {allowed} is expected")
+    if ("tls_certificate" in data) != ("tls_key" in data):
+        raise _invalid(file, "tls_certificate and tls_key belong together")
+    if "tls_certificate" in data and data.get("behind_tls_proxy"):
+        raise _invalid(file, "behind_tls_proxy is for a proxy that ends TLS: without tls_certificate")
+    host, port = parse_listen(data.get("listen", DEFAULT_LISTEN), f"{file}: listen")
+    return DashboardConfig(
+        host,
+        port,
+        tuple(hosts),
+        path_of("users"),
+        path_of("state") or default_state(),
+        path_of("alerts"),
+        data.get("readonly", False),
+        path_of("tls_certificate"),
+        path_of("tls_key"),
+        data.get("behind_tls_proxy", False),
+        environments,
+        parse_oidc(data["oidc"], file, refuse) if "oidc" in data else None,
+        parse_masks(data.get("mask", []), refuse),
+    )
+
+
+def _with_default_users(config: DashboardConfig) -> DashboardConfig:
+    """The default users file is used if it exists."""
+    default = default_users_path()
+    return replace(config, users=default) if config.users is None and default.exists() else config
+
+
+def _invalid(path: Path, reason: str) -> AdminError:
+    return AdminError(Failure.INVALID, reason, what=str(path))

@@ -1,0 +1,76 @@
+"""What pages, acts and sockets share: the clusters, who is asking, and the pages that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from broker_cy.admin.errors import AdminError, Failure
+from dashboard.security.roles import Identity, Need, Role, decide
+
+if TYPE_CHECKING:
+    from dash.development.base_component import Component
+
+    from dashboard.collector.hub import ClusterHub
+    from dashboard.security import Security
+
+# Set by the outermost middleware for the task of each request.
+IDENTITY: ContextVar[Identity] = ContextVar("dashboard_identity")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page at /c/CLUSTER/`name`. `layout` is called with the cluster and the query; `parent` is the list to which a
+    page about one subject belongs.
+    """
+
+    name: str
+    title: str
+    layout: Callable[..., Component]
+    in_navigation: bool = True
+    role: Role = Role.VIEWER
+    parent: str = ""
+
+
+@dataclass(slots=True)
+class Context:
+    """One dashboard."""
+
+    hubs: Mapping[str, ClusterHub]
+    security: Security
+    is_readonly: bool = False
+    pages: Sequence[Page] = field(default_factory=tuple)
+
+    def identity(self) -> Identity:
+        """Return who sent the request that is being handled. Raises AdminError outside of requests."""
+        try:
+            return IDENTITY.get()
+        except LookupError:
+            raise AdminError(Failure.REFUSED, "nobody is logged in") from None
+
+    def hub(self, cluster: str) -> ClusterHub:
+        """Return a cluster that the viewer may see. Raises AdminError."""
+        reason = decide(self.identity(), Need(Role.VIEWER, cluster, (), ()))
+        if reason:
+            raise AdminError(Failure.REFUSED, reason)
+        try:
+            return self.hubs[cluster]
+        except KeyError:
+            raise AdminError(Failure.INVALID, f"there is no cluster {cluster!r}") from None
+
+    def list_page(self, page: str) -> str:
+        """Return the list to which a page belongs: itself, if it is not about one subject."""
+        return next((each.parent for each in self.pages if each.name == page and each.parent), page)
+
+    def viewer_facts(self, cluster: str) -> dict[str, Any]:
+        """Return what the browser has to know of the viewer, to show only what can be used."""
+        identity = self.identity()
+        hub = self.hubs.get(cluster)
+        return {
+            "user": identity.name,
+            "role": int(identity.role),
+            "readonly": self.is_readonly or (hub is not None and hub.is_readonly),
+            "login": identity.login,
+        }

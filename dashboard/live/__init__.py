@@ -1,0 +1,1 @@
+"""The WebSocket `/live`: subscriptions of browsers, and frames to them."""

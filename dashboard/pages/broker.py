@@ -1,0 +1,226 @@
+"""One broker: its process, its charts, its log directories, and the replicas that it holds."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from dash.development.base_component import Component
+
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
+from broker_cy.admin.metadata import PartitionInfo
+from broker_cy.admin.text import clean, count, duration, size
+from broker_cy.console.figures import Fact, process_facts
+from broker_cy.console.listeners import Source
+from broker_cy.console.tone import Tone
+from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel, linked
+from dashboard.collector.holdings import Held, Holdings, Remembered, holdings_of, parse_broker, recent
+from dashboard.collector.patches import State
+from dashboard.components.panel import link, listing, page_path, panel, table
+from dashboard.components.ranges import ranges
+from dashboard.components.shell import shell
+from dashboard.context import Context, Page
+from dashboard.pages.brokers import Topics, charts, ids
+from dashboard.pages.storage import DIRECTORIES_SHOWN, LogDirectories
+
+ROWS_HIGH = 16
+
+
+class OfBroker(Channel):
+    """Channels of one broker."""
+
+    PARAMS = REQUIRED = frozenset({"broker"})
+
+    @classmethod
+    def check(cls, params: Params) -> dict[str, str]:
+        found = super().check(params)
+        parse_broker(cls.name, found)
+        return found
+
+    @property
+    def broker(self) -> int:
+        return int(self.params["broker"])
+
+
+@channel("broker-facts")
+class BrokerFacts(OfBroker, FactsChannel):
+    """Address and role of a broker, what it holds, and the resources of its process."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._remembered: Remembered[Topics, Holdings] = Remembered(lambda topics: holdings_of(topics, self.scope))
+        self._held: Held | None = None
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.cluster(), self.session.topics(), self.session.samples]
+
+    async def state(self) -> State | None:
+        topics = self.session.topics().value
+        if topics is not None:
+            self._held = (await self._remembered.of(topics)).brokers.get(self.broker, Held())
+        return await super().state()
+
+    def facts(self) -> Sequence[Fact] | None:
+        cluster = self.session.cluster().value
+        if cluster is None:
+            return None
+        info = next((each for each in cluster.brokers if each.broker_id == self.broker), None)
+        if info is None:
+            known = ", ".join(str(each.broker_id) for each in cluster.brokers)
+            facts = [Fact("state", f"not in the cluster now, which has {known}", Tone.BAD)]
+        else:
+            role = "controller" if info.broker_id == cluster.controller_id else "broker"
+            facts = [
+                Fact("role", "fenced" if info.is_fenced else role, Tone.BAD if info.is_fenced else Tone.GOOD),
+                Fact("address", clean(f"{info.host}:{info.port}")),
+                Fact("rack", clean(info.rack or "-")),
+            ]
+        held = self._held
+        if held is not None:
+            behind = held.replicas - held.in_sync
+            facts += [
+                Fact("leads", count(held.leads)),
+                Fact("replicas", count(held.replicas)),
+                Fact("out of sync", count(behind), Tone.WARN if behind else Tone.GOOD),
+            ]
+        samples = recent(list(self.session.samples.items), self.broker, 1)
+        if samples:
+            facts += [Fact("up", duration(samples[0].uptime_ms)), *process_facts(samples[0])]
+        return facts
+
+
+class Replica(NamedTuple):
+    """A replica of `broker`. What is on its disk is looked up when it is needed: most rows are never shown."""
+
+    topic: str
+    part: PartitionInfo
+    broker: int
+    directories: Sequence[LogDir]
+
+    @property
+    def role(self) -> Cell:
+        if self.broker == self.part.leader_id:
+            return Cell("leader")
+        if self.broker in self.part.in_sync_replicas:
+            return Cell("in sync", Tone.GOOD)
+        return Cell("out of sync", Tone.WARN)
+
+    @property
+    def on_disk(self) -> tuple[ReplicaOnDisk, str] | None:
+        """Return the replica and its log directory, in which replicas are in order; None if it is not known."""
+        key: Any = (self.topic, self.part.partition)
+        for directory in self.directories:
+            at = bisect_left(directory.replicas, key)
+            if at < len(directory.replicas) and directory.replicas[at][:2] == key:
+                return directory.replicas[at], directory.path
+        return None
+
+    @property
+    def size_bytes(self) -> int | None:
+        return None if self.on_disk is None else self.on_disk[0].size_bytes
+
+
+def _behind(row: Replica) -> str:
+    return "-" if row.on_disk is None else count(row.on_disk[0].offset_lag)
+
+
+def _leader(row: Replica) -> str | Cell:
+    return Cell("none", Tone.BAD) if row.part.is_offline else str(row.part.leader_id)
+
+
+@channel("broker-replicas")
+class BrokerReplicas(OfBroker, TableChannel[Replica]):
+    """The replicas of a broker, by topic and partition."""
+
+    SUBJECT = REQUIRED = frozenset({"broker"})
+    COLUMNS = (
+        Column("topic", "Topic", lambda row: clean(row.topic), width=200, is_flex=True),
+        Column("partition", "Partition", lambda row: str(row.part.partition), None, True, 100),
+        Column("role", "Role", lambda row: row.role, lambda row: row.role.text, width=110),
+        Column("leader", "Leader", _leader, lambda row: row.part.leader_id, True, 90),
+        Column("replicas", "Replicas", lambda row: ids(row.part.replicas), width=120),
+        Column("in-sync", "In sync", lambda row: ids(row.part.in_sync_replicas), width=120),
+        Column(
+            "size", "Size", lambda row: size(row.size_bytes), lambda row: row.size_bytes, True, 110, "On this broker"
+        ),
+        Column("behind", "Behind", _behind, None, True, 100, "Records that this replica lacks"),
+        Column("directory", "Directory", lambda row: clean(row.on_disk[1]) if row.on_disk else "-", width=180),
+    )
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.topics(), self.session.log_dirs()]
+
+    def rows(self) -> Iterable[Replica] | None:
+        topics, dirs = self.session.topics().value, self.session.log_dirs().value
+        if topics is None:
+            return None
+        broker = self.broker
+        directories = () if dirs is None else dirs.found.get(broker, ())
+        return (
+            Replica(topic.name, part, broker, directories)
+            for topic in sorted(topics, key=lambda each: each.name)
+            if self.scope.sees_topic(topic.name)
+            for part in topic.partitions
+            if broker in part.replicas
+        )
+
+    def row_id(self, row: Replica) -> str:
+        return f"{row.topic}-{row.part.partition}"
+
+    def row_text(self, row: Replica) -> str:
+        return f"{row.topic}-{row.part.partition} {row.role.text}"
+
+    def _cells(self, row: Replica) -> list[Any]:
+        first, *rest = super()._cells(row)
+        return [linked(first, page_path(self.hub.name, "topic", topic=row.topic)), *rest]
+
+
+def layout(context: Context, cluster: str, broker: str = "", range: str = "", **_: str) -> Component:
+    if not broker:
+        raise AdminError(Failure.INVALID, "the address names no broker: ?broker=ID is expected")
+    one = {"broker": broker}
+    chosen = {**one, "range": range} if range else one
+    return shell(
+        context,
+        cluster,
+        "broker",
+        f"Broker {broker}",
+        [
+            panel(
+                "Broker",
+                "broker-facts",
+                "facts",
+                cluster=cluster,
+                params=one,
+                note="Uptime and resources of the process come from broker-cy only, and are of the last second.",
+                actions=[link("Settings", page_path(cluster, "broker-settings", broker=broker))],
+            ),
+            charts(cluster, chosen),
+            listing(
+                "Log directories",
+                "log-directories",
+                LogDirectories.COLUMNS,
+                cluster=cluster,
+                params=one,
+                rows=DIRECTORIES_SHOWN,
+                empty="The broker reports no log directories.",
+            ),
+            table(
+                "Replicas",
+                "broker-replicas",
+                BrokerReplicas.COLUMNS,
+                cluster=cluster,
+                params=one,
+                noun="replica",
+                height_rows=ROWS_HIGH,
+                note="The filter finds topics, partitions (orders-3) and roles (leader, in sync, out of sync).",
+            ),
+        ],
+        crumbs=[("Brokers", page_path(cluster, "brokers"))],
+        actions=[ranges(cluster, "broker", range, broker=broker)],
+    )
+
+
+PAGE = Page("broker", "Broker", layout, in_navigation=False, parent="brokers")

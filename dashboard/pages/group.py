@@ -1,0 +1,408 @@
+"""One group: its members with their assignment, and its lag in records and in time, now and over time; resetting and
+deleting its offsets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from dash.development.base_component import Component
+
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.group_lag import GroupLag
+from broker_cy.admin.groups import GroupMember
+from broker_cy.admin.lag import sum_of, worst
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.text import clean, count, duration
+from broker_cy.console.acts.groups import plan_delete_offsets, plan_reset, reset_form, rule_of
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.fields import Form
+from broker_cy.console.figures import Fact
+from broker_cy.console.listeners import Source
+from broker_cy.console.rows import STATUS_TONES, LagRow, assignment_text, catch_up_text, lag_rows
+from broker_cy.console.rows import ranges as number_ranges
+from broker_cy.console.session import GroupView, Session, now_ms
+from broker_cy.console.tone import Tone
+from dashboard.acts import Act, Call, act
+from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel
+from dashboard.components.panel import act_button, link, page_path, panel, table
+from dashboard.components.ranges import ranges
+from dashboard.components.shell import shell
+from dashboard.context import Context, Page
+from dashboard.pages.group_charts import LINES_MAX
+from dashboard.pages.groups import refuse_hidden_topics, seen_view, status_cell, trend_cell
+from dashboard.security.roles import EVERYTHING, Need, Role, Scope
+
+_PARTITION = re.compile(r"(.+)-([0-9]{1,9})", re.DOTALL)
+# Partitions whose rows are made in one go: about 10 ms.
+_ROWS_A_TURN: Final = 500
+# Legends of many lines need room.
+_CHART: Final = {"height": 260}
+
+
+def parse_partition(text: str) -> TopicPartition:
+    """Parse `orders-3`, the id of a row. Raises AdminError."""
+    match = _PARTITION.fullmatch(text)
+    if match is None:
+        raise AdminError(Failure.INVALID, f"{text[:100]!r}: a topic, - and the number of a partition are expected")
+    return TopicPartition(match[1], int(match[2]))
+
+
+def record_path(cluster: str, key: TopicPartition, offset: int) -> str:
+    """Return the path of the record at an offset."""
+    return page_path(cluster, "records", topic=key.topic, **{"from": str(offset), "partitions": str(key.partition)})
+
+
+class GroupChannel(Channel):
+    """Base of what is shown of one group."""
+
+    REQUIRED = frozenset({"group"})
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.group(self.params["group"])]
+
+    @property
+    def view(self) -> GroupView | None:
+        """The group as far as the viewer may see it."""
+        view = self.session.group(self.params["group"]).value
+        return None if view is None else seen_view(view, self.scope)
+
+
+def rows_of(view: GroupView, session: Session) -> Iterator[LagRow]:
+    """Yield the row of each partition, in parts, as a group may have 100,000 of them."""
+    parts = view.lag.partitions
+    for start in range(0, len(parts), _ROWS_A_TURN):
+        some = replace(view, lag=GroupLag(view.lag.group_id, parts[start : start + _ROWS_A_TURN]))
+        yield from lag_rows(some, session.lag_history)
+
+
+def facts_of(view: GroupView, session: Session, scope: Scope) -> list[Fact]:
+    """Return what is known of a group, which was reduced to what `scope` allows."""
+    group, lag = view.description, view.lag
+    status, trend = view.status, view.trend
+    if scope.topics != EVERYTHING:
+        rows = list(rows_of(view, session))
+        status, trend = worst(row.status for row in rows), sum_of([row.trend for row in rows], lag.total)
+    times = [time for part in lag.partitions if (time := view.times_ms.get(part.partition)) is not None]
+    lost = sum(part.lost for part in lag.partitions)
+    grows = trend_cell(trend)
+    facts = [
+        Fact("state", clean(group.state), Tone.GOOD if group.state == "Stable" else Tone.PLAIN),
+        Fact("verdict", status.name, STATUS_TONES[status]),
+        Fact("lag", count(lag.total) if lag.is_complete else f"≥ {count(lag.total)}"),
+        Fact("time lag", duration(max(times)) if times else "-"),
+        Fact("trend", grows.text, grows.tone),
+        Fact("gone in", catch_up_text(trend, lag.total)),
+        Fact("members", count(len(group.members))),
+        Fact("partitions", count(len(lag.partitions))),
+        Fact("type", clean(f"{group.group_type} {group.assignor}".strip()) or "-"),
+        Fact("coordinator", str(group.coordinator_id)),
+    ]
+    if group.group_epoch >= 0:
+        facts.append(Fact("epoch, of the assignment", f"{group.group_epoch}, {group.assignment_epoch}"))
+    if lost:
+        facts.append(Fact("deleted unread", count(lost), Tone.BAD))
+    return facts
+
+
+@channel("group-facts")
+class GroupFacts(GroupChannel, FactsChannel):
+    PARAMS = frozenset({"group"})
+
+    def facts(self) -> Sequence[Fact] | None:
+        view = self.view
+        return None if view is None else facts_of(view, self.session, self.scope)
+
+
+@channel("group-members")
+class Members(GroupChannel, TableChannel[GroupMember]):
+    SUBJECT = frozenset({"group"})
+    SORT = "client"
+    COLUMNS = (
+        Column("client", "Client", lambda row: clean(row.client_id), lambda row: row.client_id, width=150),
+        Column(
+            "instance",
+            "Instance",
+            lambda row: clean(row.instance_id or "-"),
+            lambda row: row.instance_id or "",
+            width=90,
+        ),
+        Column("host", "Host", lambda row: clean(row.client_host.lstrip("/")), lambda row: row.client_host, width=110),
+        Column(
+            "partitions",
+            "Partitions",
+            lambda row: count(len(row.assignment)),
+            lambda row: len(row.assignment),
+            True,
+            100,
+        ),
+        Column(
+            "assigned", "Assigned", lambda row: clean(assignment_text(row.assignment)) or "-", width=220, is_flex=True
+        ),
+        Column(
+            "target",
+            "To be assigned",
+            lambda row: _target(row),
+            width=140,
+            hint="Of groups of KIP-848: what differs from the assignment",
+        ),
+        Column("member", "Member id", lambda row: clean(row.member_id), lambda row: row.member_id, width=210),
+    )
+
+    def rows(self) -> Iterable[GroupMember] | None:
+        view = self.view
+        return None if view is None else view.description.members
+
+    def row_id(self, row: GroupMember) -> str:
+        return row.member_id
+
+    def row_text(self, row: GroupMember) -> str:
+        return f"{row.client_id} {row.member_id} {row.instance_id or ''} {row.client_host}"
+
+
+def _target(member: GroupMember) -> str:
+    if member.target is None or set(member.target) == set(member.assignment):
+        return "-"
+    return clean(assignment_text(sorted(member.target))) or "nothing"
+
+
+def _time(row: LagRow) -> str:
+    if row.part.lag == 0 or row.time_ms is None:
+        return "-"
+    return f"{'=' if row.is_exact else '~'} {duration(row.time_ms)}"
+
+
+def _end(row: LagRow) -> str | Cell:
+    if row.part.end is not None or row.part.problem is None:
+        return count(row.part.end)
+    return Cell(clean(row.part.problem.reason), Tone.BAD)
+
+
+@channel("group-lag")
+class Lag(GroupChannel, TableChannel[LagRow]):
+    """Every partition for which the group has committed an offset."""
+
+    SUBJECT = frozenset({"group"})
+    SORT = "partition"
+    COLUMNS = (
+        Column(
+            "partition",
+            "Partition",
+            lambda row: clean(str(row.part.partition)),
+            lambda row: row.part.partition,
+            width=180,
+            is_flex=True,
+        ),
+        Column(
+            "committed",
+            "Committed",
+            lambda row: count(row.part.committed),
+            None,
+            True,
+            105,
+            "Opens the record that the group reads next",
+        ),
+        Column("end", "End", _end, None, True, 105, "Log end offset"),
+        Column(
+            "lag",
+            "Lag",
+            lambda row: count(row.part.lag),
+            lambda row: row.part.lag,
+            True,
+            80,
+            "Offsets that were not read",
+        ),
+        Column(
+            "time",
+            "Time lag",
+            _time,
+            lambda row: row.time_ms,
+            True,
+            95,
+            "Age of the first record that was not read. =: from the event of the commit. ~: read from the log",
+        ),
+        Column(
+            "trend",
+            "Trend",
+            lambda row: trend_cell(row.trend),
+            lambda row: None if row.trend is None else row.trend.lag_per_s,
+            True,
+            85,
+            "Growth of the lag in records per second",
+        ),
+        Column(
+            "gone",
+            "Gone in",
+            lambda row: catch_up_text(row.trend, row.part.lag),
+            None,
+            True,
+            85,
+            "Time until the lag is gone at the present rates",
+        ),
+        Column("verdict", "Verdict", lambda row: status_cell(row.status), lambda row: row.status, width=90),
+        Column("owner", "Owner", lambda row: clean(row.owner), lambda row: row.owner, width=105, hint="Client id"),
+        Column(
+            "commit",
+            "Last commit",
+            lambda row: "-" if row.part.commit_ms is None else f"@{row.part.commit_ms}",
+            lambda row: row.part.commit_ms,
+            width=195,
+        ),
+    )
+
+    def rows(self) -> Iterable[LagRow] | None:
+        view = self.view
+        return None if view is None else rows_of(view, self.session)
+
+    def row_id(self, row: LagRow) -> str:
+        return str(row.part.partition)
+
+    def row_text(self, row: LagRow) -> str:
+        return f"{row.part.partition} {row.owner} {row.status.name}"
+
+    def _cells(self, row: LagRow) -> list[Any]:
+        first, committed, *rest = super()._cells(row)
+        path = record_path(self.hub.name, row.part.partition, row.part.committed)
+        return [first, Cell(committed, href=path).encoded(), *rest]
+
+
+class GroupAct(Act):
+    """Base of acts on one group, with marked partitions as rows."""
+
+    def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
+        topics = tuple(sorted({parse_partition(row).topic for row in rows}))
+        return replace(super().need(cluster, params, rows), topics=topics)
+
+
+@act("reset-group", Role.OPERATOR)
+class ResetGroup(GroupAct):
+    """`rows` are partitions: their latest offsets are filled in, to be changed."""
+
+    async def form(self, call: Call) -> Form:
+        group_id = call.param("group")
+        committed = (await call.client.group_offsets.fetch([group_id])).whole()[group_id]
+        topics = sorted({key.topic for key in committed if call.identity.scope.sees_topic(key.topic)})
+        form = replace(reset_form(group_id, topics), note="The group must have no members.")
+        if not call.rows:
+            return form
+        keys = sorted(map(parse_partition, call.rows))
+        ends = (await call.client.offsets.latest(keys)).whole()
+        by_topic: dict[str, list[int]] = {}
+        for key in keys:
+            by_topic.setdefault(key.topic, []).append(key.partition)
+        values = {
+            "rule": "listed",
+            "value": ",".join(f"{key.topic}:{key.partition}={ends[key]}" for key in keys),
+            "topics": " ".join(f"{topic}:{number_ranges(numbers)}" for topic, numbers in by_topic.items()),
+        }
+        fields = [replace(field, value=values[field.name]) for field in form.fields]
+        note = f"{form.note} The list has the latest offset of each marked partition; for another rule, replace it."
+        return replace(form, fields=fields, note=note)
+
+    def values_need(self, cluster: str, params: Mapping[str, str], values: Mapping[str, Any]) -> Need:
+        rule = rule_of(values, now_ms())
+        topics = {*(values["topics"] or ()), *(key.topic for key in rule.listed)}
+        return Need(self.role, cluster, tuple(sorted(topics)), (rule.group_id,) if rule.group_id else ())
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        group_id, rule = call.param("group"), rule_of(values, now_ms())
+        if values["topics"] is None and not rule.listed:
+            await refuse_hidden_topics(call, [rule.group_id or group_id], "; enter the topics")
+        return await plan_reset(call.client, call.command, group_id, values, now_ms())
+
+
+@act("delete-group-offsets", Role.OPERATOR)
+class DeleteOffsets(GroupAct):
+    """`rows` are the partitions."""
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        keys = list(map(parse_partition, call.rows))
+        return await plan_delete_offsets(call.client, call.command, call.param("group"), keys)
+
+
+def layout(context: Context, cluster: str, group: str = "", range: str = "", **_: str) -> Component:
+    subject = {"group": group}
+    chosen = {**subject, **({"range": range} if range else {})}
+    sampled = "Live for ten minutes; what was before, and other ranges, at the group's commits."
+    return shell(
+        context,
+        cluster,
+        "group",
+        f"Group {clean(group)}",
+        [
+            panel("State", "group-facts", "facts", cluster=cluster, params=subject),
+            panel(
+                "Lag over time",
+                "group-lag-records",
+                "chart",
+                cluster=cluster,
+                params=chosen,
+                options=_CHART,
+                note=f"Offsets that were not read. {sampled} Marks are rebalances. At most {LINES_MAX} partitions.",
+                empty="The group committed nothing in this range.",
+            ),
+            panel(
+                "Time lag over time",
+                "group-lag-time",
+                "chart",
+                cluster=cluster,
+                params=chosen,
+                options=_CHART,
+                note="Age of the first record that was not read: exact, from the timestamps of the records.",
+                empty="The group committed nothing in this range.",
+            ),
+            table(
+                "Lag by partition",
+                "group-lag",
+                Lag.COLUMNS,
+                cluster=cluster,
+                params=subject,
+                noun="partition",
+                can_mark=True,
+                height_rows=12,
+                empty="The group has no committed offsets.",
+                note="Time lag: = comes from the broker's event of the commit, ~ was just read from the log.",
+                actions=[
+                    act_button("Reset marked", "reset-group", role=Role.OPERATOR, rows="marked", group=group),
+                    act_button(
+                        "Delete offsets of marked",
+                        "delete-group-offsets",
+                        role=Role.OPERATOR,
+                        destructive=True,
+                        rows="marked",
+                        group=group,
+                    ),
+                ],
+            ),
+            table(
+                "Members",
+                "group-members",
+                Members.COLUMNS,
+                cluster=cluster,
+                params=subject,
+                noun="member",
+                height_rows=6,
+                empty="The group has no members.",
+            ),
+        ],
+        crumbs=[("Groups", page_path(cluster, "groups"))],
+        actions=[
+            ranges(cluster, "group", range, **subject),
+            link("Rebalances", page_path(cluster, "rebalances", group=group, range=range)),
+            act_button("Reset offsets", "reset-group", role=Role.OPERATOR, group=group),
+            act_button(
+                "Delete",
+                "delete-groups",
+                role=Role.OPERATOR,
+                destructive=True,
+                after=page_path(cluster, "groups"),
+                group=group,
+            ),
+        ],
+    )
+
+
+PAGE = Page("group", "Group", layout, in_navigation=False, parent="groups")

@@ -1,0 +1,316 @@
+"""Groups: state, members, lag with its trend and in time, a verdict; deleting groups.
+
+Members are requested only for the groups that a browser shows, as a description holds every assignment. A viewer who
+may see only some topics sees the lag in those: it is computed from the last samples of their partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from dash.development.base_component import Component
+
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.group_lag import GroupLag
+from broker_cy.admin.lag import Status, Trend
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.text import clean, count, duration, short
+from broker_cy.admin.turns import Turns
+from broker_cy.console.acts.groups import plan_delete_groups
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.feeds import Feed
+from broker_cy.console.listeners import Source
+from broker_cy.console.rows import STATUS_TONES, GroupRow, catch_up_text
+from broker_cy.console.session import GroupSummary, GroupView
+from broker_cy.console.tone import Tone
+from dashboard.acts import Act, Call, act
+from dashboard.collector.channel import Cell, Column, TableChannel, channel
+from dashboard.collector.patches import State
+from dashboard.components.panel import act_button, page_path, table
+from dashboard.components.shell import shell
+from dashboard.context import Context, Page
+from dashboard.security.roles import EVERYTHING, Need, Role, Scope
+
+# How often the groups that a browser shows are described.
+MEMBERS_INTERVAL_S: Final = 5.0
+# A smaller change of the lag is none: it is that of a record in twenty seconds.
+TREND_LEAST_PER_S: Final = 0.05
+_WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
+# Order of the states: groups whose members wait for an assignment are first, groups without members are last.
+_STATE_RANKS = {"Stable": 1, "Empty": 2, "Dead": 3}
+
+
+def status_cell(status: Status | None) -> Cell:
+    """A verdict in its colour."""
+    return Cell("-", Tone.MUTED) if status is None else Cell(status.name, STATUS_TONES[status])
+
+
+def trend_cell(trend: Trend | None) -> Cell:
+    """By how many records per second the lag grows or shrinks."""
+    if trend is None:
+        return Cell("-", Tone.MUTED)
+    grows = trend.lag_per_s
+    if abs(grows) < TREND_LEAST_PER_S:
+        return Cell("= 0/s", Tone.MUTED)
+    return Cell(f"{'▲' if grows > 0 else '▼'} {short(abs(grows))}/s", Tone.WARN if grows > 0 else Tone.GOOD)
+
+
+def seen_view(view: GroupView, scope: Scope) -> GroupView:
+    """Return a group as far as its topics are visible. Status and trend are not adapted: see group.facts_of."""
+    if scope.topics == EVERYTHING:
+        return view
+
+    def seen(keys: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+        return tuple(key for key in keys if scope.sees_topic(key.topic))
+
+    members = tuple(
+        replace(
+            member,
+            assignment=seen(member.assignment),
+            target=None if member.target is None else seen(member.target),
+            subscribed=tuple(filter(scope.sees_topic, member.subscribed)),
+        )
+        for member in view.description.members
+    )
+    parts = tuple(part for part in view.lag.partitions if scope.sees_topic(part.partition.topic))
+    return replace(
+        view,
+        description=replace(view.description, members=members),
+        lag=GroupLag(view.lag.group_id, parts),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A group; `members` is None if the group was not described yet."""
+
+    group: GroupRow
+    members: int | None
+
+
+def _state_order(row: Row) -> tuple[int, str, int]:
+    state = row.group.listing.state
+    return _STATE_RANKS.get(state, 0), state, -(row.group.lag or 0)
+
+
+def _lag(row: Row) -> str:
+    summary = row.group.summary
+    if summary is None:
+        return "-"
+    return count(summary.lag) if summary.is_complete else f"≥ {count(summary.lag)}"
+
+
+def _time(row: Row) -> str:
+    summary = row.group.summary
+    if summary is None or summary.time_ms is None or not summary.lag:
+        return "-"
+    return f"{'=' if summary.is_time_complete else '≥'} {duration(summary.time_ms)}"
+
+
+@channel("groups")
+class Groups(TableChannel[Row]):
+    """All groups."""
+
+    SORT = "state"
+    COLUMNS = (
+        Column(
+            "group",
+            "Group",
+            lambda row: clean(row.group.listing.group_id),
+            lambda row: row.group.listing.group_id,
+            width=200,
+            is_flex=True,
+        ),
+        Column(
+            "state",
+            "State",
+            lambda row: clean(row.group.listing.state),
+            _state_order,
+            width=120,
+            hint="Sorts by state, then by lag",
+        ),
+        Column(
+            "type",
+            "Type",
+            lambda row: clean(row.group.listing.group_type),
+            lambda row: row.group.listing.group_type,
+            width=80,
+        ),
+        Column("members", "Members", lambda row: count(row.members), None, True, 85),
+        Column(
+            "partitions",
+            "Partitions",
+            lambda row: "-" if row.group.summary is None else count(row.group.summary.partitions),
+            lambda row: None if row.group.summary is None else row.group.summary.partitions,
+            True,
+            90,
+        ),
+        Column(
+            "lag",
+            "Lag",
+            _lag,
+            lambda row: row.group.lag,
+            True,
+            100,
+            "Offsets that the group has not read, over all partitions",
+        ),
+        Column(
+            "time",
+            "Time lag",
+            _time,
+            lambda row: None if row.group.summary is None else row.group.summary.time_ms,
+            True,
+            105,
+            "Age of the oldest record that was not read, as far as the broker's events of commits report it",
+        ),
+        Column(
+            "trend",
+            "Trend",
+            lambda row: trend_cell(row.group.trend),
+            lambda row: None if row.group.trend is None else row.group.trend.lag_per_s,
+            True,
+            95,
+            "Growth of the lag in records per second",
+        ),
+        Column(
+            "gone",
+            "Gone in",
+            lambda row: catch_up_text(row.group.trend, row.group.lag),
+            None,
+            True,
+            90,
+            "Time until the lag is gone at the present rates",
+        ),
+        Column("verdict", "Verdict", lambda row: status_cell(row.group.status), lambda row: row.group.status, width=95),
+    )
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._summaries: Mapping[str, GroupSummary] = {}
+        self._summaries_of: Mapping[str, GroupSummary] | None = None
+        self._shown: list[str] = []
+        self._asked: frozenset[str] = frozenset()
+        self._described: Feed[dict[str, int]] = Feed(self._describe, MEMBERS_INTERVAL_S)
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.groups(), self.session.group_lags(), self._described]
+
+    async def _describe(self) -> dict[str, int]:
+        """Return the number of members of each group that is shown. A group that was deleted meanwhile has none."""
+        self._asked = frozenset(self._shown)
+        if not self._asked:
+            return {}
+        found = (await self.session.client.groups.describe(sorted(self._asked))).found
+        return {group_id: len(each.members) for group_id, each in found.items()}
+
+    async def state(self) -> State | None:
+        await self._judge()
+        self._shown = []
+        state = await super().state()
+        if not self._asked.issuperset(self._shown):
+            self._described.kick()
+        return state
+
+    async def _judge(self) -> None:
+        """Compute the summaries for a viewer who may see only some topics, once for each answer."""
+        lags = self.session.group_lags().value
+        if lags is self._summaries_of:
+            return
+        summaries: Mapping[str, GroupSummary] = lags or {}
+        if self.scope.topics != EVERYTHING:
+            summaries = {group_id: summary async for group_id, summary in self._seen_summaries(summaries)}
+        self._summaries_of, self._summaries = lags, summaries
+
+    async def _seen_summaries(self, groups: Iterable[str]) -> AsyncIterator[tuple[str, GroupSummary]]:
+        turns = Turns()
+        for group_id in groups:
+            if self.scope.sees_group(group_id):
+                yield group_id, await self.session.summary_of(group_id, lambda key: self.scope.sees_topic(key.topic))
+            await turns.pause()
+
+    def rows(self) -> Iterable[Row] | None:
+        listed = self.session.groups().value
+        return None if listed is None else self._rows(listed)
+
+    def _rows(self, listed: Iterable[Any]) -> Iterable[Row]:
+        described, lags, sees = self._described.value or {}, self._summaries, self.scope.sees_group
+        for each in listed:
+            if sees(each.group_id):
+                members = 0 if each.state in _WITHOUT_MEMBERS else described.get(each.group_id)
+                yield Row(GroupRow(each, lags.get(each.group_id)), members)
+
+    def row_id(self, row: Row) -> str:
+        return row.group.listing.group_id
+
+    def row_text(self, row: Row) -> str:
+        verdict = "" if row.group.status is None else row.group.status.name
+        return f"{row.group.listing.group_id} {row.group.listing.state} {verdict}"
+
+    def _cells(self, row: Row) -> list[Any]:
+        listing = row.group.listing
+        if listing.state not in _WITHOUT_MEMBERS:
+            self._shown.append(listing.group_id)
+        first, *rest = super()._cells(row)
+        return [Cell(first, href=page_path(self.hub.name, "group", group=listing.group_id)).encoded(), *rest]
+
+
+async def refuse_hidden_topics(call: Call, group_ids: Sequence[str], remedy: str) -> None:
+    """Raise AdminError if a group has committed offsets of topics that the user may not see: a plan would name them."""
+    scope = call.identity.scope
+    if scope.topics == EVERYTHING or not group_ids:
+        return
+    committed = (await call.client.group_offsets.fetch(group_ids)).whole()
+    for group_id, offsets in committed.items():
+        if not all(scope.sees_topic(key.topic) for key in offsets):
+            raise AdminError(
+                Failure.REFUSED,
+                f"it has committed offsets of topics that {call.identity.name} may not see{remedy}",
+                what=f"group {group_id}",
+            )
+
+
+@act("delete-groups", Role.OPERATOR)
+class DeleteGroups(Act):
+    """`rows` are the groups, or the parameter `group` is the only one."""
+
+    def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
+        return replace(super().need(cluster, params, rows), groups=_groups(params, rows))
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        group_ids = _groups(call.params, call.rows)
+        await refuse_hidden_topics(call, group_ids, "")
+        return await plan_delete_groups(call.client, call.command, group_ids)
+
+
+def _groups(params: Mapping[str, str], rows: Sequence[str]) -> tuple[str, ...]:
+    return (params["group"],) if params.get("group") else tuple(rows)
+
+
+def layout(context: Context, cluster: str, **_: str) -> Component:
+    return shell(
+        context,
+        cluster,
+        "groups",
+        "Groups",
+        [
+            table(
+                "All groups",
+                "groups",
+                Groups.COLUMNS,
+                cluster=cluster,
+                noun="group",
+                can_mark=True,
+                note="Verdicts: OK keeps up, WARN consumes while its lag grows, STALLED has members and does not "
+                "consume, STOPPED no longer commits, REWOUND went back and has not caught up, UNKNOWN was not observed "
+                "for long enough.",
+                actions=[
+                    act_button("Delete marked", "delete-groups", role=Role.OPERATOR, destructive=True, rows="marked")
+                ],
+            )
+        ],
+    )
+
+
+PAGE = Page("groups", "Groups", layout)

@@ -1,0 +1,181 @@
+"""Overview: a sentence of health, rates and latencies, the busiest topics, alerts that fire, recent events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dash import html
+from dash.development.base_component import Component
+
+from broker_cy.admin.event_text import kind_of, line_of, subject_of
+from broker_cy.admin.sample_window import TOTAL
+from broker_cy.admin.text import clean, short, size
+from broker_cy.console.event_text import tone_of
+from broker_cy.console.figures import (
+    RATE_SAMPLES,
+    BusyTopic,
+    Fact,
+    busiest,
+    health_of,
+)
+from broker_cy.console.listeners import Source
+from broker_cy.metrics.events import Stamped
+from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel
+from dashboard.collector.charts import HistoryChart, may_see
+from dashboard.collector.history_measures import latencies
+from dashboard.collector.rings import Key
+from dashboard.components.panel import listing, panel
+from dashboard.components.ranges import ranges
+from dashboard.components.shell import shell
+from dashboard.context import Context, Page
+
+
+@channel("health")
+class Health(FactsChannel):
+    """Health of the cluster: brokers, offline partitions, resources of the broker."""
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.cluster(), self.session.topics(), self.session.samples]
+
+    def facts(self) -> Sequence[Fact] | None:
+        session = self.session
+        if session.cluster().value is None and session.samples.last is None:
+            return None
+        return health_of(session.cluster().value, session.topic_counts(), session.samples.last)
+
+
+@channel("throughput")
+class Throughput(HistoryChart):
+    UNIT = "B/s"
+    MEASURES = (("in", "in_bytes_per_s"), ("out", "out_bytes_per_s"))
+
+
+@channel("latency")
+class Latency(HistoryChart):
+    """The p99 of Produce requests: whole, and each phase. A Fetch request waits for records, which is no latency."""
+
+    UNIT = "us"
+    SHOWS_HIGH = True
+
+    def lines(self, brokers: Sequence[int]) -> Sequence[tuple[str, Key]]:
+        keys = [key for key in latencies(self.hub.history.names()) if key.subject == "Produce"]
+        keys.sort(key=lambda key: key.phase != TOTAL)
+        return [(key.phase if len(brokers) == 1 else f"{key.phase}, broker {key.broker}", key) for key in keys]
+
+
+@channel("requests-rate")
+class RequestRate(HistoryChart):
+    UNIT = "/s"
+    MEASURES = (("requests", "requests_per_s"), ("errors", "errors_per_s"))
+
+
+@channel("busiest")
+class Busiest(TableChannel[BusyTopic]):
+    """The topics with the highest rates over the last ten seconds."""
+
+    SORT = "in"
+    IS_DESCENDING = True
+    COLUMNS = (
+        Column("topic", "Topic", lambda row: clean(row.name), lambda row: row.name, width=160, is_flex=True),
+        Column("records", "Records/s", lambda row: short(row.records_per_s), lambda row: row.records_per_s, True, 100),
+        Column("in", "In/s", lambda row: size(row.in_per_s), lambda row: row.in_per_s, True, 100),
+        Column("out", "Out/s", lambda row: size(row.out_per_s), lambda row: row.out_per_s, True, 100),
+    )
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.samples]
+
+    def rows(self) -> Iterable[BusyTopic] | None:
+        samples = list(self.session.samples.items)[-RATE_SAMPLES:]
+        if not samples:
+            return None
+        return [row for row in busiest(samples) if self.scope.sees_topic(row.name)]
+
+    def row_id(self, row: BusyTopic) -> str:
+        return row.name
+
+
+@channel("recent-events")
+class RecentEvents(TableChannel[Stamped]):
+    """The newest events, newest first."""
+
+    COLUMNS = (
+        Column("time", "Time", lambda row: f"@{row.time_ms}", width=110),
+        Column(
+            "what",
+            "What",
+            lambda row: Cell(
+                clean(f"{kind_of(row.event)} {subject_of(row.event)}: {line_of(row.event)}"), tone_of(row.event)
+            ),
+            width=200,
+            is_flex=True,
+        ),
+    )
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.events]
+
+    def rows(self) -> Iterable[Stamped] | None:
+        events = self.session.events
+        if not events.items and events.age_s is None and not events.error:
+            return None
+        return [each for each in reversed(events.items) if may_see(each, self.scope)]
+
+    def row_id(self, row: Stamped) -> str:
+        return f"{row.time_ms} {row.event.TYPE} {row.event.key}"
+
+
+def layout(context: Context, cluster: str, range: str = "") -> Component:
+    chosen = {"range": range} if range else {}
+    zone = "Times are in the time zone of the browser unless UTC is chosen."
+    return shell(
+        context,
+        cluster,
+        "overview",
+        "Overview",
+        [
+            panel("Health", "health", "facts", cluster=cluster),
+            html.Div(
+                [
+                    panel(
+                        "Throughput",
+                        "throughput",
+                        "chart",
+                        cluster=cluster,
+                        params=chosen,
+                        note="Bytes of record batches per second. Marks are events.",
+                    ),
+                    panel(
+                        "Latency of Produce, p99",
+                        "latency",
+                        "chart",
+                        cluster=cluster,
+                        params=chosen,
+                        note="In the broker, from the first byte of a request to the last of the response.",
+                    ),
+                    panel(
+                        "Requests",
+                        "requests-rate",
+                        "chart",
+                        cluster=cluster,
+                        params=chosen,
+                        note="Requests per second.",
+                    ),
+                ],
+                className="columns",
+            ),
+            html.Div(
+                [
+                    listing(
+                        "Busiest topics", "busiest", Busiest.COLUMNS, cluster=cluster, note="Over the last ten seconds."
+                    ),
+                    listing("Recent events", "recent-events", RecentEvents.COLUMNS, cluster=cluster, note=zone),
+                ],
+                className="columns wide",
+            ),
+        ],
+        actions=[ranges(cluster, "overview", range)],
+    )
+
+
+PAGE = Page("overview", "Overview", layout)

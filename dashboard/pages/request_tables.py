@@ -1,0 +1,208 @@
+"""Tables of the page of the requests: the APIs of the last ten seconds or of a range, and the phases of one API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any, ClassVar
+
+from broker_cy.admin.sample_window import TOTAL
+from broker_cy.admin.text import clean, count, micros, short, size
+from broker_cy.console.figures import ApiRow, PhaseRow, api_rows, phase_rows
+from broker_cy.console.listeners import Source
+from broker_cy.console.session import now_ms
+from broker_cy.console.tone import Tone
+from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel, linked
+from dashboard.collector.charts import parse_range
+from dashboard.collector.history_measures import API_ERRORS, API_REQUESTS, LATENCY
+from dashboard.collector.holdings import parse_broker, recent
+from dashboard.collector.patches import State
+from dashboard.collector.rings import Key, Line
+from dashboard.components.panel import page_path
+
+# Points over which rates and latencies of a range are summed up.
+RANGE_POINTS = 120
+# A range is summed up again after this part of its length, within bounds: a new second changes a day by nothing.
+_REST_PART = 1_000
+_REST_MS = (2_000, 60_000)
+
+
+class OfSamples(Channel):
+    """Channels of one broker's newest samples."""
+
+    @classmethod
+    def check(cls, params: Params) -> dict[str, str]:
+        found = super().check(params)
+        parse_broker(cls.name, found)
+        return found
+
+    @property
+    def broker(self) -> int | None:
+        return parse_broker(self.name, self.params)
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.samples]
+
+
+def _errors(number: float) -> Cell:
+    return Cell(short(number), Tone.BAD if number else Tone.MUTED)
+
+
+class _Apis(OfSamples, TableChannel[Any]):
+    """Tables of APIs, whose names lead to their phases."""
+
+    def row_id(self, row: Any) -> str:
+        return str(row.name)
+
+    def _cells(self, row: Any) -> list[Any]:
+        first, *rest = super()._cells(row)
+        query = {name: self.params.get(name, "") for name in ("range", "broker")}
+        return [linked(first, page_path(self.hub.name, "requests", api=row.name, **query)), *rest]
+
+
+@channel("apis")
+class Apis(_Apis):
+    """Requests of the last ten seconds by API."""
+
+    SUBJECT = frozenset({"broker"})
+    SORT = "requests"
+    IS_DESCENDING = True
+    COLUMNS: ClassVar[Sequence[Column[Any]]] = (
+        Column("api", "API", lambda row: clean(row.name), lambda row: row.name, width=180, is_flex=True),
+        Column("requests", "Requests/s", lambda row: short(row.per_s), lambda row: row.per_s, True, 135),
+        Column("errors", "Errors", lambda row: _errors(row.errors), lambda row: row.errors, True, 90),
+        Column("in", "In/s", lambda row: size(row.in_per_s), lambda row: row.in_per_s, True, 110),
+        Column("out", "Out/s", lambda row: size(row.out_per_s), lambda row: row.out_per_s, True, 110),
+        Column("mean", "Mean", lambda row: micros(row.mean_us), lambda row: row.mean_us, True, 110),
+        Column("p99", "p99", lambda row: micros(row.p99_us), lambda row: row.p99_us, True, 110),
+        Column("max", "Max", lambda row: micros(row.max_us), lambda row: row.max_us, True, 110),
+    )
+
+    def rows(self) -> Iterable[ApiRow] | None:
+        samples = recent(list(self.session.samples.items), self.broker)
+        return api_rows(samples) if samples else None
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRow:
+    """An API over a range: mean and largest rates, mean latency of all requests, and the p99 of the worst second."""
+
+    name: str
+    per_s: float
+    most_per_s: float
+    errors_per_s: float
+    mean_us: float | None
+    p99_us: float | None
+
+
+def rest_ms(length_ms: int) -> int:
+    """Return how long the figures of a range of this length are kept, in ms."""
+    low, high = _REST_MS
+    return min(high, max(low, length_ms // _REST_PART))
+
+
+def known(values: Iterable[float]) -> list[float]:
+    return [value for value in values if not isnan(value)]
+
+
+def mean_of(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def range_row(name: str, requests: Line, errors: Line | None, times: Line | None) -> RangeRow:
+    """Sum up the points of a range, which are of the same length."""
+    weighted = (
+        []
+        if times is None
+        else [
+            (mean, weight)
+            for mean, weight in zip(times.mean, requests.mean, strict=True)
+            if not isnan(mean) and not isnan(weight)
+        ]
+    )
+    weight = sum(each for _, each in weighted)
+    return RangeRow(
+        name,
+        mean_of(known(requests.mean)),
+        max(known(requests.high), default=0.0),
+        0.0 if errors is None else mean_of(known(errors.mean)),
+        sum(mean * each for mean, each in weighted) / weight if weight else None,
+        None if times is None else max(known(times.high), default=None),
+    )
+
+
+@channel("apis-range")
+class ApisOfRange(_Apis):
+    """Requests of a range by API."""
+
+    SUBJECT = frozenset({"broker", "range"})
+    SORT = "requests"
+    IS_DESCENDING = True
+    COLUMNS: ClassVar[Sequence[Column[Any]]] = (
+        Column("api", "API", lambda row: clean(row.name), lambda row: row.name, width=180, is_flex=True),
+        Column("requests", "Requests/s", lambda row: short(row.per_s), lambda row: row.per_s, True, 135),
+        Column("most", "Most/s", lambda row: short(row.most_per_s), lambda row: row.most_per_s, True, 110),
+        Column("errors", "Errors/s", lambda row: _errors(row.errors_per_s), lambda row: row.errors_per_s, True, 110),
+        Column("mean", "Mean", lambda row: micros(row.mean_us), lambda row: row.mean_us, True, 110),
+        Column("p99", "Worst p99", lambda row: micros(row.p99_us), lambda row: row.p99_us, True, 120),
+    )
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._rows: list[RangeRow] | None = None
+        self._until_ms = 0
+
+    @classmethod
+    def check(cls, params: Params) -> dict[str, str]:
+        found = super().check(params)
+        parse_range(found.get("range", ""))
+        return found
+
+    def sources(self) -> Sequence[Source]:
+        return [self.hub.history]
+
+    async def state(self) -> State | None:
+        history = self.hub.history
+        keys = [key for key in history.names() if key.measure == API_REQUESTS]
+        now = now_ms()
+        if keys and now >= self._until_ms:
+            broker = min(key.broker for key in keys) if self.broker is None else self.broker
+            apis = [key.subject for key in keys if key.broker == broker]
+            from_ms, to_ms = parse_range(self.params.get("range", "")).bounds(now)
+            self._until_ms = now + rest_ms(to_ms - from_ms)
+            wanted = [key for api in apis for key in _keys_of(broker, api)]
+            found = (await history.series(wanted, from_ms, to_ms, RANGE_POINTS)).lines
+            self._rows = [range_row(api, *(found[key] for key in _keys_of(broker, api))) for api in apis]
+        return await super().state()
+
+    def rows(self) -> Iterable[RangeRow] | None:
+        return self._rows
+
+
+def _keys_of(broker: int, api: str) -> tuple[Key, Key, Key]:
+    return Key(broker, API_REQUESTS, api), Key(broker, API_ERRORS, api), Key(broker, LATENCY, api, TOTAL)
+
+
+@channel("api-phases")
+class ApiPhases(OfSamples, TableChannel[PhaseRow]):
+    """The phases of one API over the last ten seconds."""
+
+    SUBJECT = frozenset({"broker", "api"})
+    REQUIRED = frozenset({"api"})
+    COLUMNS = (
+        Column("phase", "Phase", lambda row: clean(row.name), is_flex=True),
+        Column("count", "Count", lambda row: count(row.count), None, True),
+        Column("mean", "Mean", lambda row: micros(row.mean_us), None, True),
+        Column("p50", "p50", lambda row: micros(row.p50_us), None, True),
+        Column("p99", "p99", lambda row: micros(row.p99_us), None, True),
+        Column("max", "Max", lambda row: micros(row.max_us), None, True),
+        Column("share", "Share", lambda row: row.share, None, True),
+    )
+
+    def rows(self) -> Iterable[PhaseRow] | None:
+        samples = recent(list(self.session.samples.items), self.broker)
+        return phase_rows(self.params["api"], samples) if samples else None
+
+    def row_id(self, row: PhaseRow) -> str:
+        return row.name

@@ -1,0 +1,341 @@
+"""Storage: log directories, the largest topics and replicas, segments. storage_space.py has free space over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dash import html
+from dash.development.base_component import Component
+
+from broker_cy.admin.log_dirs import LogDir
+from broker_cy.admin.text import clean, count, percent, size
+from broker_cy.admin.turns import Turns
+from broker_cy.console.listeners import Source
+from broker_cy.console.rows import ReplicaRow
+from broker_cy.console.session import PartitionRow
+from broker_cy.console.tone import Tone
+from dashboard.collector.channel import Cell, Column, Params, TableChannel, channel, linked
+from dashboard.collector.holdings import parse_broker
+from dashboard.collector.patches import State
+from dashboard.components.panel import listing, page_path, panel, table
+from dashboard.components.ranges import ranges
+from dashboard.components.shell import shell
+from dashboard.context import Context, Page
+from dashboard.pages.storage_space import DiskForecast
+
+# A smaller free share of the volume is shown in red, as in the terminal.
+FREE_SHARE_MIN = 0.1
+DIRECTORIES_SHOWN = 200
+TOPICS_SHOWN = 15
+PARTITIONS_SHOWN = 200
+ROWS_HIGH = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A log directory; `replicas` and `size_bytes` are of the topics that the viewer may see."""
+
+    info: LogDir
+    replicas: int
+    size_bytes: int
+
+
+def _free(row: Directory) -> str | Cell:
+    free, total = row.info.usable_bytes, row.info.total_bytes
+    if free is None or total is None:
+        return "-"
+    tone = Tone.BAD if free < total * FREE_SHARE_MIN else Tone.PLAIN
+    return Cell(f"{size(free)} ({percent(free, total)})", tone)
+
+
+def _state(row: Directory) -> Cell:
+    if row.info.error:
+        return Cell(row.info.error, Tone.BAD)
+    return Cell("cordoned", Tone.WARN) if row.info.is_cordoned else Cell("ok", Tone.GOOD)
+
+
+@channel("log-directories")
+class LogDirectories(TableChannel[Directory]):
+    """The log directories of all brokers, or of the parameter `broker`."""
+
+    SUBJECT = frozenset({"broker"})
+    COLUMNS = (
+        Column("broker", "Broker", lambda row: str(row.info.broker_id)),
+        Column("path", "Directory", lambda row: clean(row.info.path), is_flex=True),
+        Column("state", "State", _state),
+        Column("replicas", "Replicas", lambda row: count(row.replicas), None, True),
+        Column("logs", "Logs", lambda row: size(row.size_bytes), None, True),
+        Column("free", "Free", _free, None, True),
+        Column("total", "Volume", lambda row: size(row.info.total_bytes), None, True),
+    )
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._rows: list[Directory] | None = None
+
+    @classmethod
+    def check(cls, params: Params) -> dict[str, str]:
+        found = super().check(params)
+        parse_broker(cls.name, found)
+        return found
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.log_dirs()]
+
+    async def state(self) -> State | None:
+        outcome = self.session.log_dirs().value
+        if outcome is not None:
+            wanted = parse_broker(self.name, self.params)
+            self._rows = []
+            turns = Turns()
+            for broker in sorted(outcome.found):
+                for info in outcome.found[broker] if wanted in (None, broker) else ():
+                    replicas = size_bytes = 0
+                    for replica in info.replicas:
+                        if self.scope.sees_topic(replica.topic):
+                            replicas += 1
+                            size_bytes += replica.size_bytes
+                        await turns.pause()
+                    self._rows.append(Directory(info, replicas, size_bytes))
+            for broker, error in sorted(outcome.failed.items()):
+                if wanted in (None, broker):
+                    unknown = LogDir(broker, "-", clean(error.reason), None, None, False, ())
+                    self._rows.append(Directory(unknown, 0, 0))
+        return await super().state()
+
+    def rows(self) -> Iterable[Directory] | None:
+        return self._rows
+
+    def row_id(self, row: Directory) -> str:
+        return f"{row.info.broker_id} {row.info.path}"
+
+    def _cells(self, row: Directory) -> list[Any]:
+        first, *rest = super()._cells(row)
+        return [linked(first, page_path(self.hub.name, "broker", broker=str(row.info.broker_id))), *rest]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSize:
+    name: str
+    size_bytes: int
+    share: str
+
+
+@channel("topic-sizes")
+class TopicSizes(TableChannel[TopicSize]):
+    """Topics by their bytes over all replicas, and their share of all that the viewer may see."""
+
+    SORT = "size"
+    IS_DESCENDING = True
+    COLUMNS = (
+        Column("topic", "Topic", lambda row: clean(row.name), is_flex=True),
+        Column("size", "Size", lambda row: size(row.size_bytes), lambda row: row.size_bytes, True),
+        Column("share", "Share", lambda row: row.share, None, True),
+        Column("segments", "Segments", lambda row: "Partitions"),
+    )
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.log_dirs()]
+
+    def rows(self) -> Iterable[TopicSize] | None:
+        sizes = self.session.topic_sizes()
+        if sizes is None:
+            return None
+        seen = {name: size_bytes for name, size_bytes in sizes.items() if self.scope.sees_topic(name)}
+        total = sum(seen.values())
+        return [TopicSize(name, size_bytes, percent(size_bytes, total)) for name, size_bytes in seen.items()]
+
+    def row_id(self, row: TopicSize) -> str:
+        return row.name
+
+    def _cells(self, row: TopicSize) -> list[Any]:
+        cells = super()._cells(row)
+        cells[0] = linked(cells[0], page_path(self.hub.name, "topic", topic=row.name))
+        cells[-1] = linked(cells[-1], page_path(self.hub.name, "storage", topic=row.name))
+        return cells
+
+
+@channel("largest-replicas")
+class LargestReplicas(TableChannel[ReplicaRow]):
+    """Every replica, the largest first."""
+
+    SORT = "size"
+    IS_DESCENDING = True
+    COLUMNS = (
+        Column(
+            "topic",
+            "Topic",
+            lambda row: clean(row.replica.topic),
+            lambda row: row.replica.topic,
+            width=200,
+            is_flex=True,
+        ),
+        Column(
+            "partition",
+            "Partition",
+            lambda row: str(row.replica.partition),
+            lambda row: row.replica.partition,
+            True,
+            100,
+        ),
+        Column("size", "Size", lambda row: size(row.replica.size_bytes), lambda row: row.replica.size_bytes, True, 110),
+        Column(
+            "behind",
+            "Behind",
+            lambda row: count(row.replica.offset_lag),
+            lambda row: row.replica.offset_lag,
+            True,
+            100,
+            "Records that the replica lacks",
+        ),
+        Column("broker", "Broker", lambda row: str(row.broker_id), lambda row: row.broker_id, True, 90),
+        Column("directory", "Directory", lambda row: clean(row.path), width=200),
+        Column("state", "State", lambda row: "being moved here" if row.replica.is_future else "", width=130),
+    )
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.log_dirs()]
+
+    def rows(self) -> Iterable[ReplicaRow] | None:
+        outcome = self.session.log_dirs().value
+        if outcome is None:
+            return None
+        return (
+            ReplicaRow(directory.broker_id, directory.path, replica)
+            for directories in outcome.found.values()
+            for directory in directories
+            for replica in directory.replicas
+            if self.scope.sees_topic(replica.topic)
+        )
+
+    def row_id(self, row: ReplicaRow) -> str:
+        return f"{row.replica.topic}-{row.replica.partition} {row.broker_id} {row.path}"
+
+    def row_text(self, row: ReplicaRow) -> str:
+        return f"{row.replica.topic}-{row.replica.partition}"
+
+    def _cells(self, row: ReplicaRow) -> list[Any]:
+        first, *rest = super()._cells(row)
+        return [linked(first, page_path(self.hub.name, "topic", topic=row.replica.topic)), *rest]
+
+
+@channel("topic-segments")
+class TopicSegments(TableChannel[PartitionRow]):
+    """The partitions of one topic, with their segments where the broker reports them."""
+
+    SUBJECT = REQUIRED = frozenset({"topic"})
+    SORT = "size"
+    IS_DESCENDING = True
+    COLUMNS = (
+        Column("partition", "Partition", lambda row: str(row.partition), lambda row: row.partition, True),
+        Column("size", "Size", lambda row: size(row.size_bytes), lambda row: row.size_bytes, True),
+        Column("segments", "Segments", lambda row: count(row.segments), lambda row: row.segments, True),
+        Column("start", "Log start", lambda row: count(row.start), None, True),
+        Column("end", "Log end", lambda row: count(row.end), None, True),
+        Column("directory", "Directory", lambda row: clean(row.directory) or "-", is_flex=True),
+    )
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.partitions(self.params["topic"])]
+
+    def rows(self) -> Iterable[PartitionRow] | None:
+        return self.session.partitions(self.params["topic"]).value
+
+    def row_id(self, row: PartitionRow) -> str:
+        return str(row.partition)
+
+
+def layout(context: Context, cluster: str, range: str = "", topic: str = "", **_: str) -> Component:
+    chosen = {"range": range} if range else {}
+    segments = (
+        listing(
+            f"Partitions of {clean(topic)}",
+            "topic-segments",
+            TopicSegments.COLUMNS,
+            cluster=cluster,
+            params={"topic": topic},
+            rows=PARTITIONS_SHOWN,
+            note="Segments are known where broker-cy serves its metrics (brokercy.metrics.listener).",
+        )
+        if topic
+        else html.P("Choose a topic to see its partitions with their segments.", className="panel-note panel")
+    )
+    return shell(
+        context,
+        cluster,
+        "storage",
+        "Storage",
+        [
+            listing(
+                "Log directories",
+                "log-directories",
+                LogDirectories.COLUMNS,
+                cluster=cluster,
+                rows=DIRECTORIES_SHOWN,
+                note="Free: of the volume of the directory; less than 10 % is red. Logs: the replicas of topics.",
+                empty="No broker reports a log directory.",
+            ),
+            html.Div(
+                [
+                    panel(
+                        "Free space",
+                        "disk-free",
+                        "chart",
+                        cluster=cluster,
+                        params=chosen,
+                        note="Free bytes of each volume, from broker-cy.",
+                    ),
+                    panel(
+                        "Not flushed",
+                        "unflushed",
+                        "chart",
+                        cluster=cluster,
+                        params=chosen,
+                        note="Bytes written to logs and not yet synced to the disk, from broker-cy.",
+                    ),
+                ],
+                className="columns wide",
+            ),
+            listing(
+                "Forecast",
+                "disk-forecast",
+                DiskForecast.COLUMNS,
+                cluster=cluster,
+                params=chosen,
+                rows=DIRECTORIES_SHOWN,
+                note="When a volume is full if its free space goes on to change as in the range above: "
+                "a straight line, which says little for a short range.",
+                empty="There are no samples of free space.",
+            ),
+            html.Div(
+                [
+                    listing(
+                        "Largest topics",
+                        "topic-sizes",
+                        TopicSizes.COLUMNS,
+                        cluster=cluster,
+                        rows=TOPICS_SHOWN,
+                        note="Bytes over all replicas.",
+                        empty="There are no topics.",
+                    ),
+                    segments,
+                ],
+                className="columns wide",
+            ),
+            table(
+                "Replicas",
+                "largest-replicas",
+                LargestReplicas.COLUMNS,
+                cluster=cluster,
+                noun="replica",
+                height_rows=ROWS_HIGH,
+                note="The filter finds topics and partitions (orders-3).",
+            ),
+        ],
+        actions=[ranges(cluster, "storage", range, topic=topic)],
+    )
+
+
+PAGE = Page("storage", "Storage", layout)

@@ -1,0 +1,383 @@
+"""One topic: partitions, traffic over time, the groups that read it; add partitions, clone, delete records, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dash import html
+from dash.development.base_component import Component
+
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.metadata import TopicInfo
+from broker_cy.admin.text import clean, count, duration, short, size
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.acts.topics import (
+    add_partitions_form,
+    clone_form,
+    delete_records_form,
+    plan_add_partitions,
+    plan_clone,
+    plan_delete_records,
+)
+from broker_cy.console.fields import Form
+from broker_cy.console.figures import RATE_SAMPLES, Fact, busiest
+from broker_cy.console.listeners import Source
+from broker_cy.console.rows import catch_up_text
+from broker_cy.console.session import GroupSummary, PartitionRow
+from broker_cy.console.tone import Tone
+from dashboard.acts import Act, Call, act
+from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel
+from dashboard.collector.patches import State
+from dashboard.components.attributes import attributes
+from dashboard.components.panel import act_button, link, page_path, panel, table
+from dashboard.components.ranges import ranges
+from dashboard.components.shell import shell
+from dashboard.context import Context, Page
+from dashboard.pages.groups import status_cell, trend_cell
+from dashboard.pages.topic_charts import TopicHeat, TopicTraffic
+from dashboard.pages.topic_count import ALL, Count
+from dashboard.security.roles import Need, Role, decide
+
+
+def state_cell(row: PartitionRow) -> Cell:
+    if row.leader_id < 0:
+        return Cell("offline", Tone.BAD)
+    if len(row.in_sync) < len(row.replicas):
+        return Cell("behind", Tone.WARN)
+    return Cell("ok", Tone.GOOD)
+
+
+def span_of(row: PartitionRow) -> int | None:
+    """Return the number of offsets of a partition; None if they are not known."""
+    return None if row.start is None or row.end is None else row.end - row.start
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+@channel("topic-facts")
+class TopicFacts(FactsChannel):
+    PARAMS = frozenset({"topic"})
+    REQUIRED = PARAMS
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.partitions(self.params["topic"]), self.session.topics(), self.session.samples]
+
+    def facts(self) -> Sequence[Fact] | None:
+        topic = self.params["topic"]
+        rows = self.session.partitions(topic).value
+        if rows is None:
+            return None
+        spans, sizes = [span_of(row) for row in rows], [row.size_bytes for row in rows]
+        offline = sum(row.leader_id < 0 for row in rows)
+        behind = sum(len(row.in_sync) < len(row.replicas) for row in rows) - offline
+        facts = [
+            Fact("partitions", count(len(rows))),
+            Fact("offsets", f"{'' if None not in spans else '≥ '}{count(sum(each or 0 for each in spans))}"),
+            Fact("size", f"{'' if None not in sizes else '≥ '}{size(sum(each or 0 for each in sizes))}"),
+        ]
+        if offline:
+            facts.append(Fact("offline", count(offline), Tone.BAD))
+        if behind > 0:
+            facts.append(Fact("under-replicated", count(behind), Tone.WARN))
+        info = next((each for each in self.session.topics().value or () if each.name == topic), None)
+        if info is not None:
+            facts += [Fact("replication", str(info.replication_factor)), Fact("id", str(info.topic_id))]
+            if info.is_internal:
+                facts.append(Fact("internal", "yes"))
+        samples = list(self.session.samples.items)[-RATE_SAMPLES:]
+        if samples:
+            busy = next((each for each in busiest(samples) if each.name == topic), None)
+            facts += [
+                Fact("records in", f"{short(0 if busy is None else busy.records_per_s)}/s"),
+                Fact("bytes in", f"{size(0 if busy is None else busy.in_per_s)}/s"),
+                Fact("bytes out", f"{size(0 if busy is None else busy.out_per_s)}/s"),
+            ]
+        return facts
+
+
+@channel("topic-partitions")
+class Partitions(TableChannel[PartitionRow]):
+    SUBJECT = frozenset({"topic"})
+    REQUIRED = SUBJECT
+    SORT = "partition"
+    COLUMNS = (
+        Column("partition", "Partition", lambda row: str(row.partition), lambda row: row.partition, True, 112),
+        Column("leader", "Leader", lambda row: str(row.leader_id), lambda row: row.leader_id, True, 80),
+        Column("epoch", "Epoch", lambda row: str(row.leader_epoch), None, True, 74, "Leader epoch"),
+        Column("replicas", "Replicas", lambda row: _ids(row.replicas), width=90),
+        Column("in-sync", "In sync", lambda row: _ids(row.in_sync), width=90),
+        Column("start", "Start", lambda row: count(row.start), lambda row: row.start, True, 120, "First offset"),
+        Column("end", "Next offset", lambda row: count(row.end), lambda row: row.end, True, 130),
+        Column(
+            "span",
+            "Span",
+            lambda row: count(span_of(row)),
+            span_of,
+            True,
+            120,
+            "Offsets from the first to the next one; compaction and transactions leave fewer records",
+        ),
+        Column(
+            "size", "Size", lambda row: size(row.size_bytes), lambda row: row.size_bytes, True, 100, "Bytes on disk"
+        ),
+        Column(
+            "segments",
+            "Segments",
+            lambda row: count(row.segments),
+            lambda row: row.segments,
+            True,
+            90,
+            "Where the broker serves metrics: brokercy.metrics.listener",
+        ),
+        Column(
+            "state",
+            "State",
+            state_cell,
+            lambda row: (row.leader_id >= 0, len(row.in_sync) >= len(row.replicas)),
+            width=90,
+        ),
+        Column(
+            "directory",
+            "Directory",
+            lambda row: clean(row.directory),
+            lambda row: row.directory,
+            width=160,
+            is_flex=True,
+        ),
+    )
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.partitions(self.params["topic"])]
+
+    def rows(self) -> Iterable[PartitionRow] | None:
+        return self.session.partitions(self.params["topic"]).value
+
+    def row_id(self, row: PartitionRow) -> str:
+        return str(row.partition)
+
+    def row_text(self, row: PartitionRow) -> str:
+        return f"partition {row.partition} leader {row.leader_id} {state_cell(row).text}"
+
+    def _cells(self, row: PartitionRow) -> list[Any]:
+        first, *rest = super()._cells(row)
+        href = page_path(self.hub.name, "records", topic=self.params["topic"], partitions=str(row.partition))
+        return [Cell(first, href=href).encoded(), *rest]
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A group, as far as it reads the topic."""
+
+    group_id: str
+    summary: GroupSummary
+
+
+def _time(row: Consumer) -> str:
+    summary = row.summary
+    if summary.time_ms is None or not summary.lag:
+        return "-"
+    return f"{'=' if summary.is_time_complete else '≥'} {duration(summary.time_ms)}"
+
+
+@channel("topic-consumers")
+class Consumers(TableChannel[Consumer]):
+    """The groups that have committed offsets in the topic."""
+
+    SUBJECT = frozenset({"topic"})
+    REQUIRED = SUBJECT
+    SORT = "lag"
+    IS_DESCENDING = True
+    COLUMNS = (
+        Column("group", "Group", lambda row: clean(row.group_id), lambda row: row.group_id, width=200, is_flex=True),
+        Column(
+            "partitions",
+            "Partitions",
+            lambda row: count(row.summary.partitions),
+            lambda row: row.summary.partitions,
+            True,
+            100,
+        ),
+        Column(
+            "lag",
+            "Lag",
+            lambda row: count(row.summary.lag),
+            lambda row: row.summary.lag,
+            True,
+            120,
+            "Offsets of this topic that the group has not read",
+        ),
+        Column(
+            "time",
+            "Time lag",
+            _time,
+            lambda row: row.summary.time_ms,
+            True,
+            110,
+            "Age of the oldest record that was not read, as far as the broker's events of commits report it",
+        ),
+        Column(
+            "trend",
+            "Trend",
+            lambda row: trend_cell(row.summary.trend),
+            lambda row: None if row.summary.trend is None else row.summary.trend.lag_per_s,
+            True,
+            110,
+            "Growth of the lag in records per second",
+        ),
+        Column(
+            "gone",
+            "Gone in",
+            lambda row: catch_up_text(row.summary.trend, row.summary.lag),
+            None,
+            True,
+            100,
+            "Time until the lag is gone at the present rates",
+        ),
+        Column(
+            "verdict", "Verdict", lambda row: status_cell(row.summary.status), lambda row: row.summary.status, width=110
+        ),
+    )
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._rows: list[Consumer] | None = None
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.group_lags()]
+
+    async def state(self) -> State | None:
+        readers = self.session.topic_groups()
+        if readers is None:
+            return None
+        topic = self.params["topic"]
+        self._rows = [
+            Consumer(group_id, await self.session.summary_of(group_id, lambda key: key.topic == topic))
+            for group_id in readers.get(topic, {})
+            if self.scope.sees_group(group_id)
+        ]
+        return await super().state()
+
+    def rows(self) -> Iterable[Consumer] | None:
+        return self._rows
+
+    def row_id(self, row: Consumer) -> str:
+        return row.group_id
+
+    def _cells(self, row: Consumer) -> list[Any]:
+        first, *rest = super()._cells(row)
+        return [Cell(first, href=page_path(self.hub.name, "group", group=row.group_id)).encoded(), *rest]
+
+
+async def info_of(call: Call) -> TopicInfo:
+    """Return the topic of a call. Raises AdminError if there is none of this name."""
+    topic = call.param("topic")
+    return (await call.client.topics.describe([topic])).whole()[topic]
+
+
+@act("add-partitions", Role.OPERATOR)
+class AddPartitions(Act):
+    async def form(self, call: Call) -> Form | None:
+        return add_partitions_form(await info_of(call))
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        return await plan_add_partitions(call.client, call.command, await info_of(call), values)
+
+
+@act("clone-topic", Role.OPERATOR)
+class CloneTopic(Act):
+    async def form(self, call: Call) -> Form | None:
+        return clone_form(await info_of(call))
+
+    def values_need(self, cluster: str, params: Mapping[str, str], values: Mapping[str, Any]) -> Need | None:
+        return Need(self.role, cluster, (values["name"],), ())
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        return await plan_clone(call.client, call.command, call.param("topic"), values)
+
+
+@act("delete-records", Role.ADMIN)
+class DeleteRecords(Act):
+    async def form(self, call: Call) -> Form | None:
+        return delete_records_form(call.param("topic"), max(1, len((await info_of(call)).partitions)))
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        return await plan_delete_records(call.client, call.command, call.param("topic"), values)
+
+
+def layout(context: Context, cluster: str, topic: str = "", range: str = "", counted: str = "", **_: str) -> Component:
+    if not topic:
+        raise AdminError(Failure.INVALID, "the address names no topic: open one from the list of topics")
+    reason = decide(context.identity(), Need(Role.VIEWER, cluster, (topic,), ()))
+    if reason:
+        raise AdminError(Failure.REFUSED, reason)
+    subject = {"topic": topic}
+    over = {**subject, "range": range} if range else subject
+    here = {"topic": topic, "range": range}
+    counting = (
+        [
+            panel(
+                "Count of records",
+                Count.name,
+                "facts",
+                cluster=cluster,
+                params={**subject, "partitions": counted},
+                note=f"Of {'all partitions' if counted == ALL else f'partitions {counted}'}, by reading every record.",
+                actions=[link("Close", page_path(cluster, "topic", **here))],
+            )
+        ]
+        if counted
+        else []
+    )
+    known = context.hub(cluster).session.topics().value or ()
+    partitions = next((len(info.partitions) for info in known if info.name == topic), 6)
+    marked = {"data-marked-link": page_path(cluster, "topic", **here), "data-marked-name": "counted"}
+    return shell(
+        context,
+        cluster,
+        "topic",
+        clean(topic),
+        [
+            panel("Facts", "topic-facts", "facts", cluster=cluster, params=subject),
+            *counting,
+            html.Div(
+                [
+                    panel("Traffic", TopicTraffic.name, "chart", cluster=cluster, params=over,
+                          note="Bytes of record batches per second, from the broker's samples. Marks are events."),
+                    panel("Writes by partition", TopicHeat.name, "heat", cluster=cluster, params=over,
+                          options={"height": 260}, empty="No records in this range.",
+                          note="Offsets per second, by the timestamps of records, as the leaders report them."),
+                ],
+                className="columns wide",
+            ),
+            table("Consumers", "topic-consumers", Consumers.COLUMNS, cluster=cluster, params=subject, noun="group",
+                  height_rows=4, has_filter=False, empty="No group has committed offsets in this topic."),
+            table("Partitions", "topic-partitions", Partitions.COLUMNS, cluster=cluster, params=subject,
+                  noun="partition", can_mark=True, height_rows=max(3, min(14, partitions)),
+                  note="Double-click or Enter opens the records of a partition.",
+                  actions=[
+                      link("Count all records", page_path(cluster, "topic", **here, counted=ALL)),
+                      html.Button("Count marked", type="button", className="quiet", **attributes(marked)),
+                  ]),
+        ],
+        crumbs=[("Topics", page_path(cluster, "topics"))],
+        actions=[
+            html.Button(type="button", className="quiet", **attributes({"data-favourite": topic, "data-long": ""})),
+            link("Records", page_path(cluster, "records", topic=topic)),
+            link("Settings", page_path(cluster, "topic-settings", topic=topic)),
+            link("Producers", page_path(cluster, "producers", topic=topic)),
+            act_button("Produce", "produce-record", role=Role.OPERATOR, topic=topic),
+            act_button("Add partitions", "add-partitions", role=Role.OPERATOR, topic=topic),
+            act_button("Clone", "clone-topic", role=Role.OPERATOR, topic=topic),
+            act_button("Delete records", "delete-records", role=Role.ADMIN, destructive=True, topic=topic),
+            act_button("Delete", "delete-topics", role=Role.ADMIN, destructive=True, topic=topic,
+                       after=page_path(cluster, "topics")),
+            ranges(cluster, "topic", range, topic=topic),
+        ],
+    )  # fmt: skip
+
+
+PAGE = Page("topic", "Topic", layout, in_navigation=False, parent="topics")

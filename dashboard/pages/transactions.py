@@ -1,0 +1,246 @@
+"""Transactions: transactional ids with their open transactions, and hanging transactions, which can be aborted.
+
+A transactional id belongs to no topic: a viewer who may see only some topics sees the open transactions that write to
+them, with those partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from dash import html
+from dash.development.base_component import Component
+
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.text import clean, count, duration
+from broker_cy.admin.transactions import HangingTransaction
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.acts.transactions import plan_abort
+from broker_cy.console.listeners import Source
+from broker_cy.console.rows import assignment_text
+from broker_cy.console.session import OpenTransaction
+from broker_cy.console.tone import Tone
+from dashboard.acts import Act, Call, act
+from dashboard.collector.channel import Cell, Column, TableChannel, channel
+from dashboard.collector.charts import HistoryChart
+from dashboard.components.panel import act_button, page_path, panel, table
+from dashboard.components.ranges import ranges
+from dashboard.components.shell import shell
+from dashboard.context import Context, Page
+from dashboard.pages.group import parse_partition, record_path
+from dashboard.security.roles import EVERYTHING, Need, Role
+
+_OPEN_TONES = {"Ongoing": Tone.NOTED, "PrepareCommit": Tone.WARN, "PrepareAbort": Tone.WARN}
+# Age of the list of hanging transactions from which a plan is made; it is repeated every 15 s.
+HANGING_AGE_S: Final = 20.0
+
+
+def _state(row: OpenTransaction) -> Cell:
+    return Cell(clean(row.listing.state), _OPEN_TONES.get(row.listing.state, Tone.PLAIN))
+
+
+def _open(row: OpenTransaction) -> Cell:
+    if row.open_ms is None:
+        return Cell("-", Tone.MUTED)
+    is_late = row.timeout_ms is not None and row.open_ms > row.timeout_ms
+    return Cell(duration(row.open_ms), Tone.BAD if is_late else Tone.PLAIN)
+
+
+@channel("transactions")
+class Transactions(TableChannel[OpenTransaction]):
+    """Transactional ids; `open` = 1 leaves out those without an open transaction."""
+
+    SUBJECT = frozenset({"open"})
+    SORT = "id"
+    COLUMNS = (
+        Column(
+            "id",
+            "Transactional id",
+            lambda row: clean(row.listing.transactional_id),
+            lambda row: row.listing.transactional_id,
+            width=200,
+            is_flex=True,
+        ),
+        Column("state", "State", _state, lambda row: row.listing.state, width=140),
+        Column("open", "Open for", _open, lambda row: row.open_ms, True, 110, "Red: for longer than its timeout"),
+        Column("timeout", "Timeout", lambda row: duration(row.timeout_ms), lambda row: row.timeout_ms, True, 100),
+        Column("producer", "Producer id", lambda row: str(row.listing.producer_id), None, True, 120),
+        Column(
+            "count", "Partitions", lambda row: count(len(row.partitions)), lambda row: len(row.partitions), True, 100
+        ),
+        Column(
+            "partitions", "Of the transaction", lambda row: clean(assignment_text(row.partitions)) or "-", width=200
+        ),
+        Column("coordinator", "Coordinator", lambda row: str(row.listing.coordinator_id), None, True, 105, "Broker id"),
+    )
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.transactions()]
+
+    def rows(self) -> Iterable[OpenTransaction] | None:
+        found = self.session.transactions().value
+        return None if found is None else self._rows(found)
+
+    def _rows(self, found: Iterable[OpenTransaction]) -> Iterable[OpenTransaction]:
+        only_open = self.params.get("open") == "1"
+        for row in found:
+            if only_open and row.listing.state not in _OPEN_TONES:
+                continue
+            if self.scope.topics == EVERYTHING:
+                yield row
+            elif seen := tuple(key for key in row.partitions if self.scope.sees_topic(key.topic)):
+                yield replace(row, partitions=seen)
+
+    def row_id(self, row: OpenTransaction) -> str:
+        return row.listing.transactional_id
+
+    def row_text(self, row: OpenTransaction) -> str:
+        return f"{row.listing.transactional_id} {row.listing.state} {row.listing.producer_id}"
+
+
+@channel("hanging")
+class Hanging(TableChannel[HangingTransaction]):
+    """Transactions that no coordinator will end."""
+
+    SORT = "idle"
+    IS_DESCENDING = True
+    COLUMNS = (
+        Column(
+            "partition",
+            "Partition",
+            lambda row: clean(str(row.partition)),
+            lambda row: row.partition,
+            width=200,
+            is_flex=True,
+        ),
+        Column("producer", "Producer id", lambda row: str(row.producer.producer_id), None, True, 120),
+        Column("epoch", "Epoch", lambda row: str(row.producer.producer_epoch), None, True, 80),
+        Column(
+            "start",
+            "Since offset",
+            lambda row: count(row.producer.txn_start_offset),
+            None,
+            True,
+            130,
+            "Opens its first record",
+        ),
+        Column(
+            "idle",
+            "Idle",
+            lambda row: duration(row.idle_ms),
+            lambda row: row.idle_ms,
+            True,
+            110,
+            "Since the producer's last write",
+        ),
+        Column("id", "Transactional id", lambda row: clean(row.transactional_id or "-"), width=200),
+    )
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.hanging()]
+
+    def rows(self) -> Iterable[HangingTransaction] | None:
+        found = self.session.hanging().value
+        return None if found is None else [row for row in found if self.scope.sees_topic(row.partition.topic)]
+
+    def row_id(self, row: HangingTransaction) -> str:
+        return hanging_id(row)
+
+    def row_text(self, row: HangingTransaction) -> str:
+        return f"{hanging_id(row)} {row.transactional_id or ''}"
+
+    def _cells(self, row: HangingTransaction) -> list[Any]:
+        cells = super()._cells(row)
+        path = record_path(self.hub.name, row.partition, row.producer.txn_start_offset or 0)
+        cells[3] = Cell(cells[3], href=path).encoded()
+        return cells
+
+
+def hanging_id(row: HangingTransaction) -> str:
+    """`orders-0 4711`: partition and producer id."""
+    return f"{row.partition} {row.producer.producer_id}"
+
+
+@channel("transactions-open")
+class OpenOverTime(HistoryChart):
+    MEASURES = (("open transactions", "open_transactions"),)
+
+
+@act("abort-transaction", Role.ADMIN)
+class AbortTransaction(Act):
+    """`rows` has the id of one hanging transaction."""
+
+    def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
+        topics = tuple(sorted({parse_partition(row.rpartition(" ")[0]).topic for row in rows}))
+        return replace(super().need(cluster, params, rows), topics=topics)
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        if len(call.rows) != 1:
+            raise AdminError(
+                Failure.INVALID, f"{len(call.rows)} transactions are marked: mark one, they are aborted one by one"
+            )
+        for row in await call.hub.session.hanging().fresh(HANGING_AGE_S):
+            if hanging_id(row) == call.rows[0]:
+                return await plan_abort(call.client, call.command, row)
+        raise AdminError(Failure.INVALID, f"no transaction hangs in {call.rows[0]} (partition and producer) any longer")
+
+
+def layout(context: Context, cluster: str, range: str = "", open: str = "", **_: str) -> Component:
+    only_open = open == "1"
+    chosen = {"range": range} if range else {}
+    toggle = html.A(
+        "Show all" if only_open else "Show only open ones",
+        href=page_path(cluster, "transactions", open="" if only_open else "1", range=range),
+    )
+    is_limited = context.identity().scope.topics != EVERYTHING
+    limited = " Your account may see only some topics: open transactions that write to them are listed."
+    return shell(
+        context,
+        cluster,
+        "transactions",
+        "Transactions",
+        [
+            table(
+                "Hanging transactions",
+                "hanging",
+                Hanging.COLUMNS,
+                cluster=cluster,
+                noun="hanging transaction",
+                can_mark=True,
+                height_rows=4,
+                has_filter=False,
+                note="Open in a partition, while their producer has been silent for longer than any transaction may "
+                "last, and no coordinator will end them. Consumers of committed records wait for them forever.",
+                empty="No transaction hangs.",
+                actions=[
+                    act_button("Abort marked", "abort-transaction", role=Role.ADMIN, destructive=True, rows="marked")
+                ],
+            ),
+            panel(
+                "Open transactions",
+                "transactions-open",
+                "chart",
+                cluster=cluster,
+                params=chosen,
+                options={"height": 180},
+                note="Number, from the broker's samples. Marks are events.",
+            ),
+            table(
+                "Transactional ids",
+                "transactions",
+                Transactions.COLUMNS,
+                cluster=cluster,
+                noun="transactional id",
+                params={"open": "1"} if only_open else {},
+                height_rows=14,
+                note=f"Of open transactions: their age, timeout and partitions.{limited if is_limited else ''}",
+                actions=[toggle],
+            ),
+        ],
+        actions=[ranges(cluster, "transactions", range, open=open)],
+    )
+
+
+PAGE = Page("transactions", "Transactions", layout)

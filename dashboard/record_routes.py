@@ -1,0 +1,249 @@
+"""HTTP routes of the page of records:
+
+POST /reading/STEP  {"cluster", "job"}   stop, resume or repeat a reading, or end it because its page was left
+GET  /export?cluster=...&topic=...&...   the records of a request (collector/record_request.py) as JSON lines
+
+An export is streamed: partitions are interleaved, in order within each. It ends when its client leaves. If it ends
+early (a bound, a failure), its last line is {"incomplete": reason}, which `broker-cy produce --json-lines` refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from re import sub
+from typing import TYPE_CHECKING, Final
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Message, Receive, Send
+from starlette.types import Scope as ASGIScope
+
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.fetched import Chunk
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.records import Span
+from broker_cy.admin.text import count, size
+from broker_cy.admin.turns import Turns
+from broker_cy.console.record_json import json_line
+from broker_cy.console.scan import RECORDS_A_TURN
+from dashboard.collector.hub import ClusterHub
+from dashboard.collector.matching import Matcher
+from dashboard.collector.record_jobs import RecordJob, partitions_of
+from dashboard.collector.record_request import ReadRequest, parse_request
+from dashboard.collector.record_view import as_seen
+from dashboard.security.roles import Identity, Need, Role, Scope
+
+if TYPE_CHECKING:
+    from dashboard.context import Context
+
+_LOG = logging.getLogger(__name__)
+
+# Exports at once, of one user and of all.
+EXPORTS_OF_USER_MAX: Final = 2
+EXPORTS_MAX: Final = 8
+# What one export may have; `broker-cy consume --json` has no such bounds.
+RECORDS_MAX: Final = 2_000_000
+BYTES_MAX: Final = 1 << 30
+TIME_S_MAX: Final = 1_800.0
+# A client that takes nothing for this long is gone.
+SEND_TIMEOUT_S: Final = 30.0
+# Bytes that are collected before they are sent.
+_PART_BYTES: Final = 64 << 10
+_STATUS: Final = {Failure.REFUSED: 403, Failure.INVALID: 400, Failure.TIMED_OUT: 504, Failure.UNREACHABLE: 502}
+
+
+def routes(context: Context) -> list[Route]:
+    exports = Exports(context)
+    steps: dict[str, Callable[[ClusterHub, RecordJob], None]] = {
+        "stop": lambda hub, job: job.stop(),
+        "resume": lambda hub, job: job.resume(),
+        "again": lambda hub, job: job.again(),
+        "leave": lambda hub, job: hub.jobs.drop(job, "this reading was ended, because its page was left: read again"),
+    }
+
+    async def change(request: Request) -> Response:
+        try:
+            body = orjson.loads(await request.body())
+            if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in ("cluster", "job")):
+                raise AdminError(Failure.INVALID, "an object with the texts cluster and job is expected")
+            step = steps.get(request.path_params["step"])
+            if step is None:
+                raise AdminError(Failure.INVALID, f"there is no such step; there are: {', '.join(steps)}")
+            hub = context.hub(body["cluster"])
+            step(hub, hub.jobs.of(body["job"], context.identity()))
+        except orjson.JSONDecodeError as error:
+            return JSONResponse({"error": f"not JSON: {error}"}, 400)
+        except AdminError as error:
+            return JSONResponse({"error": str(error)}, _STATUS.get(error.failure, 409))
+        return JSONResponse({})
+
+    return [Route("/reading/{step}", change, methods=["POST"]), Route("/export", exports.serve, methods=["GET"])]
+
+
+class _Stream(StreamingResponse):
+    """A response to a client that may leave or sleep."""
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        async def timed_send(message: Message) -> None:
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await send(message)
+
+        try:
+            await super().__call__(scope, receive, timed_send)
+        except TimeoutError:
+            # The server closes the connection of a response that is not complete, so that the client knows.
+            _LOG.info("an export was ended: its client took nothing for %g s", SEND_TIMEOUT_S)
+        finally:
+            # A client that leaves while a part is sent leaves the generator where it is.
+            if isinstance(self.body_iterator, AsyncGenerator):
+                await self.body_iterator.aclose()
+
+
+class Exports:
+    """The exports of one dashboard."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._running: Counter[str] = Counter()
+
+    async def serve(self, request: Request) -> Response:
+        query = {name: value for name, value in request.query_params.items() if value}
+        try:
+            identity = self._context.identity()
+            cluster, topic = query.get("cluster", ""), query.get("topic", "")
+            if not cluster or not topic:
+                raise AdminError(Failure.INVALID, "cluster and topic are expected")
+            reason = self._context.security.check(identity, Need(Role.VIEWER, cluster, (topic,), ()), act="export")
+            if reason:
+                raise AdminError(Failure.REFUSED, reason)
+            hub = self._context.hub(cluster)
+            wanted = self._request(hub, identity, topic, query)
+            if request.method == "HEAD":
+                return Response()
+            self._check_bounds(identity)
+            keys = partitions_of(wanted, await hub.session.client.records.partitions(topic))
+            spans = await hub.session.client.records.spans(keys, wanted.start, isolation=wanted.isolation)
+        except AdminError as error:
+            return PlainTextResponse(f"{error}\n", _STATUS.get(error.failure, 409))
+        self._context.security.audit.note(
+            user=identity.name,
+            address=identity.address,
+            cluster=cluster,
+            act="export",
+            subject=topic,
+            # Filters may have contents of records.
+            result=f"started, {count(sum(span.end - span.start for span in spans.values()))} offsets",
+        )
+        name = sub(r"[^A-Za-z0-9._-]", "_", f"{topic}.jsonl")
+        return _Stream(
+            self._lines(hub, identity, wanted, spans),
+            media_type="application/x-ndjson",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    @staticmethod
+    def _request(hub: ClusterHub, identity: Identity, topic: str, query: dict[str, str]) -> ReadRequest:
+        """Return what is exported. Raises AdminError."""
+        wanted, problems = parse_request(topic, {name: value for name, value in query.items() if name != "live"})
+        if wanted is None:
+            name, problem = next(iter(problems.items()))
+            raise AdminError(Failure.INVALID, f"{name}: {problem}")
+        if wanted.is_live:
+            raise AdminError(Failure.INVALID, "from=end: there is nothing to export; give an earlier position")
+        if hub.masking is not None and not wanted.wanted.is_empty:
+            hidden = hub.masking.may_search(identity.scope, topic, wanted.wanted)
+            if hidden:
+                raise AdminError(Failure.REFUSED, hidden)
+        return wanted
+
+    def _check_bounds(self, identity: Identity) -> None:
+        if self._running[identity.name] >= EXPORTS_OF_USER_MAX:
+            raise AdminError(Failure.REFUSED, f"you have {EXPORTS_OF_USER_MAX} exports running, which is the limit")
+        if self._running.total() >= EXPORTS_MAX:
+            raise AdminError(Failure.REFUSED, f"{EXPORTS_MAX} exports are running, which is the limit: try again later")
+
+    async def _lines(
+        self, hub: ClusterHub, identity: Identity, wanted: ReadRequest, spans: dict[TopicPartition, Span]
+    ) -> AsyncGenerator[bytes, None]:
+        self._running[identity.name] += 1
+        export = _Export(hub, identity.scope, wanted)
+        try:
+            async with aclosing(export.parts(spans)) as parts:
+                async for part in parts:
+                    yield part
+        except AdminError as error:
+            yield _incomplete(str(error))
+        finally:
+            self._running[identity.name] -= 1
+            self._running += Counter()
+
+
+class _Export:
+    """One export."""
+
+    def __init__(self, hub: ClusterHub, scope: Scope, wanted: ReadRequest) -> None:
+        self._hub = hub
+        self._scope = scope
+        self._wanted = wanted
+        self.records = 0
+        self.bytes = 0
+        self._until_s = time.monotonic() + TIME_S_MAX
+
+    async def parts(self, spans: dict[TopicPartition, Span]) -> AsyncGenerator[bytes, None]:
+        """Yield lines, many at once. Raises AdminError."""
+        wanted = self._wanted
+        starts = {key: span.start for key, span in spans.items() if span.start < span.end}
+        ends = {key: spans[key].end for key in starts}
+        async with (
+            Matcher(wanted.wanted) as matcher,
+            self._hub.session.client.records.reader(
+                starts, ends=ends, isolation=wanted.isolation, containing=wanted.wanted.needle()
+            ) as reader,
+        ):
+            async for chunk in reader:
+                async for part in self._of_chunk(matcher, chunk):
+                    yield part
+                problem = self._problem(chunk)
+                if problem:
+                    yield _incomplete(problem)
+                    return
+
+    async def _of_chunk(self, matcher: Matcher, chunk: Chunk) -> AsyncGenerator[bytes, None]:
+        turns = Turns()
+        part = bytearray()
+        for at in range(0, len(chunk.records), RECORDS_A_TURN):
+            for record in await matcher.match(chunk.records[at : at + RECORDS_A_TURN]):
+                if self.records >= RECORDS_MAX or self.bytes >= BYTES_MAX:
+                    break
+                seen = await as_seen(self._hub.masking, self._scope, self._wanted.topic, record)
+                line = json_line(chunk.partition, seen)
+                part += line
+                self.records += 1
+                self.bytes += len(line)
+                if len(part) >= _PART_BYTES:
+                    yield bytes(part)
+                    part.clear()
+                await turns.pause()
+        if part:
+            yield bytes(part)
+
+    def _problem(self, chunk: Chunk) -> str:
+        """Return why the export must end after this chunk; empty if it goes on."""
+        if self.records >= RECORDS_MAX or self.bytes >= BYTES_MAX:
+            return f"an export has at most {count(RECORDS_MAX)} records and {size(BYTES_MAX)}"
+        if time.monotonic() > self._until_s:
+            return f"it took more than {TIME_S_MAX:,.0f} s"
+        if chunk.damage:
+            return f"partition {chunk.partition.partition}: {chunk.damage[0]}"
+        return ""
+
+
+def _incomplete(reason: str) -> bytes:
+    return orjson.dumps({"incomplete": reason}) + b"\n"

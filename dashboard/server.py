@@ -1,0 +1,136 @@
+"""Runs the dashboard: binds the address, builds everything, and serves until a signal ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import signal
+import socket
+import ssl
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import uvicorn
+
+from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.console.alerts.rules import AlertSettings
+from broker_cy.console.alerts.rules import load_settings as load_alerts
+from broker_cy.console.alerts.watch import Alerting
+from dashboard.app import build
+from dashboard.collector.hub import ClusterHub
+from dashboard.config import DashboardConfig
+from dashboard.context import Context
+from dashboard.live.viewer import MESSAGE_BYTES_MAX
+from dashboard.security import Security, SecurityConfig
+
+# Connections that wait for the loop to accept them; 500 tabs may come back at once after a restart.
+BACKLOG = 1_024
+# Requests that are under way at the end get this long.
+SHUTDOWN_S = 3
+
+
+class Server(uvicorn.Server):
+    """Ends orderly at SIGINT and SIGTERM; uvicorn's own would then end the process with the signal."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.handle_exit)
+        yield
+
+
+def bind(config: DashboardConfig) -> socket.socket:
+    """Return a socket that listens on the address. Raises AdminError."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise AdminError(
+            Failure.INVALID, f"cannot listen on {config.host}:{config.port}: {error.strerror}", what="listen"
+        ) from None
+
+
+def serve(
+    config: DashboardConfig, entries: Iterable[ClusterEntry], *, are_named: bool, timeout_s: float | None
+) -> None:
+    """Serve the clusters until SIGINT or SIGTERM. Raises AdminError if that is not possible."""
+    _check_certificate(config)
+    bound = bind(config)
+    with contextlib.ExitStack() as stack:
+        stack.callback(bound.close)
+        port = bound.getsockname()[1]
+        security = Security(
+            SecurityConfig(
+                config.host,
+                port,
+                config.state,
+                config.hosts,
+                config.users,
+                config.oidc,
+                config.masks,
+                config.uses_https,
+            )
+        )
+        stack.callback(security.close)
+        alerts = Alerting(AlertSettings() if config.alerts is None else load_alerts(config.alerts))
+        hubs = {
+            entry.name: ClusterHub(
+                entry,
+                alerts,
+                environment=config.environments.get(entry.name, ""),
+                is_named=are_named,
+                is_readonly=config.is_readonly,
+                state_directory=config.state,
+                masking=security.masking,
+                timeout_s=timeout_s,
+            )
+            for entry in entries
+        }
+        unknown = sorted(set(config.environments) - set(hubs))
+        if unknown and are_named:
+            raise AdminError(
+                Failure.INVALID,
+                f"{unknown[0]!r} is no cluster of the dashboard: {', '.join(hubs)}",
+                what="environments",
+            )
+        app = build(Context(hubs, security, config.is_readonly), alerts)
+        server = Server(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="websockets-sansio",
+                ws_max_size=MESSAGE_BYTES_MAX,
+                # Frames are small, and compressing them for each viewer would cost more than everything else.
+                ws_per_message_deflate=False,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=SHUTDOWN_S,
+                ssl_certfile=config.tls_certificate,
+                ssl_keyfile=config.tls_key,
+            )
+        )
+        scheme = "https" if config.tls_certificate is not None else "http"
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        login = "a login is needed" if security.login_required else "no login, on this machine only"
+        print(f"broker-dash: {scheme}://{host}:{port}/ ({login}); Ctrl-C ends it", flush=True)
+        # What was imported stays: collections need not look at it again.
+        gc.freeze()
+        server.run(sockets=[bound])
+
+
+def _check_certificate(config: DashboardConfig) -> None:
+    """Raise AdminError if certificate and key cannot be used, before anything is opened."""
+    if config.tls_certificate is None or config.tls_key is None:
+        return
+    for path in (config.tls_certificate, config.tls_key):
+        if not Path(path).is_file():
+            raise AdminError(Failure.INVALID, "there is no such file", what=str(path))
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.tls_certificate, config.tls_key)
+    except (ssl.SSLError, OSError) as error:
+        raise AdminError(
+            Failure.INVALID, f"certificate and key cannot be used: {error}", what=str(config.tls_certificate)
+        ) from None

@@ -1,0 +1,66 @@
+"""Connections that end: those that take nothing, and those that are closed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from starlette.websockets import WebSocket
+
+from dashboard.live import socket as live
+from dashboard.live.socket import LiveSockets
+from tests.dashboard.support import ADMIN
+
+
+class Connection:
+    """A WebSocket whose client takes `takes` messages, and no more; it sends nothing."""
+
+    def __init__(self, takes: int) -> None:
+        self.scope = {"state": {"identity": ADMIN}}
+        self.takes = takes
+        self.sent: list[str] = []
+        self.is_closed = False
+        self.incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def accept(self) -> None:
+        pass
+
+    async def send_text(self, text: str) -> None:
+        if len(self.sent) >= self.takes:
+            await asyncio.Event().wait()
+        self.sent.append(text)
+
+    async def receive(self) -> dict[str, Any]:
+        return await self.incoming.get()
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        self.is_closed = True
+
+
+def test_a_connection_that_takes_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, tabs that are gone without a word fill the dashboard until it refuses new ones."""
+    monkeypatch.setattr(live, "SEND_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(live, "WATCH_S", 0.01)
+
+    async def job() -> None:
+        sockets = LiveSockets({}, "1.0")
+        stuck, well = Connection(takes=1), Connection(takes=10)
+        tasks = [asyncio.create_task(sockets.serve(cast(WebSocket, each))) for each in (stuck, well)]
+        for each in (stuck, well):
+            await each.incoming.put({"type": "websocket.receive", "text": '{"unknown": 1}'})
+        async with asyncio.timeout(20):
+            await tasks[0]
+        assert stuck.is_closed
+        assert len(sockets.viewers) == 1
+        assert not well.is_closed
+        await well.incoming.put({"type": "websocket.disconnect"})
+        async with asyncio.timeout(20):
+            await tasks[1]
+        assert len(well.sent) == 2
+        assert sockets.viewers == set()
+        # Nothing is left that would keep the loop busy.
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(job())

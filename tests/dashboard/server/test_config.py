@@ -1,0 +1,167 @@
+"""The configuration of the dashboard: what is wrong is named, with what is allowed; TLS by certificate files."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from broker_cy.admin.errors import AdminError
+from dashboard.cli import find_entries
+from dashboard.config import load_config, parse_listen
+from tests.support.dashboard import running_dashboard
+
+AWAY = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("listn = 'x'", "'listn' is not a known field; the fields are listen, hosts"),
+        ("listen = 8050", "listen = 8050: a text, HOST:PORT is expected"),
+        ("listen = '127.0.0.1'", "'127.0.0.1': HOST:PORT is expected, such as 127.0.0.1:8050"),
+        ("listen = '127.0.0.1:99999'", "HOST:PORT is expected"),
+        ("hosts = [1]", "hosts = [1]: a list of texts is expected"),
+        ("[environments]\nmain = 'prod'", "environments.main = 'prod': one of production, staging, test, development"),
+        ("tls_key = 'k'", "tls_certificate and tls_key belong together"),
+        ("tls_key = 'k'\ntls_certificate = 'c'\nbehind_tls_proxy = true", "without tls_certificate"),
+        ("readonly = 'yes'", "readonly = 'yes': true or false is expected"),
+        ("[[mask]]\ntopic = 'x'", "mask"),
+        ("[oidc]\nissuer = 'x'", "oidc"),
+        ("listen = ", "is not TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, expected: str) -> None:
+    """If this fails, a typing error in the configuration is ignored, or ends in a traceback."""
+    path = tmp_path / "dashboard.toml"
+    path.write_text(text)
+    with pytest.raises(AdminError) as raised:
+        load_config(path)
+    assert expected in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
+def test_options_come_before_the_file(tmp_path: Path) -> None:
+    """If this fails, an option on the command line is silently overruled."""
+    path = tmp_path / "dashboard.toml"
+    path.write_text("listen = '127.0.0.1:1234'\nusers = 'who.toml'\nstate = '/srv/dash'\n")
+    config = load_config(path)
+    assert (config.host, config.port, config.users) == ("127.0.0.1", 1234, tmp_path / "who.toml")
+    changed = config.with_options(listen="[::1]:80", users=None, state=tmp_path, alerts=None, is_readonly=True)
+    assert (changed.host, changed.port, changed.state, changed.is_readonly) == ("::1", 80, tmp_path, True)
+    assert changed.users == config.users
+    assert parse_listen("localhost:0", "x") == ("localhost", 0)
+
+
+def test_which_clusters_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the dashboard shows another cluster than the one that was asked for."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "clusters.toml"
+    path.write_text('default = "b"\n[clusters.a]\nbootstrap = "x:1"\n[clusters.b]\nbootstrap = "y:2"\n')
+    assert [entry.name for entry in find_entries(None, (), path)] == ["b", "a"]
+    assert [entry.name for entry in find_entries(None, ("a", "a"), path)] == ["a"]
+    assert [entry.name for entry in find_entries("z:3", (), path)] == ["z:3"]
+    assert [entry.name for entry in find_entries(None, (), None)] == ["127.0.0.1:9092"]
+    for names, bootstrap, expected in ((("c",), None, "there are: a, b"), (("a",), "z:3", "exclude each other")):
+        with pytest.raises(AdminError, match=expected):
+            find_entries(bootstrap, names, path)
+
+
+def test_the_command_refuses_without_a_traceback(tmp_path: Path) -> None:
+    """If this fails, a user sees Python instead of what to change."""
+    for options, expected in (
+        (["--listen", "0.0.0.0:0"], "needs a login"),
+        (["--listen", "192.0.2.1:80"], "192.0.2.1:80"),
+        (["--cluster", "nowhere"], "clusters.toml"),
+        (["--bootstrap", "a b"], "a b"),
+        (["--timeout", "0"], "--timeout 0"),
+        (["--config", str(tmp_path / "none.toml")], "cannot be read"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "dashboard", "--state", str(tmp_path / "state"), *options],
+            capture_output=True,
+            text=True,
+            env={"XDG_CONFIG_HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)},
+            check=False,
+        )
+        assert done.returncode == 2, (options, done.stderr)
+        assert done.stderr.startswith("broker-dash: ")
+        assert expected in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def certificate(directory: Path) -> tuple[Path, Path]:
+    """Write a certificate for localhost and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    paths = directory / "dash.pem", directory / "dash.key"
+    paths[0].write_bytes(built.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return paths
+
+
+def test_tls_by_certificate_files(tmp_path: Path) -> None:
+    """If this fails, passwords go over the network as they are, although a certificate is configured."""
+    path, _ = certificate(tmp_path)
+    config = tmp_path / "dashboard.toml"
+    config.write_text("tls_certificate = 'dash.pem'\ntls_key = 'dash.key'\n")
+    options = ["--bootstrap", AWAY, "--config", str(config), "--state", str(tmp_path / "state")]
+    with running_dashboard(options, env={"XDG_CONFIG_HOME": str(tmp_path)}) as url:
+        assert url.startswith("https://127.0.0.1:")
+        trusted = ssl.create_default_context(cafile=str(path))
+        with httpx.Client(verify=trusted, timeout=30) as client:
+            answer = client.get(url.replace("127.0.0.1", "localhost") + "healthz")
+            assert answer.status_code == 200
+        with pytest.raises(httpx.TransportError):
+            httpx.get(url.replace("https", "http") + "healthz")
+
+
+def test_a_certificate_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    """If this fails, the dashboard starts, and no browser can connect."""
+    certificate(tmp_path)
+    (tmp_path / "other").mkdir()
+    _, other_key = certificate(tmp_path / "other")
+    config = tmp_path / "dashboard.toml"
+    for key, expected in ((str(other_key), "cannot be used"), ("missing.key", "there is no such file")):
+        config.write_text(f"tls_certificate = 'dash.pem'\ntls_key = '{key}'\n")
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "dashboard",
+                "--bootstrap",
+                AWAY,
+                "--listen",
+                "127.0.0.1:0",
+                "--config",
+                str(config),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, expected in done.stderr) == (2, True), done.stderr
