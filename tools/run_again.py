@@ -20,7 +20,9 @@ FAILED = ".pytest_cache/v/cache/lastfailed"
 RUN_AGAIN_MAX = 3
 # pytest's exit code for "tests failed"; the others are crashes and wrong arguments.
 TESTS_FAILED = 1
-MAY_RUN_AGAIN = re.compile(r"^tests/(bench|admin_tui|documents)/|^tests/(broker_cy|compat)/.*\[.*kafka.*\]$")
+MAY_RUN_AGAIN = re.compile(
+    r"^tests/(bench|admin_tui|dashboard/browser|documents)/|^tests/(broker_cy|compat)/.*\[.*kafka.*\]$"
+)
 
 
 def refusal(failed: list[str]) -> str | None:

@@ -1,0 +1,80 @@
+"""Every page in a browser: light and dark, wide and narrow; and how one gets from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dashboard.pages.registry import PAGES
+from tests.dashboard.browser.conftest import GROUP, TOPIC
+from tests.dashboard.browser.tab import Tab
+
+# The subject of each page that needs one; every other page is opened without.
+SUBJECTS: dict[str, dict[str, str]] = {
+    "topic": {"topic": TOPIC},
+    "topic-settings": {"topic": TOPIC},
+    "records": {"topic": TOPIC},
+    "producers": {"topic": TOPIC},
+    "group": {"group": GROUP},
+    "broker": {"broker": "1"},
+    "broker-settings": {"broker": "1"},
+}
+NAMES = [page.name for page in PAGES]
+
+
+def test_every_subject_is_of_a_page() -> None:
+    """If this fails, a page was renamed, and is tested without its subject."""
+    assert set(SUBJECTS) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_has_no_fault(dashboard: str, new_tab: Callable[..., Tab], name: str) -> None:
+    """If this fails, a page has a panel without answer, a text that some people cannot read, or an error in the
+    console.
+    """
+    for dark, width in ((False, 1280), (True, 390)):
+        tab = new_tab(dashboard, dark=dark, width=width)
+        tab.open(name, **SUBJECTS.get(name, {}))
+        tab.settled()
+        assert tab.violations() == []
+        assert not tab.overflows()
+
+
+def test_a_subject_that_does_not_exist_is_reported(tab: Tab) -> None:
+    """If this fails, the page of a topic that was deleted loads for ever, or shows another one."""
+    tab.open("topic", topic="nowhere")
+    tab.page.wait_for_selector("[data-state=error]")
+
+
+def test_links_do_not_load_the_page_again(tab: Tab) -> None:
+    """If this fails, each click loads all scripts again, and the connection for live data is made anew."""
+    tab.open("overview")
+    tab.settled()
+    tab.page.evaluate("window.isSame = true")
+    tab.page.get_by_role("link", name="Topics", exact=True).click()
+    tab.page.wait_for_url("**/topics")
+    tab.page.get_by_role("link", name=TOPIC, exact=True).click()
+    tab.page.wait_for_url(f"**/topic?topic={TOPIC}")
+    tab.page.wait_for_selector(f"h1:has-text('{TOPIC}')")
+    tab.page.go_back()
+    tab.page.wait_for_selector("h1:has-text('Topics')")
+    assert tab.page.evaluate("window.isSame")
+    # Nothing of the pages before is still subscribed.
+    tab.settled()
+
+
+def test_filter_and_order_are_in_the_address(tab: Tab, dashboard: str, new_tab: Callable[..., Tab]) -> None:
+    """If this fails, a view cannot be shared, or a table shows only some of the rows that match."""
+    tab.open("topics")
+    tab.settled()
+    tab.page.get_by_label("Filter topics").fill("topic-14")
+    tab.page.wait_for_selector(".panel-count:has-text('10 of 151')")
+    tab.page.get_by_role("columnheader", name="Topic").click()
+    tab.page.wait_for_function("() => window.location.search.includes('desc=1')")
+    first = tab.page.locator("[row-index='0'] [col-id='topic']")
+    first.filter(has_text="topic-149").wait_for()
+    other = new_tab(dashboard)
+    other.page.goto(tab.page.url)
+    other.page.wait_for_selector(".panel-count:has-text('10 of 151')")
+    other.page.locator("[row-index='0'] [col-id='topic']").filter(has_text="topic-149").wait_for()
