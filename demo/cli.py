@@ -18,7 +18,7 @@ from broker_cy.admin import AdminClient, AdminError
 from broker_cy.admin.topics import NewTopic
 from broker_cy.core.errors import ErrorCode
 from demo.packages import packages
-from demo.processes import Broker, DemoError, Process, address_in, stop_all
+from demo.processes import Broker, Dashboard, DemoError, Process, address_in, stop_all
 from demo.topics import CRASHING, GROUPS, PRODUCERS, QUICK, SLOW, TOPICS
 
 DESCRIPTION = """\
@@ -61,6 +61,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT",
         default="127.0.0.1:9404",
         help="address of the metrics; default %(default)s; empty for none",
+    )
+    top.add_argument(
+        "--dashboard",
+        metavar="HOST:PORT",
+        default="127.0.0.1:8050",
+        help="address of the web dashboard; default %(default)s; port 0 selects a free port; empty for none",
     )
     top.add_argument("--rate", metavar="FACTOR", type=_positive, default=1.0, help="multiplies the usual 230 records/s")
     top.add_argument(
@@ -124,7 +130,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             clients = _clients(bootstrap, directory, given.rate, _ms(given.session_timeout))
             for each in clients.values():
                 each.start()
-            _announce(ready, bootstrap, directory, given)
+            page = ""
+            if given.dashboard:
+                dashboard = Dashboard(directory, given.dashboard, bootstrap)
+                clients["dashboard"] = dashboard
+                page = dashboard.start_at(stop)
+            _announce(ready, bootstrap, directory, given, page)
             _live(broker, clients, given.crash_every, given.back_after, stop)
         except (DemoError, AdminError) as error:
             if not stop.is_set():
@@ -173,7 +184,7 @@ def _clients(bootstrap: str, directory: Path, rate: float, session_timeout_ms: i
     return found
 
 
-def _announce(ready: str, bootstrap: str, directory: Path, given: argparse.Namespace) -> None:
+def _announce(ready: str, bootstrap: str, directory: Path, given: argparse.Namespace, page: str) -> None:
     def command(name: str) -> str:
         beside = Path(sys.executable).with_name(name)
         here = beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside
@@ -190,6 +201,7 @@ demo: {len(packages()):,} packages of this machine, written by {", ".join(PRODUC
   group {SLOW.group_id} is too slow: its lag grows
   data and logs in {directory} {kept}
 
+{f"In a browser: {page}" if page else "Without a dashboard (--dashboard)"}
 In another terminal:
   {command("broker-tui")} {at}
   {shell} lag --time {at}

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 ROOT = Path(__file__).resolve().parents[1]
 START_TIMEOUT_S = 30.0
@@ -20,6 +21,7 @@ STOP_TIMEOUT_S = 15.0
 LOG_LINES = 5
 _PR_SET_PDEATHSIG = 1
 _READY = re.compile(r"ready on ([^ ,]+)")
+_DASHBOARD_READY = re.compile(r"broker-dash: (https?://\S+)")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -83,14 +85,10 @@ class Process:
             return ""
 
 
-class Broker(Process):
-    """`broker-cy start`."""
+class ReadyProcess(Process):
+    """A process that prints a line when it is ready."""
 
-    def __init__(self, directory: Path, listener: str, settings: Sequence[str]) -> None:
-        arguments = ["broker_cy.cli", "start", "--data-dir", str(directory / "data"), "--listener", listener]
-        for each in settings:
-            arguments += ["--set", each]
-        super().__init__("broker", arguments, directory)
+    READY: ClassVar[re.Pattern[str]]
 
     def start_and_wait(self, stop: threading.Event) -> str:
         """Start it and wait until it is ready; returns its ready line. Raises DemoError."""
@@ -100,11 +98,41 @@ class Broker(Process):
         while not stop.wait(0.02):
             text = self.log_path.read_text(errors="replace")[said:]
             for line in text.splitlines():
-                if _READY.search(line) and text.endswith("\n"):
+                if self.READY.search(line) and text.endswith("\n"):
                     return line
             if self.has_ended or time.monotonic() > until_s:
-                raise DemoError(f"the broker did not start:\n{self.last_words()}")
+                raise DemoError(f"the {self.name} did not start:\n{self.last_words()}")
         raise DemoError("interrupted")
+
+
+class Broker(ReadyProcess):
+    """`broker-cy start`."""
+
+    READY = _READY
+
+    def __init__(self, directory: Path, listener: str, settings: Sequence[str]) -> None:
+        arguments = ["broker_cy.cli", "start", "--data-dir", str(directory / "data"), "--listener", listener]
+        for each in settings:
+            arguments += ["--set", each]
+        super().__init__("broker", arguments, directory)
+
+
+class Dashboard(ReadyProcess):
+    """`broker-dash` of the demo's broker."""
+
+    READY = _DASHBOARD_READY
+
+    def __init__(self, directory: Path, listen: str, bootstrap: str) -> None:
+        state = str(directory / "dashboard")
+        super().__init__(
+            "dashboard", ["dashboard", "--bootstrap", bootstrap, "--listen", listen, "--state", state], directory
+        )
+
+    def start_at(self, stop: threading.Event) -> str:
+        """Start it and return its address. Raises DemoError."""
+        found = self.READY.search(self.start_and_wait(stop))
+        assert found is not None
+        return found[1]
 
 
 def address_in(ready_line: str) -> str:

@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 from bench.launch.processes import Child
 from broker_cy.admin import AdminClient
@@ -82,13 +83,25 @@ def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
     # Everything that happens in a minute, within seconds. The member that crashes has to join before, which takes a few
     # seconds on a busy machine.
     quick = ["--session-timeout", "2", "--crash-every", "5", "--back-after", "1", "--rate", "2"]
-    quick += ["--listener", "127.0.0.1:0", "--metrics", "", "--set", "group.initial.rebalance.delay.ms=0"]
+    quick += [
+        "--listener",
+        "127.0.0.1:0",
+        "--dashboard",
+        "127.0.0.1:0",
+        "--metrics",
+        "",
+        "--set",
+        "group.initial.rebalance.delay.ms=0",
+    ]
     child = Child([sys.executable, "-m", "demo", *quick], tmp_path, "demo", {"TMPDIR": str(temporary)}, ROOT)
     try:
         child.wait_for_output("Ctrl-C stops", TIMEOUT_S)
         said = child.stdout()
         bootstrap = said.partition("broker-tui --bootstrap ")[2].split()[0]
         assert f"ready on {bootstrap}" in said
+        page = said.partition("In a browser: ")[2].split()[0]
+        with urlopen(page, timeout=TIMEOUT_S) as answer:
+            assert b"live.js" in answer.read()
 
         def is_alive() -> bool:
             assert child.returncode is None, child.stderr()

@@ -35,6 +35,8 @@ EXCEPTIONS = {
     "make test": "it is what runs this test",
     "make bench": "measures for an hour; tests/bench/test_record.py checks every command that it runs",
     "make bench-check": "counts for minutes under valgrind; tests/bench/test_check.py runs the program",
+    "broker-dash user add": "asks for a password; tests/dashboard/security/test_user_commands.py runs it",
+    "broker-dash --listen 0.0.0.0": "needs users, a certificate and a provider; tests/dashboard/server and security",
     "pip install": "compiles for a minute; tests/packaging installs the wheel into fresh environments",
 }
 # Programs that measure: options and names are checked, but nothing is measured.
@@ -46,6 +48,8 @@ ENDLESS = {
     "--follow": "",
     "--watch": "Produce",
     "broker-tui": "connected",
+    "broker-dash": "broker-dash: http",
+    "make dashboard": "broker-dash: http",
 }
 START_TIMEOUT_S = 90.0
 CTRL_Q = b"\x11"
@@ -74,6 +78,7 @@ class Checkout:
         self.env = {
             "PATH": f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "XDG_CONFIG_HOME": str(directory / "config"),
+            "XDG_STATE_HOME": str(directory / "state"),
             "PYTHONPATH": "",
             # Variables of the `make test` that runs this.
             "MAKEFLAGS": "",
@@ -200,10 +205,16 @@ def test_commands_run_as_they_stand(world: World) -> None:
     with_output = [line for line in quick if line.place.startswith("README") and ("greetings" in line.command)]
     for line in with_output:
         run_one(world, line, 0)
-    others = [(number, line) for number, line in enumerate(quick, 1) if line not in with_output]
+    # They listen on the same port.
+    dashboards = [line for line in quick if "dash" in words_of(line)[0] or words_of(line)[:2] == ["make", "dashboard"]]
+    others = [
+        (number, line) for number, line in enumerate(quick, 1) if line not in with_output and line not in dashboards
+    ]
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(run_one, world, line, number) for number, line in others]:
             done.result()
+    for number, line in enumerate(dashboards, len(quick) + 1):
+        run_one(world, line, number)
     world.interrupt(world.broker)
     # Uses the port that is free again.
     run_one(world, next(line for line in lines if words_of(line) == ["make", "demo"]), 0)
