@@ -20,8 +20,11 @@ from tests.support.dashboard import running_dashboard
 TOPIC, GROUP = "orders", "billing"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """One browser for the tests of a module: as long as it runs, the tests' thread has a running event loop, in which
+    asyncio.run of other modules would fail.
+    """
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:
         pytest.skip("there is no Chromium: tools/system_packages.sh installs it")

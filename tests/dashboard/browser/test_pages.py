@@ -17,6 +17,7 @@ SUBJECTS: dict[str, dict[str, str]] = {
     "records": {"topic": TOPIC},
     "producers": {"topic": TOPIC},
     "group": {"group": GROUP},
+    "group-settings": {"group": GROUP},
     "broker": {"broker": "1"},
     "broker-settings": {"broker": "1"},
 }
@@ -39,6 +40,16 @@ def test_a_page_has_no_fault(dashboard: str, new_tab: Callable[..., Tab], name: 
         tab.settled()
         assert tab.violations() == []
         assert not tab.overflows()
+
+
+def test_one_rebalance(tab: Tab) -> None:
+    """If this fails, the list of rebalances leads nowhere, or the cause of one cannot be seen."""
+    tab.open("rebalances", group=GROUP)
+    tab.settled()
+    tab.page.locator(".ag-row a").first.click()
+    tab.page.wait_for_url("**/rebalance?*")
+    tab.settled()
+    assert tab.violations() == []
 
 
 def test_a_subject_that_does_not_exist_is_reported(tab: Tab) -> None:
