@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import signal
 import socket
 import ssl
@@ -13,6 +12,7 @@ from pathlib import Path
 import uvicorn
 
 from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.admin.collector import relax_collector
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.console.alerts.rules import AlertSettings
 from broker_cy.console.alerts.rules import load_settings as load_alerts
@@ -116,8 +116,9 @@ def serve(
         host = f"[{config.host}]" if ":" in config.host else config.host
         login = "a login is needed" if security.login_required else "no login, on this machine only"
         print(f"broker-dash: {scheme}://{host}:{port}/ ({login}); Ctrl-C ends it", flush=True)
-        # What was imported stays: collections need not look at it again.
-        gc.freeze()
+        # Otherwise each answer about a large cluster is scanned for cycles several times while it is decoded, and nobody
+        # is served meanwhile.
+        relax_collector()
         server.run(sockets=[bound])
 
 
