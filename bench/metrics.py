@@ -85,7 +85,17 @@ METRICS: dict[str, Metric] = {
 
 
 # Unit and digits of figures that are not in METRICS, by suffix; the longer suffix first.
-UNITS = {"_per_s": ("/s", 0), "_ms": ("ms", 1), "_mb": ("MB", 1), "_s": ("s", 2)}
+UNITS = {
+    "_bytes_per_s": ("B/s", 0),
+    "_per_s": ("/s", 0),
+    "_percent": ("%", 2),
+    "_dropped": ("", 0),
+    "_tasks": ("", 0),
+    "_ms": ("ms", 1),
+    "_kb": ("KB", 0),
+    "_mb": ("MB", 1),
+    "_s": ("s", 2),
+}
 
 
 def describe(name: str) -> Metric:

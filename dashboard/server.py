@@ -116,8 +116,8 @@ def serve(
         host = f"[{config.host}]" if ":" in config.host else config.host
         login = "a login is needed" if security.login_required else "no login, on this machine only"
         print(f"broker-dash: {scheme}://{host}:{port}/ ({login}); Ctrl-C ends it", flush=True)
-        # Otherwise each answer about a large cluster is scanned for cycles several times while it is decoded, and nobody
-        # is served meanwhile.
+        # Otherwise each answer about a large cluster is scanned for cycles several times while it is decoded, and
+        # nobody is served meanwhile.
         relax_collector()
         server.run(sockets=[bound])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_name("tables.toml")
-PROGRAMS = ("bench.console", "bench.lag", "bench.scrape")  # that write {figure: number} as JSON
+PROGRAMS = ("bench.console", "bench.dashboard", "bench.lag", "bench.scrape")  # that write {figure: number} as JSON
 _REACH = re.compile(r"(>=|<=) ([0-9.]+)")
 
 
