@@ -34,6 +34,7 @@ QUERIES = {
     "records": f"topic={PACKAGES}",
     "producers": f"topic={PACKAGES}",
     "group": f"group={SLOW.group_id}",
+    "group-settings": f"group={SLOW.group_id}",
     "broker": "broker=1",
     "broker-settings": "broker=1",
 }
@@ -77,8 +78,12 @@ def take(browser: Browser, url: str, names: Sequence[str]) -> list[str]:
         base = page.url.removesuffix("/overview")
         for name in names:
             query = QUERIES.get(name, "")
-            page.goto(f"{base}/{name}" + (f"?{query}" if query else ""))
+            # The page of one rebalance is opened from the list of all.
+            page.goto(f"{base}/{'rebalances' if name == 'rebalance' else name}" + (f"?{query}" if query else ""))
             page.wait_for_selector("main h1")
+            if name == "rebalance":
+                page.locator(".ag-row a").first.click()
+                page.wait_for_url("**/rebalance?*")
             page.wait_for_function(SETTLED)
             # Charts are drawn in the frame after their data, and tables when their library is loaded.
             page.wait_for_timeout(2_500)
