@@ -20,13 +20,15 @@
   const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%", "&#37;");
   core.escaped = escaped;
 
-  // Plotly's time axis has no zones: times are shifted to what a clock of the zone shows.
-  const clock = (ms) => (core.zone() === "UTC" ? ms : ms - new Date(ms).getTimezoneOffset() * 60000);
-  core.clock = clock;
+  // What a clock of the zone shows, as if it were UTC.
+  core.clock = (ms) => (core.zone() === "UTC" ? ms : ms - new Date(ms).getTimezoneOffset() * 60000);
+  // Plotly's time axis has no zones. It takes numbers for times of the browser's zone, and texts as they are.
+  const written = (ms) => new Date(ms).toISOString().slice(0, 23);
+  const clock = (ms) => written(core.clock(ms));
   // The same for many times in ascending order. Offsets from UTC change at full quarters of an hour only.
   const QUARTER_MS = 900000;
   const clocks = (times) => {
-    if (core.zone() === "UTC") return times;
+    if (core.zone() === "UTC") return times.map(written);
     let until = -Infinity;
     let offset = 0;
     return times.map((ms) => {
@@ -34,7 +36,7 @@
         offset = new Date(ms).getTimezoneOffset() * 60000;
         until = (Math.floor(ms / QUARTER_MS) + 1) * QUARTER_MS;
       }
-      return ms - offset;
+      return written(ms - offset);
     });
   };
 

@@ -85,9 +85,12 @@ def new_tab(chromium: Browser) -> Iterator[Callable[..., Tab]]:
     """Open tabs; at the end of the test none of them may have reported anything."""
     opened: list[Tab] = []
 
-    def make(url: str, *, dark: bool = False, width: int = 1280) -> Tab:
+    def make(url: str, *, dark: bool = False, width: int = 1280, zone: str = "UTC") -> Tab:
         context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", locale="en-US"
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            locale="en-US",
+            timezone_id=zone,
         )
         opened.append(Tab(context, url))
         return opened[-1]

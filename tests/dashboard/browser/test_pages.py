@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -40,6 +42,25 @@ def test_a_page_has_no_fault(dashboard: str, new_tab: Callable[..., Tab], name: 
         tab.settled()
         assert tab.violations() == []
         assert not tab.overflows()
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/St_Johns"])
+def test_charts_and_tables_show_the_same_clock(dashboard: str, new_tab: Callable[..., Tab], zone: str) -> None:
+    """If this fails, a spike in a chart and its event in the table have different times."""
+    tab = new_tab(dashboard, zone=zone)
+    tab.open("overview")
+    tab.settled()
+    for name in (zone, "UTC"):
+        now = datetime.now(ZoneInfo(name))
+        tab.page.wait_for_function(
+            """(hours) => hours.includes([...document.querySelectorAll(".xtick text")].map(
+              (each) => each.textContent.slice(0, 2)).at(0))""",
+            arg=[f"{(now - timedelta(minutes=minutes)).hour:02}" for minutes in (0, 12)],
+        )
+        event = tab.panel("Recent events").locator("tbody td").first.inner_text()
+        shown = datetime.fromisoformat(event.replace(",", "."))
+        assert abs(now.replace(tzinfo=None) - shown) < timedelta(minutes=30)
+        tab.page.get_by_role("button", name="Times").click()
 
 
 def test_one_rebalance(tab: Tab) -> None:
