@@ -25,8 +25,10 @@ from dashboard.security.roles import Scope
 CLIENT_ID = "dashboard"
 # Channels in use at once, over all viewers of a cluster.
 CHANNELS_MAX = 5_000
-# A channel that nobody looks at is kept this long, for viewers who come back or whose tab is hidden for a moment.
+# A channel that nobody looks at is kept this long, for viewers who come back or whose tab is hidden for a moment. Of
+# more than IDLE_MAX, those that were left first are closed.
 IDLE_S = 30.0
+IDLE_MAX = 200
 _SWEEP_S = 5.0
 
 
@@ -60,6 +62,9 @@ class ClusterHub:
         self.group_readings = GroupReadings(self.history)
         self.jobs = RecordJobs(self.session.client)
         self._lives: dict[tuple[str, Scope], LiveChannel] = {}
+        # Those that nobody looks at, with the loop time since when, the oldest first.
+        self._idle: dict[tuple[str, Scope], float] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -78,6 +83,8 @@ class ClusterHub:
         for live in list(self._lives.values()):
             await live.close()
         self._lives.clear()
+        self._idle.clear()
+        await asyncio.gather(*self._ending, return_exceptions=True)
         await self.jobs.close()
         await self.history.close()
         await self.session.close()
@@ -89,21 +96,30 @@ class ClusterHub:
         key = key_of(self.name, name, checked)
         live = self._lives.get((key, scope))
         if live is None:
-            if len(self._lives) >= CHANNELS_MAX:
+            if len(self._lives) - len(self._idle) >= CHANNELS_MAX:
                 raise AdminError(Failure.INVALID, f"{CHANNELS_MAX:,} channels are in use, which is the limit")
             live = LiveChannel(key, self._make(cls, checked, scope))
             self._lives[key, scope] = live
             live.start()
-        live.idle_since_s = None
-        live.viewers.add(viewer)
-        if live.frame is not None:
-            viewer.offer(live)
+        self._idle.pop((key, scope), None)
+        live.add(viewer)
         return live
 
     def unwatch(self, live: LiveChannel, viewer: Receiver) -> None:
         live.viewers.discard(viewer)
-        if not live.viewers:
-            live.idle_since_s = asyncio.get_running_loop().time()
+        place = (live.key, live.channel.scope)
+        if live.viewers or self._lives.get(place) is not live:
+            return
+        self._idle[place] = asyncio.get_running_loop().time()
+        while len(self._idle) > IDLE_MAX:
+            self._end(next(iter(self._idle)))
+
+    def _end(self, place: tuple[str, Scope]) -> None:
+        """Close a channel that nobody looks at."""
+        del self._idle[place]
+        task = asyncio.create_task(self._lives.pop(place).close())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     def _make(self, cls: type[Channel], params: Params, scope: Scope) -> Channel:
         return cls(self, params, scope)
@@ -114,11 +130,9 @@ class ClusterHub:
         while True:
             await asyncio.sleep(_SWEEP_S)
             self.jobs.sweep()
-            for place, live in list(self._lives.items()):
-                idle_since_s = live.idle_since_s
-                if idle_since_s is not None and not live.viewers and loop.time() - idle_since_s >= IDLE_S:
-                    del self._lives[place]
-                    await live.close()
+            for place, since_s in list(self._idle.items()):
+                if loop.time() - since_s >= IDLE_S:
+                    self._end(place)
 
     async def _look(self) -> None:
         """Evaluate the alert rules, whether anybody looks or not."""

@@ -41,8 +41,6 @@ class LiveChannel:
         self.channel = channel
         self.frame: Frame | None = None
         self.viewers: set[Receiver] = set()
-        # Loop time since when nobody looks; None while somebody does.
-        self.idle_since_s: float | None = None
         self.computations = 0
         self._sources: list[Source] = []
         self._dirty = asyncio.Event()
@@ -65,6 +63,14 @@ class LiveChannel:
             self._task = None
         await self.channel.close()
 
+    def add(self, viewer: Receiver) -> None:
+        """Add a viewer, and offer it the frame if there is one; it is computed again if nobody looked at it."""
+        if not self.viewers:
+            self._dirty.set()
+        self.viewers.add(viewer)
+        if self.frame is not None:
+            viewer.offer(self)
+
     def kick(self) -> None:
         """Compute again now, for a channel whose own parameters changed."""
         self._dirty.set()
@@ -74,6 +80,9 @@ class LiveChannel:
         while True:
             await self._dirty.wait()
             self._dirty.clear()
+            # Nothing is computed for nobody: the next viewer sets it again.
+            if not self.viewers:
+                continue
             began_s = loop.time()
             failed = await self._compute()
             await asyncio.sleep(max(MIN_INTERVAL_S, (loop.time() - began_s) * REST_FACTOR))

@@ -21,10 +21,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from broker_cy.console.session import now_ms
 from dashboard.collector.hub import ClusterHub
 from dashboard.live.viewer import MESSAGE_BYTES_MAX, Gatherer, Viewer
-from dashboard.security.roles import Identity
+from dashboard.security.roles import LOOPBACK, Identity
 
-# Open tabs over all users; each costs about 100 KB.
+# Open tabs over all users, and of one user who logged in; each costs about 100 KB.
 VIEWERS_MAX = 5_000
+VIEWERS_OF_USER_MAX = 200
 # A connection that takes nothing for this long is closed: its tab is gone, or sleeps. One task looks at all of them, as
 # a timer for each message would cost a tenth of the message.
 SEND_TIMEOUT_S = 30.0
@@ -47,6 +48,10 @@ class LiveSockets:
         identity: Identity = socket.scope["state"]["identity"]
         if len(self.viewers) >= VIEWERS_MAX:
             await socket.close(_TRY_LATER, f"{VIEWERS_MAX:,} tabs are open, which is the limit")
+            return
+        theirs = sum(viewer.identity.name == identity.name for viewer in self.viewers)
+        if identity.login != LOOPBACK and theirs >= VIEWERS_OF_USER_MAX:
+            await socket.close(_TRY_LATER, f"{identity.name} has {VIEWERS_OF_USER_MAX} open tabs, which is the limit")
             return
         await socket.accept()
 
@@ -96,4 +101,5 @@ class LiveSockets:
             if len(text) > MESSAGE_BYTES_MAX:
                 await socket.close(_POLICY_VIOLATION, f"a message may have {MESSAGE_BYTES_MAX:,} bytes")
                 return
+            await viewer.admit()
             viewer.take(text)

@@ -32,6 +32,11 @@ MESSAGES_WAITING_MAX = 200
 GATHER_S = 0.03
 # Bytes after which a message ends. A frame is never divided, so a message may be larger by one frame.
 LINES_BYTES_MAX = 64 << 10
+# Messages of a tab in one second, and at once; further ones wait. Fast scrolling subscribes 25 blocks a second.
+MESSAGES_PER_S = 30.0
+MESSAGES_AT_ONCE = 120
+# A tab may ask for a refresh of its clusters this often.
+REFRESH_S = 1.0
 Send = Callable[[bytes], Awaitable[None]]
 
 
@@ -69,6 +74,8 @@ class Viewer:
         self._send = send
         self._gatherer = gatherer or Gatherer()
         self.sending_since_s: float | None = None
+        self._tokens = float(MESSAGES_AT_ONCE)
+        self._admitted_s = self._refreshed_s = float("-inf")
         # Subscriptions by the id that the tab chose.
         self._watched: dict[str, tuple[ClusterHub, LiveChannel]] = {}
         self._requests: dict[str, tuple[str, str, dict[str, str]]] = {}
@@ -121,6 +128,15 @@ class Viewer:
             hub.unwatch(live, self)
         self._watched.clear()
         self._waiting.clear()
+
+    async def admit(self) -> None:
+        """Wait until the tab may send its next message: a script that sends without end must not occupy the loop."""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        self._tokens = min(MESSAGES_AT_ONCE, self._tokens + (now_s - self._admitted_s) * MESSAGES_PER_S) - 1
+        self._admitted_s = now_s
+        if self._tokens < 0:
+            await asyncio.sleep(-self._tokens / MESSAGES_PER_S)
 
     def take(self, text: str | bytes) -> None:
         """Handle a message of the browser. What is wrong with it is reported in a reply, and nothing else changes.
@@ -225,5 +241,9 @@ class Viewer:
 
     def _refresh(self) -> None:
         """Refresh the clusters that this tab shows."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._refreshed_s < REFRESH_S:
+            return
+        self._refreshed_s = now_s
         for hub in {hub for hub, _ in self._watched.values()}:
             hub.session.refresh()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
 
 from dashboard.collector.channel import Channel, channel
-from dashboard.live.viewer import MESSAGES_WAITING_MAX, SUBSCRIPTIONS_MAX, Viewer
+from dashboard.collector.hub import IDLE_MAX
+from dashboard.live.viewer import MESSAGES_AT_ONCE, MESSAGES_PER_S, MESSAGES_WAITING_MAX, SUBSCRIPTIONS_MAX, Viewer
 from dashboard.security.roles import Identity, Role, Scope
 from tests.dashboard.support import ADMIN, CLUSTER, VIEWER, Desk
 
@@ -239,5 +241,45 @@ def test_frames_of_another_role_cannot_be_had() -> None:
         assert len(desk.hub.lives) == 2
         await tab.close()
         await other.close()
+
+    run(job)
+
+
+def test_a_script_that_subscribes_without_end_takes_nothing_from_others() -> None:
+    """If this fails, a viewer's account can use up all channels of a cluster, or the time of the loop."""
+
+    async def job(desk: Desk) -> None:
+        tab = Browser(desk, VIEWER)
+        for number in range(IDLE_MAX + 150):
+            tab.subscribe("one", topic=f"t{number}")
+            await tab.heard(len(tab.got))
+        # Channels that were left wait without being computed, and only so many of them.
+        assert len(desk.hub.lives) <= IDLE_MAX + 1
+        left = [live for live in desk.hub.lives.values() if not live.viewers]
+        before = sum(live.computations for live in left)
+        TICKER.tick()
+        seen = len(tab.ticks())
+        await tab.ticked(seen)
+        assert sum(live.computations for live in left) == before
+        # Whoever comes back to one of them has the newest value.
+        tab.subscribe("two", topic=json.loads(left[-1].key)[2]["topic"])
+        await tab.until(lambda: len(left[-1].viewers) == 1 and left[-1].computations > 0)
+        await tab.until(lambda: tab.ticks()[-1] == str(TICKER.value))
+        await tab.close()
+
+    run(job)
+
+
+def test_messages_of_a_tab_wait_when_there_are_too_many() -> None:
+    """If this fails, one socket occupies the loop with its messages."""
+
+    async def job(desk: Desk) -> None:
+        tab = Browser(desk, VIEWER)
+        began_s = asyncio.get_running_loop().time()
+        for _ in range(MESSAGES_AT_ONCE + 15):
+            await tab.viewer.admit()
+        waited_s = asyncio.get_running_loop().time() - began_s
+        assert waited_s >= 15 / MESSAGES_PER_S * 0.9
+        await tab.close()
 
     run(job)
