@@ -6,11 +6,14 @@ from pathlib import Path
 
 import click
 
+from broker_cy import __version__
 from broker_cy.admin.clusters import ClusterEntry, check_timeout, find_cluster, find_file
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.console.alerts.rules import default_rules_path
 from dashboard.security.user_commands import command as user
 
+PROGRAM = "broker-dash"
+EXIT_INTERRUPTED = 130
 EPILOG = """\b
 examples:
   broker-dash                                        the default cluster, or 127.0.0.1:9092
@@ -32,6 +35,7 @@ examples:
 @click.option("--alerts", type=click.Path(path_type=Path), metavar="FILE", help="File with alert rules.")
 @click.option("--readonly", is_flag=True, help="Refuse every change.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of each call.")
+@click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 @click.pass_context
 def command(
     context: click.Context,
@@ -86,7 +90,13 @@ def find_entries(bootstrap: str | None, names: tuple[str, ...], path: Path | Non
 
 def main() -> int:
     """Run the command line; returns the exit code."""
-    return int(command.main(prog_name="broker-dash", standalone_mode=False) or 0)
+    try:
+        return int(command.main(prog_name=PROGRAM, standalone_mode=False) or 0)
+    except click.exceptions.Abort:
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
 
 
 command.add_command(user)

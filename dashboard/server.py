@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import socket
 import ssl
@@ -21,11 +22,14 @@ from dashboard.app import build
 from dashboard.collector.hub import ClusterHub
 from dashboard.config import DashboardConfig
 from dashboard.context import Context
+from dashboard.live.protocol import SocketProtocol
 from dashboard.live.viewer import MESSAGE_BYTES_MAX
 from dashboard.security import Security, SecurityConfig
 
 # Connections that wait for the loop to accept them; 500 tabs may come back at once after a restart.
 BACKLOG = 1_024
+# Names of clusters in the paths of pages; escapes of other characters are refused there (security/addresses.py).
+_NAME = re.compile(r"[^/\\%\x00-\x1f\x7f]+")
 # Requests that are under way at the end get this long.
 SHUTDOWN_S = 3
 
@@ -56,6 +60,14 @@ def serve(
 ) -> None:
     """Serve the clusters until SIGINT or SIGTERM. Raises AdminError if that is not possible."""
     _check_certificate(config)
+    entries = tuple(entries)
+    for entry in entries:
+        if not _NAME.fullmatch(entry.name):
+            raise AdminError(
+                Failure.INVALID,
+                "the name is part of addresses: it must not have / \\ % or control characters",
+                what=f"cluster {entry.name!r}",
+            )
     bound = bind(config)
     with contextlib.ExitStack() as stack:
         stack.callback(bound.close)
@@ -99,7 +111,7 @@ def serve(
             uvicorn.Config(
                 app,
                 http="h11",
-                ws="websockets-sansio",
+                ws=SocketProtocol,
                 ws_max_size=MESSAGE_BYTES_MAX,
                 # Frames are small, and compressing them for each viewer would cost more than everything else.
                 ws_per_message_deflate=False,

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from broker_cy import __version__
 from broker_cy.admin.errors import AdminError
 from dashboard.cli import find_entries
 from dashboard.config import load_config, parse_listen
@@ -78,6 +79,8 @@ def test_which_clusters_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_command_refuses_without_a_traceback(tmp_path: Path) -> None:
     """If this fails, a user sees Python instead of what to change."""
+    slashes = tmp_path / "slashes.toml"
+    slashes.write_text('[clusters."a/b"]\nbootstrap = "127.0.0.1:1"\n')
     for options, expected in (
         (["--listen", "0.0.0.0:0"], "needs a login"),
         (["--listen", "192.0.2.1:80"], "192.0.2.1:80"),
@@ -85,6 +88,7 @@ def test_the_command_refuses_without_a_traceback(tmp_path: Path) -> None:
         (["--bootstrap", "a b"], "a b"),
         (["--timeout", "0"], "--timeout 0"),
         (["--config", str(tmp_path / "none.toml")], "cannot be read"),
+        (["--clusters-file", str(slashes)], "must not have /"),
     ):
         done = subprocess.run(
             [sys.executable, "-m", "dashboard", "--state", str(tmp_path / "state"), *options],
@@ -97,6 +101,22 @@ def test_the_command_refuses_without_a_traceback(tmp_path: Path) -> None:
         assert done.stderr.startswith("broker-dash: ")
         assert expected in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [["--bogus"], ["bogus"], ["--timeout", "abc"], ["user", "add", "z", "--role", "king"]]
+)
+def test_unknown_options_are_refused_without_a_traceback(options: list[str]) -> None:
+    """If this fails, a typing error on the command line shows Python."""
+    done = subprocess.run([sys.executable, "-m", "dashboard", *options], capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert "Error: " in done.stderr
+
+
+def test_the_version() -> None:
+    """If this fails, nobody can say which dashboard runs."""
+    done = subprocess.run([sys.executable, "-m", "dashboard", "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"broker-dash {__version__}\n")
 
 
 def certificate(directory: Path) -> tuple[Path, Path]:
