@@ -1,4 +1,4 @@
-// Cells of tables and lists: text, an object {t, tone, href, literal, kind}, or a time as "@ms" (unless it is literal).
+// Cells of tables and lists: text, an object {t, tone, href, literal, kind}, or a time as "@ms". A name that is written like a time is literal.
 "use strict";
 
 (() => {

@@ -126,11 +126,19 @@ def key_of(cluster: str, name: str, params: Params) -> str:
 
 
 class FactsChannel(Channel):
-    """Names with their values."""
+    """Names with their values. The values of those whose names are in `TIMES` are times, written as @MS."""
+
+    TIMES: ClassVar[frozenset[str]] = frozenset()
 
     async def state(self) -> State | None:
         facts = self.facts()
-        return None if facts is None else {"facts": [[fact.name, fact.value, fact.tone.name] for fact in facts]}
+        if facts is None:
+            return None
+        return {
+            "facts": [
+                [fact.name, encoded_text(fact.value, is_time=fact.name in self.TIMES), fact.tone.name] for fact in facts
+            ]
+        }
 
     def facts(self) -> Sequence[Fact] | None:
         raise NotImplementedError
@@ -138,20 +146,18 @@ class FactsChannel(Channel):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The text of a cell; `tone` as in the terminal, `href` is a path of the dashboard. `is_literal`: the text is never
-    a time, even if it is written as one (@MS): for text that anybody may have written, such as keys of records. `kind`
-    names a function of core.cellKinds in assets/, which draws the cell.
+    """The text of a cell; `tone` as in the terminal, `href` is a path of the dashboard. `kind` names a function of
+    core.cellKinds in assets/, which draws the cell. The text is never shown as a time: see encoded_text.
     """
 
     text: str
     tone: Tone = Tone.PLAIN
     href: str = ""
-    is_literal: bool = False
     kind: str = ""
 
     def encoded(self) -> Any:
         """Return plain text, or an object where there is more than text."""
-        is_literal = self.is_literal and self.text.startswith("@")
+        is_literal = self.text.startswith("@")
         if self.tone is Tone.PLAIN and not self.href and not is_literal and not self.kind:
             return self.text
         found: dict[str, Any] = {"t": self.text}
@@ -166,9 +172,20 @@ class Cell:
         return found
 
 
+def encoded_text(text: str, *, is_time: bool = False) -> Any:
+    """Return a text for the browser, which shows @MS as a time.
+
+    Names may be written like that, such as those of groups, which may have any characters: unless `is_time` says that
+    the text is a time, it is encoded as literal.
+    """
+    return text if is_time or not text.startswith("@") else Cell(text).encoded()
+
+
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """A column of a table. `sort` returns what rows are sorted by; without it, the column cannot be sorted by."""
+    """A column of a table. `sort` returns what rows are sorted by; without it, the column cannot be sorted by.
+    `is_time`: texts are times, written as @MS (ms since 1970), or another text where there is none.
+    """
 
     key: str
     title: str
@@ -178,6 +195,7 @@ class Column(Generic[Row]):
     width: int = 120
     hint: str = ""
     is_flex: bool = False
+    is_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +301,10 @@ class TableChannel(Channel, Generic[Row]):
         )
 
     def _cells(self, row: Row) -> list[Any]:
-        return [cell.encoded() if isinstance(cell := column.text(row), Cell) else cell for column in self.COLUMNS]
+        return [
+            cell.encoded() if isinstance(cell := column.text(row), Cell) else encoded_text(cell, is_time=column.is_time)
+            for column in self.COLUMNS
+        ]
 
 
 def _number(name: str, param: str, text: str, low: int, high: int) -> int:

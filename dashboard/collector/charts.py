@@ -28,13 +28,14 @@ from broker_cy.admin.text import clean
 from broker_cy.console.event_text import tone_of
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
-from broker_cy.metrics.events import ConfigChanged, Stamped
+from broker_cy.metrics.events import Stamped
 from dashboard.collector.channel import Channel, Params
 from dashboard.collector.history import SAMPLE_MS
 from dashboard.collector.history import Range as FoundRange
 from dashboard.collector.history_measures import PRESENCE
 from dashboard.collector.patches import State
 from dashboard.collector.rings import Key
+from dashboard.collector.seen_events import seen_events
 from dashboard.security.roles import Scope
 
 RANGES = {"10m": 600_000, "1h": 3_600_000, "6h": 21_600_000, "1d": 86_400_000, "7d": 604_800_000}
@@ -193,28 +194,12 @@ def bridged(values: Sequence[float], present: Sequence[float]) -> list[float]:
 
 
 def marks(events: Iterable[Stamped], scope: Scope) -> list[list[Any]]:
-    """Return events as marks of a chart, as far as the viewer may see their subjects."""
+    """Return events as marks of a chart, as far as the viewer may see them."""
     return [
         [
             each.time_ms,
             clean(f"{kind_of(each.event)} {subject_of(each.event)}: {line_of(each.event)}"),
             tone_of(each.event).name,
         ]
-        for each in events
-        if may_see(each, scope)
+        for each in seen_events(events, scope)
     ]
-
-
-def may_see(event: Stamped, scope: Scope) -> bool:
-    """Whether a viewer may see the topic or group that an event is about."""
-    if scope.sees_everything:
-        return True
-    about = event.event
-    group, topic = getattr(about, "group", None), getattr(about, "topic", None)
-    if isinstance(about, ConfigChanged) and about.resource_type == "topic":
-        topic = about.resource
-    elif isinstance(about, ConfigChanged) and about.resource_type == "group":
-        group = about.resource
-    if group is None and topic is None:
-        return False
-    return (group is None or scope.sees_group(group)) and (topic is None or scope.sees_topic(topic))

@@ -131,7 +131,7 @@ class AlertHistory(TableChannel[Notice]):
     """Alerts that began to fire or were resolved, the newest first."""
 
     COLUMNS = (
-        Column("time", "Time", lambda row: f"@{row.at_ms}"),
+        Column("time", "Time", lambda row: f"@{row.at_ms}", is_time=True),
         Column("state", "State", lambda row: Cell("fired", Tone.BAD) if row.is_firing else Cell("resolved", Tone.GOOD)),
         Column("rule", "Rule", lambda row: clean(row.rule.name)),
         Column("what", "What", lambda row: clean(row.text), is_flex=True),

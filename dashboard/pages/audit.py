@@ -68,7 +68,7 @@ class AuditEntries(_OfAudit, TableChannel[tuple[int, Entry]]):
     """The newest entries, newest first, each with its number."""
 
     COLUMNS = (
-        Column("time", "Time", lambda row: f"@{row[1].time_ms}", width=200),
+        Column("time", "Time", lambda row: f"@{row[1].time_ms}", width=200, is_time=True),
         Column("user", "User", lambda row: clean(row[1].user) or "-", lambda row: row[1].user, width=120),
         Column("address", "Address", lambda row: clean(row[1].address) or "-", lambda row: row[1].address, width=130),
         Column("cluster", "Cluster", lambda row: clean(row[1].cluster) or "-", lambda row: row[1].cluster, width=130),

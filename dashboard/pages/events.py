@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from dash.development.base_component import Component
@@ -17,18 +16,18 @@ from broker_cy.admin.event_text import by_of, kind_of, line_of, subject_of
 from broker_cy.console.event_text import detail_of, tone_of
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
-from broker_cy.metrics.events import EVENTS, Commits, ConfigChanged, Rebalance, Stamped
+from broker_cy.metrics.events import EVENTS, Commits, ConfigChanged, Stamped
 from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel, linked
-from dashboard.collector.charts import may_see, parse_range
+from dashboard.collector.charts import parse_range
 from dashboard.collector.frames import Health
 from dashboard.collector.history_marks import LIMIT_MAX
 from dashboard.collector.patches import State
+from dashboard.collector.seen_events import KEPT_UNKNOWN, may_see, seen_events, shown_to
 from dashboard.components.chips import chips
 from dashboard.components.panel import link, listing, page_path, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
-from dashboard.security.roles import Scope
 
 DEFAULT_RANGE = "1d"
 KINDS = tuple(sorted(set(EVENTS) - {Commits.TYPE}))
@@ -42,18 +41,6 @@ _ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,10})\.([a-z_]{1,40})\.(.{0,300})", re
 def id_of(event: Stamped) -> str:
     """Return what identifies an event: time, broker, type and subject."""
     return f"{event.time_ms}.{max(0, event.broker)}.{event.event.TYPE}.{event.event.key[:300]}"
-
-
-def shown_to(event: Stamped, scope: Scope) -> Stamped:
-    """Return the event without the topics that a viewer may not see, of whom may_see allows the event."""
-    about = event.event
-    if scope.sees_everything or not isinstance(about, Rebalance):
-        return event
-    moves = [move for move in about.moves if scope.sees_topic(move.topic)]
-    if len(moves) == len(about.moves):
-        return event
-    stall_ms = max((move.stall_ms for move in moves), default=0)
-    return replace(event, event=replace(about, moves=moves, moves_total=len(moves), stall_max_ms=stall_ms, kept=0))
 
 
 class _OfEvents(Channel):
@@ -73,7 +60,7 @@ class Events(_OfEvents, TableChannel[Stamped]):
 
     SUBJECT = frozenset({"range", "kind"})
     COLUMNS = (
-        Column("time", "Time", lambda row: f"@{row.time_ms}", width=185),
+        Column("time", "Time", lambda row: f"@{row.time_ms}", width=185, is_time=True),
         Column("what", "What", lambda row: Cell(kind_of(row.event), tone_of(row.event)), width=145),
         Column("about", "About", lambda row: subject_of(row.event), width=140),
         Column("how", "How", lambda row: line_of(row.event), width=260, is_flex=True),
@@ -101,7 +88,7 @@ class Events(_OfEvents, TableChannel[Stamped]):
             kind = self.params.get("kind", "")
             # A range up to now has the event that just happened.
             found = await history.events(from_ms, to_ms + 1_000, (kind,) if kind else KINDS, LIMIT_MAX)
-            self._rows = [shown_to(each, self.scope) for each in reversed(found) if may_see(each, self.scope)]
+            self._rows = seen_events(reversed(found), self.scope)
         return await super().state()
 
     def rows(self) -> Iterable[Stamped] | None:
@@ -157,7 +144,8 @@ class EventDetail(_OfEvents, TableChannel[tuple[int, str]]):
         found = next((each for each in events if id_of(each) == self.params["event"]), None)
         if found is not None and may_see(found, self.scope):
             text = detail_of(shown_to(found, self.scope).event, utc=True)
-            self._rows = [(at, line[:DETAIL_CHARACTERS_MAX]) for at, line in enumerate(text.split("\n"))]
+            lines = [line for line in text.split("\n") if line != f"kept: {KEPT_UNKNOWN}"]
+            self._rows = [(at, line[:DETAIL_CHARACTERS_MAX]) for at, line in enumerate(lines)]
         elif self.hub.history.events_covered_from_ms is not None:
             self._rows = []
         return await super().state()

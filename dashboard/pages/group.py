@@ -27,7 +27,7 @@ from broker_cy.console.rows import ranges as number_ranges
 from broker_cy.console.session import GroupView, Session, now_ms
 from broker_cy.console.tone import Tone
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel
+from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel, linked
 from dashboard.components.panel import act_button, link, page_path, panel, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
@@ -250,6 +250,7 @@ class Lag(GroupChannel, TableChannel[LagRow]):
             lambda row: "-" if row.part.commit_ms is None else f"@{row.part.commit_ms}",
             lambda row: row.part.commit_ms,
             width=195,
+            is_time=True,
         ),
     )
 
@@ -266,7 +267,7 @@ class Lag(GroupChannel, TableChannel[LagRow]):
     def _cells(self, row: LagRow) -> list[Any]:
         first, committed, *rest = super()._cells(row)
         path = record_path(self.hub.name, row.part.partition, row.part.committed)
-        return [first, Cell(committed, href=path).encoded(), *rest]
+        return [first, linked(committed, path), *rest]
 
 
 class GroupAct(Act):

@@ -26,7 +26,7 @@ from broker_cy.console.rows import STATUS_TONES, GroupRow, catch_up_text
 from broker_cy.console.session import GroupSummary, GroupView
 from broker_cy.console.tone import Tone
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Cell, Column, TableChannel, channel
+from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
 from dashboard.collector.patches import State
 from dashboard.components.panel import act_button, page_path, table
 from dashboard.components.shell import shell
@@ -253,7 +253,7 @@ class Groups(TableChannel[Row]):
         if listing.state not in _WITHOUT_MEMBERS:
             self._shown.append(listing.group_id)
         first, *rest = super()._cells(row)
-        return [Cell(first, href=page_path(self.hub.name, "group", group=listing.group_id)).encoded(), *rest]
+        return [linked(first, page_path(self.hub.name, "group", group=listing.group_id)), *rest]
 
 
 async def refuse_hidden_topics(call: Call, group_ids: Sequence[str], remedy: str) -> None:

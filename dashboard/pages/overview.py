@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from dash import html
 from dash.development.base_component import Component
 
 from broker_cy.admin.event_text import kind_of, line_of, subject_of
+from broker_cy.admin.metadata import TopicInfo
 from broker_cy.admin.sample_window import TOTAL
 from broker_cy.admin.text import clean, short, size
 from broker_cy.console.event_text import tone_of
@@ -15,24 +17,40 @@ from broker_cy.console.figures import (
     RATE_SAMPLES,
     BusyTopic,
     Fact,
+    TopicCounts,
     busiest,
+    counts_of,
     health_of,
 )
 from broker_cy.console.listeners import Source
 from broker_cy.metrics.events import Stamped
 from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel
-from dashboard.collector.charts import HistoryChart, may_see
+from dashboard.collector.charts import HistoryChart
 from dashboard.collector.history_measures import latencies
+from dashboard.collector.holdings import sees_all_subjects
 from dashboard.collector.rings import Key
+from dashboard.collector.seen_events import seen_events
 from dashboard.components.panel import listing, panel
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 
+# Facts of the broker's sample that count groups and transactions, of which it does not say whose they are.
+_OF_ALL_SUBJECTS: Final = frozenset({"groups", "members", "transactions open"})
+
 
 @channel("health")
 class Health(FactsChannel):
-    """Health of the cluster: brokers, offline partitions, resources of the broker."""
+    """Health of the cluster: brokers, offline partitions, resources of the broker.
+
+    A viewer who may see only some topics or groups gets the counts of the visible topics, and none of _OF_ALL_SUBJECTS.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        # The answer from which `_counts` are computed.
+        self._counts_of: tuple[TopicInfo, ...] | None = None
+        self._counts: TopicCounts | None = None
 
     def sources(self) -> Sequence[Source]:
         return [self.session.cluster(), self.session.topics(), self.session.samples]
@@ -41,7 +59,18 @@ class Health(FactsChannel):
         session = self.session
         if session.cluster().value is None and session.samples.last is None:
             return None
-        return health_of(session.cluster().value, session.topic_counts(), session.samples.last)
+        if sees_all_subjects(self.scope):
+            return health_of(session.cluster().value, session.topic_counts(), session.samples.last)
+        facts = health_of(session.cluster().value, self._visible_counts(), session.samples.last)
+        return [fact for fact in facts if fact.name not in _OF_ALL_SUBJECTS]
+
+    def _visible_counts(self) -> TopicCounts | None:
+        """Return the counts of the visible topics; None before the first answer."""
+        topics = self.session.topics().value
+        if topics is not self._counts_of:
+            seen = [info for info in topics or () if self.scope.sees_topic(info.name)]
+            self._counts_of, self._counts = topics, None if topics is None else counts_of(seen)
+        return self._counts
 
 
 @channel("throughput")
@@ -100,7 +129,7 @@ class RecentEvents(TableChannel[Stamped]):
     """The newest events, newest first."""
 
     COLUMNS = (
-        Column("time", "Time", lambda row: f"@{row.time_ms}", width=110),
+        Column("time", "Time", lambda row: f"@{row.time_ms}", width=110, is_time=True),
         Column(
             "what",
             "What",
@@ -119,7 +148,7 @@ class RecentEvents(TableChannel[Stamped]):
         events = self.session.events
         if not events.items and events.age_s is None and not events.error:
             return None
-        return [each for each in reversed(events.items) if may_see(each, self.scope)]
+        return seen_events(reversed(events.items), self.scope)
 
     def row_id(self, row: Stamped) -> str:
         return f"{row.time_ms} {row.event.TYPE} {row.event.key}"

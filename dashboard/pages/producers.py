@@ -55,7 +55,15 @@ class Producers(TableChannel[Row]):
             130,
             "Sequence number of the last record",
         ),
-        Column("written", "Last write", _written, lambda row: row[1].last_timestamp_ms, width=190, is_flex=True),
+        Column(
+            "written",
+            "Last write",
+            _written,
+            lambda row: row[1].last_timestamp_ms,
+            width=190,
+            is_flex=True,
+            is_time=True,
+        ),
         Column("idle", "Idle", _idle, lambda row: -row[1].last_timestamp_ms, True, 120, "Since the last write"),
         Column(
             "open",

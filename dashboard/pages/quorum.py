@@ -81,7 +81,7 @@ class QuorumReplicas(_Supported, TableChannel[QuorumRow]):
         Column("role", "Role", lambda row: Cell(row[0], Tone.GOOD if row[0] == "leader" else Tone.PLAIN)),
         Column("end", "Log end", lambda row: count(row[1].log_end_offset), None, True),
         Column("behind", "Behind", _lag, None, True),
-        Column("caught-up", "Caught up", _caught_up),
+        Column("caught-up", "Caught up", _caught_up, is_time=True),
         Column("directory", "Directory id", lambda row: clean(row[1].directory_id), is_flex=True),
     )
 

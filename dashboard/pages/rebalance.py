@@ -12,7 +12,7 @@ from broker_cy.admin.text import clean, count, duration
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.metrics.events import Move, Rebalance, Stamped, Trigger
-from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel
+from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel, linked
 from dashboard.collector.frames import Health
 from dashboard.collector.patches import State
 from dashboard.components.panel import listing, page_path, panel, table
@@ -79,6 +79,7 @@ class RebalanceDetail(Channel):
 @channel("rebalance-facts")
 class RebalanceFacts(RebalanceDetail, FactsChannel):
     PARAMS = _SUBJECT
+    TIMES = frozenset({"started"})
 
     async def state(self) -> State | None:
         return await FactsChannel.state(self) if await self.load() else None
@@ -188,7 +189,7 @@ class Moves(RebalanceDetail, TableChannel[Move]):
 
     def _cells(self, row: Move) -> list[Any]:
         first, *rest = super()._cells(row)
-        return [Cell(first, href=page_path(self.hub.name, "topic", topic=row.topic)).encoded(), *rest]
+        return [linked(first, page_path(self.hub.name, "topic", topic=row.topic)), *rest]
 
 
 def layout(context: Context, cluster: str, group: str = "", at: str = "", **_: str) -> Component:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from broker_cy.admin.text import clean, duration, plural
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import Move, Rebalance, Stamped, StaticReplacement, Trigger
 from dashboard.collector.channel import Cell
-from dashboard.security.roles import EVERYTHING, Scope
+from dashboard.collector.seen_events import shown_to
+from dashboard.security.roles import Scope
 
 # A longer stall of a partition deserves attention.
 STALL_NOTED_MS: Final = 5_000
@@ -22,22 +22,8 @@ _TRIGGERS_LISTED: Final = 4
 
 
 def seen_rebalances(found: Iterable[Stamped], scope: Scope) -> list[Stamped]:
-    """Return the events of groups that are visible, with the moves of partitions of visible topics only.
-
-    For a viewer who may see only some topics, `kept` is -1 (unknown), and `moves_total` counts what is listed.
-    """
-    return [_seen(each, scope) for each in found if scope.sees_group(each.event.key)]
-
-
-def _seen(stamped: Stamped, scope: Scope) -> Stamped:
-    event = stamped.event
-    if scope.topics == EVERYTHING or not isinstance(event, Rebalance):
-        return stamped
-    moves = [move for move in event.moves if scope.sees_topic(move.topic)]
-    stall_ms = max((move.stall_ms for move in moves), default=0)
-    return replace(
-        stamped, event=replace(event, moves=moves, moves_total=len(moves), kept=-1, stall_max_ms=max(0, stall_ms))
-    )
+    """Return the events of groups that are visible, each as shown_to returns it."""
+    return [shown_to(each, scope) for each in found if scope.sees_group(each.event.key)]
 
 
 def cause_of(event: Rebalance | StaticReplacement) -> str:

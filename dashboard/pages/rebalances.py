@@ -20,7 +20,7 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import Rebalance, Stamped, StaticReplacement
-from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel
+from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel, linked
 from dashboard.collector.charts import TimeChannel, parse_range
 from dashboard.collector.frames import Health
 from dashboard.collector.patches import State
@@ -232,7 +232,7 @@ class Rebalances(RebalanceChannel, TableChannel[Stamped]):
     SORT = "time"
     IS_DESCENDING = True
     COLUMNS: ClassVar[Sequence[Column[Any]]] = (
-        Column("time", "Time", lambda row: f"@{row.time_ms}", lambda row: row.time_ms, width=195),
+        Column("time", "Time", lambda row: f"@{row.time_ms}", lambda row: row.time_ms, width=195, is_time=True),
         Column("group", "Group", lambda row: clean(row.event.key), lambda row: row.event.key, width=140, is_flex=True),
         Column("cause", "Cause", _cause, lambda row: cause_of(row.event), width=135),
         Column(
@@ -293,7 +293,7 @@ class Rebalances(RebalanceChannel, TableChannel[Stamped]):
         first, *rest = super()._cells(row)
         if not isinstance(row.event, Rebalance):
             return [first, *rest]
-        return [Cell(first, href=rebalance_path(self.hub.name, row.event, row.time_ms)).encoded(), *rest]
+        return [linked(first, rebalance_path(self.hub.name, row.event, row.time_ms)), *rest]
 
 
 def layout(context: Context, cluster: str, group: str = "", range: str = "", **_: str) -> Component:

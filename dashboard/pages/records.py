@@ -25,7 +25,7 @@ from broker_cy.console.payload import Format, line
 from broker_cy.console.scan import Row, Scan, State, Tail
 from broker_cy.console.tone import Tone
 from broker_cy.wire.records import Record
-from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel
+from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel, encoded_text
 from dashboard.collector.hub import ClusterHub
 from dashboard.collector.patches import State as Data
 from dashboard.collector.record_jobs import NEWEST_MAX
@@ -50,7 +50,7 @@ _TONES: Final = {State.FAILED: Tone.BAD, State.DONE: Tone.GOOD, State.RUNNING: T
 
 def _bytes_cell(data: bytes | None, shown: Format, limit: int) -> Cell:
     """Return the cell of a key or value, which may look like anything."""
-    return Cell("null", Tone.MUTED) if data is None else Cell(line(data, shown, limit), is_literal=True)
+    return Cell("null", Tone.MUTED) if data is None else Cell(line(data, shown, limit))
 
 
 def _never(row: Row) -> str:
@@ -122,7 +122,7 @@ class Records(TableChannel[Row]):
             _bytes_cell(record.key, shown, KEY_BYTES_MAX).encoded(),
             "-" if value is None else size(len(value)),
             _bytes_cell(record.value, shown, VALUE_BYTES_MAX).encoded(),
-            Cell(names, is_literal=True).encoded(),
+            encoded_text(names),
         ]
 
 

@@ -23,7 +23,7 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.tone import Tone
 from broker_cy.core.configs import ConfigSource
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Cell, Column, FactsChannel, Params, TableChannel, channel
+from dashboard.collector.channel import Cell, Column, FactsChannel, Params, TableChannel, channel, linked
 from dashboard.components.panel import act_button, link, page_path, panel, table
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
@@ -70,7 +70,7 @@ def default_of(entry: ConfigEntry) -> str:
 
 def _value(entry: ConfigEntry) -> Cell:
     tone = Tone.GOOD if is_own(entry) else Tone.MUTED if entry.is_read_only else Tone.PLAIN
-    return Cell(clean(shown_value(entry)), tone, is_literal=True)
+    return Cell(clean(shown_value(entry)), tone)
 
 
 @channel("settings")
@@ -84,7 +84,7 @@ class Settings(TableChannel[ConfigEntry]):
         Column("value", "Value", _value, lambda row: row.value or "", width=260, is_flex=True),
         Column("source", "From", lambda row: source_text(row.source), lambda row: row.source, width=110,
                hint="Where the value comes from: the topic, the broker, all brokers, the file, or the default"),
-        Column("default", "Default", lambda row: Cell(clean(default_of(row)), Tone.MUTED, is_literal=True), width=200),
+        Column("default", "Default", lambda row: Cell(clean(default_of(row)), Tone.MUTED), width=200),
         Column("changed", "Change", lambda row: "restart" if row.is_read_only else "at once",
                lambda row: row.is_read_only, width=90, hint="restart: only in the broker's configuration file"),
     )  # fmt: skip
@@ -114,7 +114,7 @@ class Settings(TableChannel[ConfigEntry]):
         first, *rest = super()._cells(row)
         kind, name = subject_of(self.params)
         here = {kind: name, "setting": row.name, "own": self.params.get("own", "")}
-        return [Cell(first, href=page_path(self.hub.name, PAGES[kind], **here)).encoded(), *rest]
+        return [linked(first, page_path(self.hub.name, PAGES[kind], **here)), *rest]
 
 
 @channel("setting")

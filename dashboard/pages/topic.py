@@ -28,7 +28,7 @@ from broker_cy.console.rows import catch_up_text
 from broker_cy.console.session import GroupSummary, PartitionRow
 from broker_cy.console.tone import Tone
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel
+from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel, linked
 from dashboard.collector.patches import State
 from dashboard.components.attributes import attributes
 from dashboard.components.panel import act_button, link, page_path, panel, table
@@ -165,7 +165,7 @@ class Partitions(TableChannel[PartitionRow]):
     def _cells(self, row: PartitionRow) -> list[Any]:
         first, *rest = super()._cells(row)
         href = page_path(self.hub.name, "records", topic=self.params["topic"], partitions=str(row.partition))
-        return [Cell(first, href=href).encoded(), *rest]
+        return [linked(first, href), *rest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class Consumers(TableChannel[Consumer]):
 
     def _cells(self, row: Consumer) -> list[Any]:
         first, *rest = super()._cells(row)
-        return [Cell(first, href=page_path(self.hub.name, "group", group=row.group_id)).encoded(), *rest]
+        return [linked(first, page_path(self.hub.name, "group", group=row.group_id)), *rest]
 
 
 async def info_of(call: Call) -> TopicInfo:

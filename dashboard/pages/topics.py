@@ -23,7 +23,7 @@ from broker_cy.console.rows import TopicRow, each_topic_row, is_own_topic
 from broker_cy.console.tone import Tone
 from broker_cy.console.values import topic_name
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Cell, Column, Params, TableChannel, Window, channel
+from dashboard.collector.channel import Cell, Column, Params, TableChannel, Window, channel, linked
 from dashboard.components.panel import act_button, page_path, table
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
@@ -217,9 +217,9 @@ class Topics(TableChannel[Row]):
 
     def _cells(self, row: Row) -> list[Any]:
         cells = super()._cells(row)
-        cells[1] = Cell(cells[1], href=page_path(self.hub.name, "topic", topic=row.info.name)).encoded()
+        cells[1] = linked(cells[1], page_path(self.hub.name, "topic", topic=row.info.name))
         if row.readers is not None and row.readers.groups:
-            cells[8] = Cell(cells[8], href=page_path(self.hub.name, "group", group=row.readers.worst_group)).encoded()
+            cells[8] = linked(cells[8], page_path(self.hub.name, "group", group=row.readers.worst_group))
         return cells
 
 

@@ -23,8 +23,10 @@ from broker_cy.console.rows import assignment_text
 from broker_cy.console.session import OpenTransaction
 from broker_cy.console.tone import Tone
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Cell, Column, TableChannel, channel
+from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
 from dashboard.collector.charts import HistoryChart
+from dashboard.collector.holdings import sees_all_subjects
+from dashboard.collector.patches import State
 from dashboard.components.panel import act_button, page_path, panel, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
@@ -35,6 +37,10 @@ from dashboard.security.roles import EVERYTHING, Need, Role
 _OPEN_TONES = {"Ongoing": Tone.NOTED, "PrepareCommit": Tone.WARN, "PrepareAbort": Tone.WARN}
 # Age of the list of hanging transactions from which a plan is made; it is repeated every 15 s.
 HANGING_AGE_S: Final = 20.0
+HIDDEN: Final = (
+    "The number of open transactions is that of the transactions of all topics and groups; your account may see only "
+    "some topics or groups."
+)
 
 
 def _state(row: OpenTransaction) -> Cell:
@@ -154,7 +160,7 @@ class Hanging(TableChannel[HangingTransaction]):
     def _cells(self, row: HangingTransaction) -> list[Any]:
         cells = super()._cells(row)
         path = record_path(self.hub.name, row.partition, row.producer.txn_start_offset or 0)
-        cells[3] = Cell(cells[3], href=path).encoded()
+        cells[3] = linked(cells[3], path)
         return cells
 
 
@@ -165,7 +171,14 @@ def hanging_id(row: HangingTransaction) -> str:
 
 @channel("transactions-open")
 class OpenOverTime(HistoryChart):
+    """Samples count the transactions of all producers: a viewer of a part must not learn how many others there are."""
+
     MEASURES = (("open transactions", "open_transactions"),)
+
+    async def state(self) -> State | None:
+        if not sees_all_subjects(self.scope):
+            raise AdminError(Failure.REFUSED, HIDDEN)
+        return await super().state()
 
 
 @act("abort-transaction", Role.ADMIN)
@@ -194,7 +207,8 @@ def layout(context: Context, cluster: str, range: str = "", open: str = "", **_:
         "Show all" if only_open else "Show only open ones",
         href=page_path(cluster, "transactions", open="" if only_open else "1", range=range),
     )
-    is_limited = context.identity().scope.topics != EVERYTHING
+    scope = context.identity().scope
+    is_limited = scope.topics != EVERYTHING
     limited = " Your account may see only some topics: open transactions that write to them are listed."
     return shell(
         context,
@@ -226,7 +240,9 @@ def layout(context: Context, cluster: str, range: str = "", open: str = "", **_:
                 params=chosen,
                 options={"height": 180},
                 note="Number, from the broker's samples. Marks are events.",
-            ),
+            )
+            if sees_all_subjects(scope)
+            else html.P(HIDDEN, className="panel"),
             table(
                 "Transactional ids",
                 "transactions",

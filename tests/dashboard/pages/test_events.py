@@ -7,8 +7,9 @@ import pytest
 from broker_cy.admin.errors import AdminError
 from broker_cy.admin.topics import NewTopic
 from broker_cy.metrics.events import BrokerStarted, ConfigChanged, Move, Rebalance, Stamped, TopicCreated
-from dashboard.collector.charts import may_see
-from dashboard.pages.events import KINDS, id_of, shown_to
+from dashboard.collector.charts import marks
+from dashboard.collector.seen_events import KEPT_UNKNOWN, may_see, shown_to
+from dashboard.pages.events import KINDS, id_of
 from dashboard.security.roles import Scope
 from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.support import VIEWER, Desk, text_of
@@ -73,6 +74,7 @@ def test_scopes_of_each_kind_of_event() -> None:
     seen = shown_to(rebalance, scope).event
     assert isinstance(seen, Rebalance)
     assert (seen.moves, seen.moves_total, seen.stall_max_ms) == (moves[:1], 1, 10)
+    assert seen.kept == KEPT_UNKNOWN
     assert shown_to(rebalance, Scope()) is rebalance
     assert not may_see(Stamped(1, 1, Rebalance(group="other")), scope)
     assert not may_see(Stamped(1, 1, TopicCreated(topic="secret")), scope)
@@ -85,6 +87,18 @@ def test_scopes_of_each_kind_of_event() -> None:
         ("broker", "1", False),
     ):
         assert may_see(Stamped(1, 1, ConfigChanged(kind, resource)), scope) is is_seen
+
+
+def test_a_partition_that_had_no_owner_has_no_stall() -> None:
+    """If this fails, a viewer of some topics reads of a stall of -1 ms, or of that of a hidden partition."""
+    moves = [Move("orders", 0, "", "b", -1), Move("secret", 1, "a", "b", 900)]
+    rebalance = Stamped(7, 1, Rebalance(group="billing", moves=moves, moves_total=2, kept=3, stall_max_ms=900))
+    [(time_ms, text, _)] = marks([rebalance], Scope(topics=("orders",), groups=("billing",)))
+    assert time_ms == 7
+    assert text.endswith("1 partition moved, stall 0 ms")
+    [(_, whole, _)] = marks([rebalance], Scope())
+    assert whole.endswith("2 partitions moved, stall 900 ms")
+    assert marks([rebalance], Scope(topics=("orders",), groups=("other",))) == []
 
 
 @pytest.mark.parametrize(

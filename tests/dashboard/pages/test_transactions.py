@@ -162,3 +162,21 @@ def test_pages_are_built_with_their_links(broker: Target) -> None:
             layout_of(desk, "producers")
 
     drive(broker.bootstrap, job)
+
+
+def test_the_number_of_open_transactions_is_for_those_who_see_all(broker: Target) -> None:
+    """If this fails, a viewer of one topic sees when others begin and end transactions."""
+
+    async def job(desk: Desk) -> None:
+        await desk.state("transactions-open", lambda state: state["series"])
+        assert "transactions-open" in layout_of(desk, "transactions")
+        for limited in (seeing(VIEWER, topics=("x",)), seeing(VIEWER, groups=("x",))):
+            desk.identity = limited
+            looker = desk.look("transactions-open")
+            assert "your account may see only some" in await looker.failed()
+            assert not any(looker.states)
+            page = layout_of(desk, "transactions")
+            assert "The number of open transactions" in page
+            assert "transactions-open" not in page
+
+    drive(broker.bootstrap, job)

@@ -1,0 +1,49 @@
+"""The part of the cluster's events that a viewer may see: which events, and what of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from broker_cy.metrics.events import ConfigChanged, Rebalance, Stamped
+from dashboard.security.roles import EVERYTHING, Scope
+
+# `kept` of a rebalance of which only some topics are visible: events have only the sum over all topics.
+KEPT_UNKNOWN: Final = -1
+
+
+def may_see(event: Stamped, scope: Scope) -> bool:
+    """Whether a viewer may see the topic or group that an event is about."""
+    if scope.sees_everything:
+        return True
+    about = event.event
+    group, topic = getattr(about, "group", None), getattr(about, "topic", None)
+    if isinstance(about, ConfigChanged) and about.resource_type == "topic":
+        topic = about.resource
+    elif isinstance(about, ConfigChanged) and about.resource_type == "group":
+        group = about.resource
+    if group is None and topic is None:
+        return False
+    return (group is None or scope.sees_group(group)) and (topic is None or scope.sees_topic(topic))
+
+
+def shown_to(stamped: Stamped, scope: Scope) -> Stamped:
+    """Return an event that may_see allows with the moves of partitions of visible topics only.
+
+    For a viewer who may see only some topics, `kept` is KEPT_UNKNOWN, `moves_total` counts what is listed, and
+    `stall_max_ms` is the longest stall of that; as in every event it is 0 if no partition had an owner before.
+    """
+    event = stamped.event
+    if scope.topics == EVERYTHING or not isinstance(event, Rebalance):
+        return stamped
+    moves = [move for move in event.moves if scope.sees_topic(move.topic)]
+    # The stall of a partition that had no owner before is -1.
+    stall_ms = max((move.stall_ms for move in moves if move.stall_ms >= 0), default=0)
+    seen = replace(event, moves=moves, moves_total=len(moves), kept=KEPT_UNKNOWN, stall_max_ms=stall_ms)
+    return replace(stamped, event=seen)
+
+
+def seen_events(found: Iterable[Stamped], scope: Scope) -> list[Stamped]:
+    """Return the events that a viewer may see, in their order, each without what is hidden."""
+    return [shown_to(each, scope) for each in found if may_see(each, scope)]
