@@ -17,7 +17,8 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -36,7 +37,7 @@ PLAN_KEPT_S = 600.0
 # A plan may hold records of several MiB.
 PLANS_MAX = 200
 PLANS_OF_USER_MAX = 5
-# Clients of users, which are closed when they have not been used for a while.
+# Clients of users, which are closed when no act uses them and none has used them for a while.
 CLIENTS_MAX = 200
 CLIENT_IDLE_S = 300.0
 ROWS_MAX = 5_000
@@ -44,6 +45,8 @@ ROWS_MAX = 5_000
 FAILURES_SHOWN = 20
 # Kinds of values that name a file of the machine on which the dashboard runs.
 _LOCAL_CHOICES = frozenset({"file"})
+
+_NO_PLAN = "this plan was executed already, or is too old: plan the act again"
 
 _ACTS: dict[str, type[Act]] = {}
 _A = TypeVar("_A", bound="type[Act]")
@@ -117,7 +120,7 @@ class Act:
 @dataclass(slots=True)
 class _Kept:
     user: str
-    call: Call
+    hub: ClusterHub
     act: str
     plan: Plan
     # Decided again when the plan is executed: the user's role may have changed.
@@ -129,6 +132,8 @@ class _Kept:
 class _Client:
     client: AdminClient
     used_s: float
+    # Acts that are planned or executed with it now. A client with uses is not closed.
+    uses: int = 0
 
 
 class Acts:
@@ -146,15 +151,18 @@ class Acts:
 
     async def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the form of an act, or its plan. Raises AdminError."""
-        wanted, call = await self._call(request)
-        form = await wanted.form(call)
-        if form is None:
-            return {"plan": self._keep(wanted, call, await wanted.plan(call, {}), None)}
-        return {"form": _form(form)}
+        async with self._call(request) as (wanted, call):
+            form = await wanted.form(call)
+            if form is None:
+                return {"plan": self._keep(wanted, call, await wanted.plan(call, {}), None)}
+            return {"form": _form(form)}
 
     async def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the plan of an act, or the problems of the values by field. Raises AdminError."""
-        wanted, call = await self._call(request)
+        async with self._call(request) as (wanted, call):
+            return await self._planned(wanted, call, request)
+
+    async def _planned(self, wanted: Act, call: Call, request: Mapping[str, Any]) -> dict[str, Any]:
         texts = request.get("values", {})
         if not isinstance(texts, dict) or not all(isinstance(each, str) for each in texts.values()):
             raise AdminError(Failure.INVALID, "values: an object of texts is expected")
@@ -177,28 +185,33 @@ class Acts:
     async def execute(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Execute a plan that was shown, and return its report. Raises AdminError."""
         identity = self._context.identity()
-        kept = self._plans.get(str(request.get("plan")))
+        place = str(request.get("plan"))
+        kept = self._plans.get(place)
         if kept is None or kept.user != identity.name or kept.until_s < self._clock():
-            raise AdminError(Failure.INVALID, "this plan was executed already, or is too old: plan the act again")
+            raise AdminError(Failure.INVALID, _NO_PLAN)
         typed = request.get("typed")
         if kept.plan.typed is not None and typed != kept.plan.typed:
             raise AdminError(Failure.INVALID, f"{str(typed or '')!r} is not {kept.plan.typed!r}: nothing was changed")
-        call = kept.call
+        hub = kept.hub
         for need in kept.needs:
             self._decide(identity, need, kept.act)
-        self._check_writable(call.hub)
-        self._plans.pop(str(request["plan"]))
-        report = await execute(call.client, kept.plan, typed)
+        self._check_writable(hub)
+        # The client with which it was planned may have been closed since.
+        async with self._client(hub, identity) as client:
+            # It may have been executed while other clients were closed.
+            if self._plans.pop(place, None) is None:
+                raise AdminError(Failure.INVALID, _NO_PLAN)
+            report = await execute(client, kept.plan, typed)
         self._context.security.audit.note(
             user=identity.name,
             address=identity.address,
-            cluster=call.hub.name,
+            cluster=hub.name,
             act=kept.act,
             subject=kept.plan.title,
             command="" if _ACTS[kept.act].HAS_SECRETS else kept.plan.command,
             result=report.problem or report.said,
         )
-        call.hub.session.refresh()
+        hub.session.refresh()
         return {
             "said": clean(report.said),
             "problem": clean(report.problem),
@@ -206,7 +219,9 @@ class Acts:
             "failed": [f"{clean(each.what)}: {clean(str(each.error))}" for each in report.failed[:FAILURES_SHOWN]],
         }
 
-    async def _call(self, request: Mapping[str, Any]) -> tuple[Act, Call]:
+    @asynccontextmanager
+    async def _call(self, request: Mapping[str, Any]) -> AsyncIterator[tuple[Act, Call]]:
+        """Check a request, and keep its client open meanwhile. Raises AdminError."""
         name, cluster = request.get("act"), request.get("cluster")
         params, rows = request.get("params", {}), request.get("rows", [])
         if not isinstance(name, str) or name not in _ACTS:
@@ -226,8 +241,8 @@ class Acts:
         hub = self._context.hub(cluster)
         self._decide(identity, wanted.need(cluster, params, rows), name)
         self._check_writable(hub)
-        client = await self._client(hub, identity)
-        return wanted, Call(hub, identity, client, hub.command, params, tuple(rows))
+        async with self._client(hub, identity) as client:
+            yield wanted, Call(hub, identity, client, hub.command, params, tuple(rows))
 
     def _decide(self, identity: Identity, need: Need, name: str) -> None:
         """Raise AdminError if the user may not do it; the refusal is in the audit log."""
@@ -239,23 +254,44 @@ class Acts:
         if self._context.is_readonly or hub.is_readonly:
             raise AdminError(Failure.REFUSED, "read-only mode: changes are refused")
 
-    async def _client(self, hub: ClusterHub, identity: Identity) -> AdminClient:
-        """Return the user's own client, by whose id brokers and events name the user."""
-        now_s = self._clock()
-        for key, old in list(self._clients.items()):
-            if now_s - old.used_s > CLIENT_IDLE_S or len(self._clients) >= CLIENTS_MAX:
-                del self._clients[key]
-                await old.client.close()
+    @asynccontextmanager
+    async def _client(self, hub: ClusterHub, identity: Identity) -> AsyncIterator[AdminClient]:
+        """Give the user's own client, by whose id brokers and events name the user; it is not closed meanwhile.
+
+        Raises AdminError if acts use CLIENTS_MAX others.
+        """
         key = (hub.name, identity.name)
+        unused = self._removed_clients(key)
         known = self._clients.get(key)
         if known is None:
             client = AdminClient(
                 hub.entry.bootstrap, timeout_s=hub.entry.timeout_s, client_id=f"dashboard/{identity.name}"
             )
-            known = self._clients[key] = _Client(client, now_s)
-        known.used_s = now_s
+            known = self._clients[key] = _Client(client, self._clock())
+        known.uses += 1
         self._clients.move_to_end(key)
-        return known.client
+        try:
+            # Nobody finds these any more, and the own one counts as used: other acts may run while they are closed.
+            await asyncio.gather(*(each.close() for each in unused), return_exceptions=True)
+            yield known.client
+        finally:
+            known.uses -= 1
+            known.used_s = self._clock()
+
+    def _removed_clients(self, wanted: tuple[str, str]) -> list[AdminClient]:
+        """Remove the clients that are idle, or that leave no place for `wanted`, and return them. Raises AdminError."""
+        now_s = self._clock()
+        idle = [key for key, each in self._clients.items() if each.uses == 0 and now_s - each.used_s > CLIENT_IDLE_S]
+        removed = [self._clients.pop(key).client for key in idle]
+        while wanted not in self._clients and len(self._clients) >= CLIENTS_MAX:
+            # The first one was used least recently.
+            unused = next((key for key, each in self._clients.items() if each.uses == 0), None)
+            if unused is None:
+                raise AdminError(
+                    Failure.REFUSED, f"{CLIENTS_MAX} users are changing something, which is the limit: try again later"
+                )
+            removed.append(self._clients.pop(unused).client)
+        return removed
 
     def _keep(self, wanted: Act, call: Call, plan: Plan, of_values: Need | None) -> dict[str, Any]:
         now_s = self._clock()
@@ -269,7 +305,7 @@ class Acts:
             self._plans.popitem(last=False)
         place = secrets.token_urlsafe(16)
         needs = (wanted.need(call.hub.name, call.params, call.rows), *([] if of_values is None else [of_values]))
-        self._plans[place] = _Kept(user, call, wanted.name, plan, needs, now_s + PLAN_KEPT_S)
+        self._plans[place] = _Kept(user, call.hub, wanted.name, plan, needs, now_s + PLAN_KEPT_S)
         changes = [clean(str(change)) for change in plan.changes[:CHANGES_MAX]]
         return {
             "id": place,

@@ -4,7 +4,8 @@ POST /reading/STEP  {"cluster", "job"}   stop, resume or repeat a reading, or en
 GET  /export?cluster=...&topic=...&...   the records of a request (collector/record_request.py) as JSON lines
 
 An export is streamed: partitions are interleaved, in order within each. It ends when its client leaves. If it ends
-early (a bound, a failure), its last line is {"incomplete": reason}, which `broker-cy produce --json-lines` refuses.
+early (a bound, a failure, the end of its user's login), its last line is {"incomplete": reason}, which
+`broker-cy produce --json-lines` refuses.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import weakref
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from re import sub
 from typing import TYPE_CHECKING, Final
@@ -87,8 +89,33 @@ def routes(context: Context) -> list[Route]:
     return [Route("/reading/{step}", change, methods=["POST"]), Route("/export", exports.serve, methods=["GET"])]
 
 
+class _Place:
+    """A place among the running exports, which is taken until it is released."""
+
+    def __init__(self, running: Counter[str], user: str) -> None:
+        self._running = running
+        self._user = user
+        self._is_taken = True
+        running[user] += 1
+
+    def release(self) -> None:
+        """Give the place back; only the first call does."""
+        if not self._is_taken:
+            return
+        self._is_taken = False
+        self._running[self._user] -= 1
+        if self._running[self._user] == 0:
+            del self._running[self._user]
+
+
 class _Stream(StreamingResponse):
-    """A response to a client that may leave or sleep."""
+    """A response to a client that may leave or sleep. It releases the place of its export."""
+
+    def __init__(self, lines: AsyncGenerator[bytes, None], place: _Place, headers: Mapping[str, str]) -> None:
+        super().__init__(lines, media_type="application/x-ndjson", headers=headers)
+        self._place = place
+        # A response that is never sent.
+        weakref.finalize(self, place.release).atexit = False
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         async def timed_send(message: Message) -> None:
@@ -101,9 +128,13 @@ class _Stream(StreamingResponse):
             # The server closes the connection of a response that is not complete, so that the client knows.
             _LOG.info("an export was ended: its client took nothing for %g s", SEND_TIMEOUT_S)
         finally:
-            # A client that leaves while a part is sent leaves the generator where it is.
-            if isinstance(self.body_iterator, AsyncGenerator):
-                await self.body_iterator.aclose()
+            try:
+                # A client that leaves while a part is sent leaves the generator where it is.
+                if isinstance(self.body_iterator, AsyncGenerator):
+                    await self.body_iterator.aclose()
+            finally:
+                # Not in the generator: one that was never started does not run its `finally`.
+                self._place.release()
 
 
 class Exports:
@@ -127,15 +158,26 @@ class Exports:
             wanted = self._request(hub, identity, topic, query)
             if request.method == "HEAD":
                 return Response()
-            self._check_bounds(identity)
-            keys = partitions_of(wanted, await hub.session.client.records.partitions(topic))
-            spans = await hub.session.client.records.spans(keys, wanted.start, isolation=wanted.isolation)
+            place = self._take(identity)
         except AdminError as error:
-            return PlainTextResponse(f"{error}\n", _STATUS.get(error.failure, 409))
+            return _refusal(error)
+        try:
+            return await self._started(hub, identity, wanted, place)
+        except BaseException as error:
+            place.release()
+            if isinstance(error, AdminError):
+                return _refusal(error)
+            raise
+
+    async def _started(self, hub: ClusterHub, identity: Identity, wanted: ReadRequest, place: _Place) -> Response:
+        """Return the response, which has the place from then on. Raises AdminError."""
+        topic = wanted.topic
+        keys = partitions_of(wanted, await hub.session.client.records.partitions(topic))
+        spans = await hub.session.client.records.spans(keys, wanted.start, isolation=wanted.isolation)
         self._context.security.audit.note(
             user=identity.name,
             address=identity.address,
-            cluster=cluster,
+            cluster=hub.name,
             act="export",
             subject=topic,
             # Filters may have contents of records.
@@ -144,7 +186,7 @@ class Exports:
         name = sub(r"[^A-Za-z0-9._-]", "_", f"{topic}.jsonl")
         return _Stream(
             self._lines(hub, identity, wanted, spans),
-            media_type="application/x-ndjson",
+            place,
             headers={"Content-Disposition": f'attachment; filename="{name}"'},
         )
 
@@ -163,35 +205,34 @@ class Exports:
                 raise AdminError(Failure.REFUSED, hidden)
         return wanted
 
-    def _check_bounds(self, identity: Identity) -> None:
+    def _take(self, identity: Identity) -> _Place:
+        """Take a place for an export, before anything is awaited. Raises AdminError if there is none."""
         if self._running[identity.name] >= EXPORTS_OF_USER_MAX:
             raise AdminError(Failure.REFUSED, f"you have {EXPORTS_OF_USER_MAX} exports running, which is the limit")
         if self._running.total() >= EXPORTS_MAX:
             raise AdminError(Failure.REFUSED, f"{EXPORTS_MAX} exports are running, which is the limit: try again later")
+        return _Place(self._running, identity.name)
 
     async def _lines(
         self, hub: ClusterHub, identity: Identity, wanted: ReadRequest, spans: dict[TopicPartition, Span]
     ) -> AsyncGenerator[bytes, None]:
-        self._running[identity.name] += 1
-        export = _Export(hub, identity.scope, wanted)
+        export = _Export(hub, identity.scope, wanted, lambda: self._context.security.current(identity))
         try:
             async with aclosing(export.parts(spans)) as parts:
                 async for part in parts:
                     yield part
         except AdminError as error:
             yield _incomplete(str(error))
-        finally:
-            self._running[identity.name] -= 1
-            self._running += Counter()
 
 
 class _Export:
-    """One export."""
+    """One export. `ended` returns why its user may no longer read; empty if the login is valid."""
 
-    def __init__(self, hub: ClusterHub, scope: Scope, wanted: ReadRequest) -> None:
+    def __init__(self, hub: ClusterHub, scope: Scope, wanted: ReadRequest, ended: Callable[[], str]) -> None:
         self._hub = hub
         self._scope = scope
         self._wanted = wanted
+        self._ended = ended
         self.records = 0
         self.bytes = 0
         self._until_s = time.monotonic() + TIME_S_MAX
@@ -209,6 +250,10 @@ class _Export:
         ):
             async for chunk in reader:
                 async for part in self._of_chunk(matcher, chunk):
+                    ended = self._ended()
+                    if ended:
+                        yield _incomplete(ended)
+                        return
                     yield part
                 problem = self._problem(chunk)
                 if problem:
@@ -236,6 +281,10 @@ class _Export:
 
     def _problem(self, chunk: Chunk) -> str:
         """Return why the export must end after this chunk; empty if it goes on."""
+        # Nothing may have matched for long.
+        ended = self._ended()
+        if ended:
+            return ended
         if self.records >= RECORDS_MAX or self.bytes >= BYTES_MAX:
             return f"an export has at most {count(RECORDS_MAX)} records and {size(BYTES_MAX)}"
         if time.monotonic() > self._until_s:
@@ -243,6 +292,10 @@ class _Export:
         if chunk.damage:
             return f"partition {chunk.partition.partition}: {chunk.damage[0]}"
         return ""
+
+
+def _refusal(error: AdminError) -> Response:
+    return PlainTextResponse(f"{error}\n", _STATUS.get(error.failure, 409))
 
 
 def _incomplete(reason: str) -> bytes:

@@ -6,6 +6,7 @@
   const core = window.dashboard.core;
   const RETRY_MS = [250, 500, 1000, 2000, 5000];
   const STALE_MS = 15000;
+  const LOGIN_CHECK_MS = 5000;
 
   let socket = null;
   let attempts = 0;
@@ -109,24 +110,39 @@
     }
   };
 
+  // Whether the server answers that nobody is logged in. A browser does not tell why a connection could not be opened:
+  // the dashboard may be away, or refuse it.
+  const loginEnded = async () => {
+    try {
+      const answer = await fetch(window.location.pathname, {
+        headers: { Accept: "text/html" }, cache: "no-store", signal: AbortSignal.timeout(LOGIN_CHECK_MS),
+      });
+      return answer.status === 401 || (answer.redirected && new URL(answer.url).pathname === "/login");
+    } catch {
+      return false;
+    }
+  };
+
   const connect = () => {
+    let wasOpened = false;
     const scheme = window.location.protocol === "https:" ? "wss" : "ws";
     socket = new WebSocket(`${scheme}://${window.location.host}/live`);
     socket.onopen = () => {
+      wasOpened = true;
       attempts = 0;
       if (document.hidden) send({ pause: true });
       for (const id of subscriptions.keys()) ask(id);
       tell();
     };
     socket.onmessage = (event) => { for (const line of event.data.split("\n")) take(JSON.parse(line)); };
-    socket.onclose = (event) => {
+    socket.onclose = async (event) => {
       for (const id of subscriptions.keys()) forget(id);
+      tell();
       // The login has ended: the guard answers with the login page, which leads back here.
-      if (event.code === 1008) {
+      if (event.code === 1008 || (!wasOpened && await loginEnded())) {
         window.location.reload();
         return;
       }
-      tell();
       setTimeout(connect, RETRY_MS[Math.min(attempts++, RETRY_MS.length - 1)]);
     };
   };

@@ -40,10 +40,15 @@ class Notes:
 
 
 class Audited:
-    """The part of Security that acts need."""
+    """The part of Security that acts and exports need."""
 
     def __init__(self) -> None:
         self.audit = Notes()
+        # Why logins are no longer valid; empty if they are.
+        self.ended = ""
+
+    def current(self, identity: Identity) -> str:
+        return self.ended
 
     def check(self, identity: Identity | None, need: Need, *, act: str, subject: str = "") -> str:
         reason = decide(identity, need)

@@ -58,7 +58,7 @@ def test_a_tab_whose_login_ended_shows_the_login(chromium: Browser, tmp_path: Pa
                 page.locator("[data-live]").get_by_text("live", exact=True).wait_for()
                 assert page.evaluate("window.isSame")
             page.locator("[data-live]").get_by_text("reconnecting").wait_for()
-        change_users(users, "remove", "vera")
+        change_users(users, "remove", "vera", "--yes")
         with running_dashboard(options, env=env) as url:
             page.wait_for_url(f"{url}login?next=**overview")
             # The browser's connections would keep the server from ending.

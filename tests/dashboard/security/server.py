@@ -10,6 +10,7 @@ from pathlib import Path
 
 import uvicorn
 
+from dashboard.live.protocol import SocketProtocol
 from dashboard.security import OidcConfig
 from tests.dashboard.security.kit import Dashboard, add_user
 from tests.support.wait import until
@@ -27,7 +28,7 @@ class Server:
         self.origin = f"http://127.0.0.1:{self.port}"
         provider = None if oidc is None else oidc(self.origin)
         self.dashboard = Dashboard(tmp_path, port=self.port, users_path=self.users_path, oidc=provider)
-        config = uvicorn.Config(self.dashboard.app, log_level="warning", proxy_headers=False)
+        config = uvicorn.Config(self.dashboard.app, ws=SocketProtocol, log_level="warning", proxy_headers=False)
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self.listener])))
 

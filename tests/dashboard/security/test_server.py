@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +78,23 @@ def test_sockets_are_refused_before_the_upgrade(server: Server) -> None:
         with pytest.raises(InvalidStatus) as caught, connect(url, origin=origin, additional_headers=headers):
             pass
         assert caught.value.response.status_code == status
+
+
+def test_refused_sockets_are_not_logged_as_errors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """If this fails, each tab whose login has ended fills the log with errors of the server."""
+    log = logging.getLogger("uvicorn.error")
+    with Server(tmp_path) as server:
+        log.addHandler(caplog.handler)
+        url = f"ws://127.0.0.1:{server.port}/live"
+        for origin, status, text in ((server.origin, 401, b"log in"), ("http://evil.example", 403, b"Origin")):
+            with pytest.raises(InvalidStatus) as caught, connect(url, origin=Origin(origin)):
+                pass
+            assert caught.value.response.status_code == status
+            assert text in (caught.value.response.body or b"")
+            assert caught.value.response.headers["X-Content-Type-Options"] == "nosniff"
+    # The server has ended, and with it everything that it could log.
+    log.removeHandler(caplog.handler)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_a_socket_closes_when_the_user_is_removed(server: Server) -> None:

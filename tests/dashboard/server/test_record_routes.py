@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import Route
 
 from broker_cy.admin.errors import AdminError, Failure
@@ -177,6 +179,99 @@ def test_exports_are_bounded(broker: Target, topic: str, monkeypatch: pytest.Mon
                 async with browser(desk) as client:
                     response = await client.get("/export", params=params)
                 assert (response.status_code, "0 exports" in response.text) == (403, True)
+
+    drive(broker.bootstrap, work)
+
+
+def test_exports_at_once_are_bounded(broker: Target, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, one user starts any number of downloads, by starting them at the same time."""
+    monkeypatch.setattr(record_routes, "_PART_BYTES", 100)
+
+    async def work(desk: Desk) -> None:
+        await make(desk.hub.session.client, topic, numbered(1_000))
+        exports = record_routes.Exports(desk.context)
+        app = Starlette(routes=[Route("/export", exports.serve)])
+        left = asyncio.Event()
+        statuses: list[int] = []
+
+        async def receive() -> MutableMapping[str, Any]:
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+            elif statuses.count(200) and message.get("more_body"):
+                # A client that does not read on.
+                await asyncio.Event().wait()
+
+        async def export(query: bytes) -> None:
+            scope = {"type": "http", "method": "GET", "path": "/export", "query_string": query, "headers": []}
+            token = IDENTITY.set(desk.identity)
+            try:
+                await app(scope, receive, send)
+            finally:
+                IDENTITY.reset(token)
+
+        query = f"cluster={CLUSTER}&topic={topic}&from=beginning".encode()
+        running = [asyncio.create_task(export(query)) for _ in range(10)]
+        await until(lambda: len(statuses) == 10, "the answers")
+        assert sorted(statuses) == [200] * record_routes.EXPORTS_OF_USER_MAX + [403] * 8
+        assert exports._running.total() == record_routes.EXPORTS_OF_USER_MAX
+        left.set()
+        await asyncio.wait_for(asyncio.gather(*running), 10)
+        assert not exports._running
+        # Its client has left before the first part.
+        await asyncio.wait_for(export(query), 10)
+        assert not exports._running
+        # A failure between the start and the response.
+        await asyncio.wait_for(export(query + b"&partitions=9"), 10)
+        assert (statuses[-1], exports._running) == (400, {})
+
+    drive(broker.bootstrap, work)
+
+
+def test_a_response_that_is_never_sent_has_no_place(broker: Target, topic: str) -> None:
+    """If this fails, users are refused exports for ever, though none is running."""
+
+    async def work(desk: Desk) -> None:
+        await make(desk.hub.session.client, topic, numbered(1))
+        exports = record_routes.Exports(desk.context)
+        query = f"cluster={CLUSTER}&topic={topic}&from=beginning".encode()
+        scope = {"type": "http", "method": "GET", "path": "/export", "query_string": query, "headers": []}
+        token = IDENTITY.set(desk.identity)
+        try:
+            response = await exports.serve(Request(scope))
+            assert exports._running.total() == 1
+            del response
+            gc.collect()
+            assert not exports._running
+        finally:
+            IDENTITY.reset(token)
+
+    drive(broker.bootstrap, work)
+
+
+@pytest.mark.parametrize("value", ["", "no record has this"])
+def test_an_export_ends_with_the_login(broker: Target, topic: str, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """If this fails, a user who was removed goes on downloading records for half an hour."""
+    monkeypatch.setattr(record_routes, "_PART_BYTES", 100)
+
+    async def work(desk: Desk) -> None:
+        await make(desk.hub.session.client, topic, numbered(1_000))
+        checks = 0
+
+        def current(_: Identity) -> str:
+            nonlocal checks
+            checks += 1
+            return "the session has ended: the user was changed or removed" if checks > (0 if value else 2) else ""
+
+        monkeypatch.setattr(desk.security, "current", current)
+        params = {"cluster": CLUSTER, "topic": topic, "from": "beginning", "value": value}
+        async with browser(desk) as client:
+            found = lines(await client.get("/export", params=params))
+        assert found[-1] == {"incomplete": "the session has ended: the user was changed or removed"}
+        assert (1 if value else 2) <= len(found) < 100
 
     drive(broker.bootstrap, work)
 
