@@ -35,7 +35,18 @@ SHUTDOWN_S = 3
 
 
 class Server(uvicorn.Server):
-    """Ends orderly at SIGINT and SIGTERM; uvicorn's own would then end the process with the signal."""
+    """Ends orderly at SIGINT and SIGTERM; uvicorn's own would then end the process with the signal. `ready` is printed
+    when requests are served: a signal that comes before would not be seen.
+    """
+
+    def __init__(self, config: uvicorn.Config, ready: str) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            print(self._ready, flush=True)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -107,6 +118,10 @@ def serve(
                 what="environments",
             )
         app = build(Context(hubs, security, config.is_readonly), alerts)
+        scheme = "https" if config.tls_certificate is not None else "http"
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        login = "a login is needed" if security.login_required else "no login, on this machine only"
+        ready = f"broker-dash: {scheme}://{host}:{port}/ ({login}); Ctrl-C ends it"
         server = Server(
             uvicorn.Config(
                 app,
@@ -122,12 +137,9 @@ def serve(
                 timeout_graceful_shutdown=SHUTDOWN_S,
                 ssl_certfile=config.tls_certificate,
                 ssl_keyfile=config.tls_key,
-            )
+            ),
+            ready,
         )
-        scheme = "https" if config.tls_certificate is not None else "http"
-        host = f"[{config.host}]" if ":" in config.host else config.host
-        login = "a login is needed" if security.login_required else "no login, on this machine only"
-        print(f"broker-dash: {scheme}://{host}:{port}/ ({login}); Ctrl-C ends it", flush=True)
         # Otherwise each answer about a large cluster is scanned for cycles several times while it is decoded, and
         # nobody is served meanwhile.
         relax_collector()

@@ -220,7 +220,7 @@ def test_connections_and_partitions_grow(files: Path) -> None:
 def test_rebalance_reports_how_long_each_partition_stalled(files: Path) -> None:
     """A kill is noticed when the session ends, so the killed member's partitions stall for about that long."""
     (files / "steady.toml").write_text(ON_SCHEDULE)
-    target = QUICK + '"group.min.session.timeout.ms" = 500\n'
+    target = QUICK.format("ours") + '"group.min.session.timeout.ms" = 500\n'
     (files / "quick.toml").write_text(target + '"group.initial.rebalance.delay.ms" = 100\n')
     arguments = ["-t", str(files / "quick.toml"), "--session-timeout", "1 s", "--duration", "5 s"]
     document = measure(files, "rebalance", "steady", *arguments)

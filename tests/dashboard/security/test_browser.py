@@ -155,6 +155,8 @@ def test_a_removed_user_loses_the_socket(server: Server, page: Page) -> None:
     """If this fails, the content policy blocks the live socket, or a removed user keeps it."""
     page.goto(f"{server.origin}/login")
     log_in(page)
+    # What the page still loads would be refused below.
+    page.wait_for_load_state("networkidle")
     socket = f"ws://127.0.0.1:{server.port}/live"
     page.evaluate(
         """url => new Promise(done => {
