@@ -66,7 +66,8 @@ class Tab:
                 """() => [...document.querySelectorAll("[data-panel]")].map((panel) =>
                   `${JSON.parse(panel.dataset.panel).title}: ${panel.querySelector("[data-state]").textContent}`)"""
             )
-            raise BrowserError(f"{self.page.url}: not every panel has an answer: {states}") from None
+            problems = f"; the page reports {self.problems[0]}" if self.problems else ""
+            raise BrowserError(f"{self.page.url}: not every panel has an answer: {states}{problems}") from None
         self.check()
 
     def check(self) -> None:

@@ -70,9 +70,9 @@ WATCH_SCRIPT = """
     charts.add(place);
     let newest = 0;
     place.on("plotly_afterplot", () => {
-      const times = place.data[0]?.x || [];
-      const at = times[times.length - 1];
-      if (at !== newest) { newest = at; painted((seen) => found.points.push([seen, at])); }
+      // Texts of a clock that shows UTC.
+      const at = Date.parse(`${(place.data[0]?.x || []).at(-1)}Z`);
+      if (at > newest) { newest = at; painted((seen) => found.points.push([seen, at])); }
     });
   };
   new MutationObserver(() => { look(); listen(); })
