@@ -91,14 +91,14 @@ def test_login_and_logout(server: Server, page: Page) -> None:
     assert page.url == f"{server.origin}/login?next={quote('/topics?range=1h', safe='')}"
     assert page.get_by_label("Name").evaluate("element => element === document.activeElement")
     log_in(page)
-    assert page.url == f"{server.origin}/topics?range=1h"
-    assert '"name":"anna"' in page.content()
+    page.wait_for_url(f"{server.origin}/topics?range=1h")
+    page.get_by_text('"name":"anna"').wait_for()
     (cookie,) = page.context.cookies()
     assert cookie["httpOnly"]
     assert cookie["sameSite"] == "Strict"
     page.goto(f"{server.origin}/logout")
     page.get_by_role("button", name="Log out").click()
-    assert page.url == f"{server.origin}/login"
+    page.wait_for_url(f"{server.origin}/login")
     assert page.context.cookies() == []
 
 
@@ -111,7 +111,7 @@ def test_the_login_is_accessible(server: Server, browser: Browser, scheme: str) 
         page.goto(f"{server.origin}/login")
         if number:
             log_in(page, "a wrong password")
-            assert page.get_by_role("alert").inner_text() == "The name or the password is wrong."
+            page.get_by_role("alert").get_by_text("The name or the password is wrong.", exact=True).wait_for()
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
     context.close()
