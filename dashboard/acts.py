@@ -100,9 +100,7 @@ class Act:
         """What the user must be allowed. Parameters `topic` and `group` name one subject; acts on marked rows name them
         here.
         """
-        topics = (params["topic"],) if params.get("topic") else ()
-        groups = (params["group"],) if params.get("group") else ()
-        return Need(self.role, cluster, topics, groups)
+        return Need.about(self.role, cluster, params)
 
     def values_need(self, cluster: str, params: Mapping[str, str], values: Mapping[str, Any]) -> Need | None:
         """What the user must be allowed because of what was typed, such as the name of another topic."""

@@ -7,18 +7,17 @@ import base64
 import contextlib
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import dash
-import orjson
 from dash import Dash, html
 from dash.development.base_component import Component
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,11 +25,13 @@ from broker_cy import __version__
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.console.alerts.watch import Alerting
 from dashboard.acts import Acts
+from dashboard.answers import json_answer
 from dashboard.components.panel import page_path
 from dashboard.components.shell import shell
 from dashboard.compressed import Compressed
 from dashboard.context import IDENTITY, Context, Page
 from dashboard.live.socket import LiveSockets
+from dashboard.pages.registry import PAGES
 from dashboard.record_routes import routes as record_routes
 
 _LOG = logging.getLogger(__name__)
@@ -42,13 +43,10 @@ INDEX = """<!DOCTYPE html>
 <head>{%metas%}<meta name="color-scheme" content="light dark"><title>{%title%}</title>{%favicon%}{%css%}</head>
 <body>{%app_entry%}{%config%}{%scripts%}{%renderer%}</body>
 </html>"""
-_STATUS = {Failure.REFUSED: 403, Failure.INVALID: 400, Failure.TIMED_OUT: 504, Failure.UNREACHABLE: 502}
 
 
 def build(context: Context, alerts: Alerting) -> ASGIApp:
     """Build the application of `context`, whose clusters share `alerts`. Its lifespan starts and ends everything."""
-    from dashboard.pages.registry import PAGES
-
     context.pages = PAGES
     for hub in context.hubs.values():
         hub.audit = context.security.audit
@@ -72,7 +70,7 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
         WebSocketRoute("/live", sockets.serve),
         Route("/", _first_page(context)),
         Route("/healthz", lambda _: Response("ok", media_type="text/plain")),
-        *(Route(f"/act/{step}", _act(run), methods=["POST"]) for step, run in _steps(acts).items()),
+        *(Route(f"/act/{run.__name__}", _act(run), methods=["POST"]) for run in (acts.open, acts.plan, acts.execute)),
         *record_routes(context),
         *context.security.routes(),
     ]
@@ -81,10 +79,6 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
         route for route in server.router.routes if getattr(route, "path", "") not in _UNUSED_PATHS
     ]
     return context.security.guard(Named(Compressed(server)), _script_hashes(app, server))
-
-
-def _steps(acts: Acts) -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
-    return {"open": acts.open, "plan": acts.plan, "execute": acts.execute}
 
 
 def _script_hashes(app: Dash, server: FastAPI) -> list[str]:
@@ -144,17 +138,9 @@ def _first_page(context: Context) -> Callable[[Request], Response]:
     return redirect
 
 
-def _act(run: Callable[[Mapping[str, Any]], Any]) -> Callable[[Request], Any]:
+def _act(run: Callable[[Mapping[str, Any]], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        try:
-            body = orjson.loads(await request.body())
-            if not isinstance(body, dict):
-                raise AdminError(Failure.INVALID, "a JSON object is expected")
-            return JSONResponse(await run(body))
-        except orjson.JSONDecodeError as error:
-            return JSONResponse({"error": f"not JSON: {error}"}, 400)
-        except AdminError as error:
-            return JSONResponse({"error": str(error)}, _STATUS.get(error.failure, 409))
+        return await json_answer(request, run)
 
     return answer
 
@@ -172,7 +158,6 @@ def _dash(context: Context, server: FastAPI) -> Dash:
         assets_folder=str(ASSETS),
         # Large libraries are loaded by the pages that need them (assets/a_core.js).
         assets_path_ignore=["vendor"],
-        assets_ignore=r"^login\.css$",
         title="broker-dash",
         update_title="",
         index_string=INDEX,

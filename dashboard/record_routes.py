@@ -18,11 +18,11 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from re import sub
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as ASGIScope
@@ -35,6 +35,7 @@ from broker_cy.admin.text import count, size
 from broker_cy.admin.turns import Turns
 from broker_cy.console.record_json import json_line
 from broker_cy.console.scan import RECORDS_A_TURN
+from dashboard.answers import json_answer, status_of
 from dashboard.collector.hub import ClusterHub
 from dashboard.collector.matching import Matcher
 from dashboard.collector.record_jobs import RecordJob, partitions_of
@@ -58,7 +59,6 @@ TIME_S_MAX: Final = 1_800.0
 SEND_TIMEOUT_S: Final = 30.0
 # Bytes that are collected before they are sent.
 _PART_BYTES: Final = 64 << 10
-_STATUS: Final = {Failure.REFUSED: 403, Failure.INVALID: 400, Failure.TIMED_OUT: 504, Failure.UNREACHABLE: 502}
 
 
 def routes(context: Context) -> list[Route]:
@@ -71,20 +71,17 @@ def routes(context: Context) -> list[Route]:
     }
 
     async def change(request: Request) -> Response:
-        try:
-            body = orjson.loads(await request.body())
-            if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in ("cluster", "job")):
+        async def run(body: Mapping[str, Any]) -> dict[str, Any]:
+            if not all(isinstance(body.get(name), str) for name in ("cluster", "job")):
                 raise AdminError(Failure.INVALID, "an object with the texts cluster and job is expected")
             step = steps.get(request.path_params["step"])
             if step is None:
                 raise AdminError(Failure.INVALID, f"there is no such step; there are: {', '.join(steps)}")
             hub = context.hub(body["cluster"])
             step(hub, hub.jobs.of(body["job"], context.identity()))
-        except orjson.JSONDecodeError as error:
-            return JSONResponse({"error": f"not JSON: {error}"}, 400)
-        except AdminError as error:
-            return JSONResponse({"error": str(error)}, _STATUS.get(error.failure, 409))
-        return JSONResponse({})
+            return {}
+
+        return await json_answer(request, run)
 
     return [Route("/reading/{step}", change, methods=["POST"]), Route("/export", exports.serve, methods=["GET"])]
 
@@ -295,7 +292,7 @@ class _Export:
 
 
 def _refusal(error: AdminError) -> Response:
-    return PlainTextResponse(f"{error}\n", _STATUS.get(error.failure, 409))
+    return PlainTextResponse(f"{error}\n", status_of(error))
 
 
 def _incomplete(reason: str) -> bytes:

@@ -17,13 +17,46 @@ READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 CLUSTER = "bench"
 _POLL_S = 0.002
-_READY = re.compile(r"broker-dash: (http://\S+?)/? ")
+_READY = re.compile(r"broker-dash: (https?://\S+) ")
 
 
 def dashboard_command() -> list[str]:
     """Return the command for this interpreter's `broker-dash`: the installed one, else the module of a source tree."""
     installed = Path(sys.executable).parent / "broker-dash"
     return [str(installed)] if installed.exists() else [sys.executable, "-m", "dashboard"]
+
+
+def wait_until_ready(child: Child) -> str:
+    """Return the address that a dashboard prints when it serves, with a slash at the end; a child that does not print
+    it is killed. Raises ProcessError.
+    """
+    until_s = time.perf_counter() + READY_TIMEOUT_S
+    try:
+        while (found := _READY.search(child.stdout())) is None:
+            if child.returncode is not None:
+                raise ProcessError(f"broker-dash ended with exit code {child.returncode}: {child.tail()}")
+            if time.perf_counter() > until_s:
+                raise ProcessError(f"broker-dash was not ready within {READY_TIMEOUT_S:g} s: {child.tail()}")
+            time.sleep(_POLL_S)
+    except BaseException:
+        child.kill()
+        raise
+    return found[1]
+
+
+def stop(child: Child, number: signal.Signals) -> None:
+    """Send the signal and wait for the end; a process that does not end within STOP_TIMEOUT_S is killed.
+
+    Raises ProcessError if the dashboard reported a traceback or ended with an error.
+    """
+    child.send_signal(number)
+    try:
+        code = child.wait(STOP_TIMEOUT_S)
+    finally:
+        child.kill()
+    said = child.stdout() + child.stderr()
+    if code != 0 or "Traceback" in said:
+        raise ProcessError(f"broker-dash ended with exit code {code}: {said[-4000:]}")
 
 
 class Dashboard:
@@ -74,33 +107,14 @@ class Dashboard:
         # Files of the user, such as a configuration or accounts, must not change what is measured.
         env = {"XDG_CONFIG_HOME": str(self.directory / "config")}
         child = self._child = Child(self.command(), self.directory, f"dashboard-{self._starts}", env=env)
-        try:
-            while (found := _READY.search(child.stdout())) is None:
-                if child.returncode is not None:
-                    raise ProcessError(f"broker-dash ended with exit code {child.returncode}: {child.tail()}")
-                if time.perf_counter() - begun_s > READY_TIMEOUT_S:
-                    raise ProcessError(f"broker-dash was not ready within {READY_TIMEOUT_S:g} s: {child.tail()}")
-                time.sleep(_POLL_S)
-        except BaseException:
-            child.kill()
-            raise
+        url = wait_until_ready(child)
         self.ready_s = time.perf_counter() - begun_s
-        self.url = found[1]
+        self.url = url.rstrip("/")
         return self
 
     def stop(self) -> None:
-        """Send SIGTERM and wait for the end; a process that does not end within STOP_TIMEOUT_S is killed.
-
-        Raises ProcessError if the dashboard reported a traceback or ended with an error.
-        """
-        child = self.child
-        child.send_signal(signal.SIGTERM)
-        try:
-            code = child.wait(STOP_TIMEOUT_S)
-        finally:
-            child.kill()
-        if code != 0 or "Traceback" in child.stderr():
-            raise ProcessError(f"broker-dash ended with exit code {code}: {child.stderr()[-4000:]}")
+        """Send SIGTERM and wait for the end: see `stop`."""
+        stop(self.child, signal.SIGTERM)
 
     def kill(self) -> None:
         """Send SIGKILL and reap the process; does nothing if it was not started."""

@@ -132,7 +132,7 @@
     take(block, frame) {
       const state = frame.data;
       const before = block.state;
-      // A channel that begins anew has no state for a moment: the rows stay.
+      // A channel that starts again has no state for a moment: the rows stay.
       if (state !== null) block.state = state;
       const [first] = this.blocks.values();
       if (block === first || frame.error) this.panel.note(frame, state !== null && state.found === 0);

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from broker_cy.admin.errors import AdminError, Failure
@@ -90,9 +90,7 @@ class Channel:
     @classmethod
     def need(cls, cluster: str, params: Params) -> Need:
         """What a viewer must be allowed to see. Parameters `topic` and `group` name one subject."""
-        topics = (params["topic"],) if params.get("topic") else ()
-        groups = (params["group"],) if params.get("group") else ()
-        return Need(cls.ROLE, cluster, topics, groups)
+        return Need.about(cls.ROLE, cluster, params)
 
     def sources(self) -> Sequence[Source]:
         """Return the sources; the age and the error of the first are shown in the panel."""
@@ -207,7 +205,6 @@ class Window:
     filter: str = ""
     first: int = 0
     count: int = 100
-    extra: Mapping[str, str] = field(default_factory=dict)
 
 
 def linked(cell: Any, href: str) -> dict[str, Any]:

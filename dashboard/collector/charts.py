@@ -80,15 +80,8 @@ def parse_range(text: str) -> Range:
     return Range(to_ms - from_ms, from_ms, to_ms)
 
 
-class TimeChannel(Channel):
-    """Base of channels with the parameter `range`."""
-
-    SUBJECT: ClassVar[frozenset[str]] = frozenset()
-    PARAMS = frozenset({"range"})
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        cls.PARAMS = frozenset({"range"}) | cls.SUBJECT
+class Ranged(Channel):
+    """Channels with the parameter `range`, whatever else they are."""
 
     @classmethod
     def check(cls, params: Params) -> dict[str, str]:
@@ -99,6 +92,17 @@ class TimeChannel(Channel):
     @property
     def range(self) -> Range:
         return parse_range(self.params.get("range", ""))
+
+
+class TimeChannel(Ranged):
+    """Base of charts over time. Their parameters are `range` and those of `SUBJECT`."""
+
+    SUBJECT: ClassVar[frozenset[str]] = frozenset()
+    PARAMS = frozenset({"range"})
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.PARAMS = frozenset({"range"}) | cls.SUBJECT
 
 
 class HistoryChart(TimeChannel):

@@ -15,7 +15,7 @@ from broker_cy.admin.metadata import PartitionInfo, TopicInfo
 from broker_cy.admin.turns import Turns
 from broker_cy.console.rows import LogDirs
 from broker_cy.metrics.sample import Sample
-from dashboard.collector.channel import Params
+from dashboard.collector.channel import Channel, Params
 from dashboard.collector.charts import HistoryChart
 from dashboard.collector.patches import State
 from dashboard.collector.rings import Key
@@ -141,10 +141,8 @@ def recent(samples: Sequence[Sample], broker: int | None, amount: int = RATE_SAM
     return found[::-1]
 
 
-class BrokerChart(HistoryChart):
-    """Lines of one broker (parameter `broker`), or of each."""
-
-    SUBJECT = frozenset({"broker"})
+class OfBroker(Channel):
+    """Channels with the parameter `broker`, whatever else they are."""
 
     @classmethod
     def check(cls, params: Params) -> dict[str, str]:
@@ -154,7 +152,14 @@ class BrokerChart(HistoryChart):
 
     @property
     def broker(self) -> int | None:
+        """Return the broker's id; None if it is not given."""
         return parse_broker(self.name, self.params)
+
+
+class BrokerChart(OfBroker, HistoryChart):
+    """Lines of one broker (parameter `broker`), or of each."""
+
+    SUBJECT = frozenset({"broker"})
 
     def lines(self, brokers: Sequence[int]) -> Sequence[tuple[str, Key]]:
         return super().lines(self.chosen(brokers))

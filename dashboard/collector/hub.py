@@ -13,7 +13,7 @@ from broker_cy.console.acts.plan import Command
 from broker_cy.console.alerts.watch import Alerting
 from broker_cy.console.session import Session
 from dashboard.collector.alert_log import AlertLog
-from dashboard.collector.channel import Channel, Params, channel_class, key_of
+from dashboard.collector.channel import Params, channel_class, key_of
 from dashboard.collector.group_readings import GroupReadings
 from dashboard.collector.history import History
 from dashboard.collector.live_channel import LiveChannel, Receiver
@@ -98,7 +98,7 @@ class ClusterHub:
         if live is None:
             if len(self._lives) - len(self._idle) >= CHANNELS_MAX:
                 raise AdminError(Failure.INVALID, f"{CHANNELS_MAX:,} channels are in use, which is the limit")
-            live = LiveChannel(key, self._make(cls, checked, scope))
+            live = LiveChannel(key, cls(self, checked, scope))
             self._lives[key, scope] = live
             live.start()
         self._idle.pop((key, scope), None)
@@ -120,9 +120,6 @@ class ClusterHub:
         task = asyncio.create_task(self._lives.pop(place).close())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
-
-    def _make(self, cls: type[Channel], params: Params, scope: Scope) -> Channel:
-        return cls(self, params, scope)
 
     async def _sweep(self) -> None:
         """Close channels that nobody has looked at for a while."""

@@ -49,8 +49,7 @@ class LiveSockets:
         if len(self.viewers) >= VIEWERS_MAX:
             await socket.close(_TRY_LATER, f"{VIEWERS_MAX:,} tabs are open, which is the limit")
             return
-        theirs = sum(viewer.identity.name == identity.name for viewer in self.viewers)
-        if identity.login != LOOPBACK and theirs >= VIEWERS_OF_USER_MAX:
+        if identity.login != LOOPBACK and self._tabs_of(identity.name) >= VIEWERS_OF_USER_MAX:
             await socket.close(_TRY_LATER, f"{identity.name} has {VIEWERS_OF_USER_MAX} open tabs, which is the limit")
             return
         await socket.accept()
@@ -67,7 +66,7 @@ class LiveSockets:
         try:
             await send(orjson.dumps({"hello": {"at_ms": now_ms(), "build": self._build}}))
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        except (WebSocketDisconnect, TimeoutError, RuntimeError):
+        except (WebSocketDisconnect, RuntimeError):
             pass
         finally:
             viewer.close()
@@ -81,6 +80,9 @@ class LiveSockets:
             await asyncio.gather(*tasks, return_exceptions=True)
             with contextlib.suppress(RuntimeError, WebSocketDisconnect):
                 await socket.close()
+
+    def _tabs_of(self, name: str) -> int:
+        return sum(viewer.identity.name == name for viewer in self.viewers)
 
     async def _end_stuck(self) -> None:
         """End connections that have taken nothing for SEND_TIMEOUT_S."""

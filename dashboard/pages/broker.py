@@ -15,8 +15,8 @@ from broker_cy.admin.text import clean, count, duration, size
 from broker_cy.console.figures import Fact, process_facts
 from broker_cy.console.listeners import Source
 from broker_cy.console.tone import Tone
-from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel, linked
-from dashboard.collector.holdings import Held, Holdings, Remembered, holdings_of, parse_broker, recent
+from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel, linked
+from dashboard.collector.holdings import Held, Holdings, OfBroker, Remembered, holdings_of, recent
 from dashboard.collector.patches import State
 from dashboard.components.panel import link, listing, page_path, panel, table
 from dashboard.components.ranges import ranges
@@ -28,16 +28,10 @@ from dashboard.pages.storage import DIRECTORIES_SHOWN, LogDirectories
 ROWS_HIGH = 16
 
 
-class OfBroker(Channel):
+class OfOneBroker(OfBroker):
     """Channels of one broker."""
 
     PARAMS = REQUIRED = frozenset({"broker"})
-
-    @classmethod
-    def check(cls, params: Params) -> dict[str, str]:
-        found = super().check(params)
-        parse_broker(cls.name, found)
-        return found
 
     @property
     def broker(self) -> int:
@@ -45,7 +39,7 @@ class OfBroker(Channel):
 
 
 @channel("broker-facts")
-class BrokerFacts(OfBroker, FactsChannel):
+class BrokerFacts(OfOneBroker, FactsChannel):
     """Address and role of a broker, what it holds, and the resources of its process."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -131,7 +125,7 @@ def _leader(row: Replica) -> str | Cell:
 
 
 @channel("broker-replicas")
-class BrokerReplicas(OfBroker, TableChannel[Replica]):
+class BrokerReplicas(OfOneBroker, TableChannel[Replica]):
     """The replicas of a broker, by topic and partition."""
 
     SUBJECT = REQUIRED = frozenset({"broker"})

@@ -18,7 +18,7 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.metrics.events import EVENTS, Commits, ConfigChanged, Stamped
 from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel, linked
-from dashboard.collector.charts import parse_range
+from dashboard.collector.charts import Ranged, parse_range
 from dashboard.collector.frames import Health
 from dashboard.collector.history_marks import LIMIT_MAX
 from dashboard.collector.patches import State
@@ -55,7 +55,7 @@ class _OfEvents(Channel):
 
 
 @channel("events")
-class Events(_OfEvents, TableChannel[Stamped]):
+class Events(_OfEvents, Ranged, TableChannel[Stamped]):
     """Events of a range, the newest first; of more than LIMIT_MAX the newest. `kind` is one of KINDS."""
 
     SUBJECT = frozenset({"range", "kind"})
@@ -75,7 +75,6 @@ class Events(_OfEvents, TableChannel[Stamped]):
     @classmethod
     def check(cls, params: Params) -> dict[str, str]:
         found = super().check(params)
-        parse_range(found.get("range", ""))
         kind = found.get("kind", "")
         if kind and kind not in KINDS:
             raise AdminError(Failure.INVALID, f"{cls.name}: kind={kind!r}: one of {', '.join(KINDS)} is expected")

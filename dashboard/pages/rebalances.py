@@ -20,8 +20,8 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import Rebalance, Stamped, StaticReplacement
-from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel, linked
-from dashboard.collector.charts import TimeChannel, parse_range
+from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel, linked
+from dashboard.collector.charts import Ranged, TimeChannel
 from dashboard.collector.frames import Health
 from dashboard.collector.patches import State
 from dashboard.components.panel import link, page_path, panel, table
@@ -55,13 +55,13 @@ STEP_MS: Final = 10_000
 _STEP_PARTS: Final = 200
 
 
-class RebalanceChannel(Channel):
+class RebalanceChannel(Ranged):
     """Base of what is shown of a range: `load` first, then `found`, the oldest first."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.group = self.params.get("group", "")
-        self.over = parse_range(self.params.get("range", ""))
+        self.over = self.range
         self.found: list[Stamped] = []
         self._loaded: list[Stamped] = []
         self._loaded_for: object = None
@@ -269,12 +269,6 @@ class Rebalances(RebalanceChannel, TableChannel[Stamped]):
         Column("kept", "Kept", _kept, None, True, 70, "Partitions that were read without interruption"),
         Column("generation", "Generation", lambda row: count(row.event.generation), None, True, 100),
     )
-
-    @classmethod
-    def check(cls, params: Params) -> dict[str, str]:
-        found = super().check(params)
-        parse_range(found.get("range", ""))
-        return found
 
     async def state(self) -> State | None:
         return await TableChannel.state(self) if await self.load() else None

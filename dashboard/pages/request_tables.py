@@ -13,10 +13,10 @@ from broker_cy.console.figures import ApiRow, PhaseRow, api_rows, phase_rows
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.console.tone import Tone
-from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel, linked
-from dashboard.collector.charts import parse_range
+from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
+from dashboard.collector.charts import Ranged
 from dashboard.collector.history_measures import API_ERRORS, API_REQUESTS, LATENCY
-from dashboard.collector.holdings import parse_broker, recent
+from dashboard.collector.holdings import OfBroker, recent
 from dashboard.collector.patches import State
 from dashboard.collector.rings import Key, Line
 from dashboard.components.panel import page_path
@@ -28,18 +28,8 @@ _REST_PART = 1_000
 _REST_MS = (2_000, 60_000)
 
 
-class OfSamples(Channel):
+class OfSamples(OfBroker):
     """Channels of one broker's newest samples."""
-
-    @classmethod
-    def check(cls, params: Params) -> dict[str, str]:
-        found = super().check(params)
-        parse_broker(cls.name, found)
-        return found
-
-    @property
-    def broker(self) -> int | None:
-        return parse_broker(self.name, self.params)
 
     def sources(self) -> Sequence[Source]:
         return [self.session.samples]
@@ -133,7 +123,7 @@ def range_row(name: str, requests: Line, errors: Line | None, times: Line | None
 
 
 @channel("apis-range")
-class ApisOfRange(_Apis):
+class ApisOfRange(_Apis, Ranged):
     """Requests of a range by API."""
 
     SUBJECT = frozenset({"broker", "range"})
@@ -153,12 +143,6 @@ class ApisOfRange(_Apis):
         self._rows: list[RangeRow] | None = None
         self._until_ms = 0
 
-    @classmethod
-    def check(cls, params: Params) -> dict[str, str]:
-        found = super().check(params)
-        parse_range(found.get("range", ""))
-        return found
-
     def sources(self) -> Sequence[Source]:
         return [self.hub.history]
 
@@ -169,7 +153,7 @@ class ApisOfRange(_Apis):
         if keys and now >= self._until_ms:
             broker = min(key.broker for key in keys) if self.broker is None else self.broker
             apis = [key.subject for key in keys if key.broker == broker]
-            from_ms, to_ms = parse_range(self.params.get("range", "")).bounds(now)
+            from_ms, to_ms = self.range.bounds(now)
             self._until_ms = now + rest_ms(to_ms - from_ms)
             wanted = [key for api in apis for key in _keys_of(broker, api)]
             found = (await history.series(wanted, from_ms, to_ms, RANGE_POINTS)).lines

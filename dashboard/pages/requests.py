@@ -18,11 +18,11 @@ from broker_cy.admin.text import clean
 from broker_cy.console.figures import Fact, process_facts
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
-from dashboard.collector.channel import FactsChannel, Params, channel
-from dashboard.collector.charts import LIVE, TimeChannel, parse_range
+from dashboard.collector.channel import FactsChannel, channel
+from dashboard.collector.charts import LIVE, TimeChannel
 from dashboard.collector.history import HeatMap
 from dashboard.collector.history_measures import API_ERRORS, API_REQUESTS, latencies
-from dashboard.collector.holdings import BrokerChart, parse_broker, recent
+from dashboard.collector.holdings import BrokerChart, OfBroker, recent
 from dashboard.collector.patches import State
 from dashboard.collector.rings import Key
 from dashboard.components.chips import chips
@@ -64,7 +64,7 @@ def phase_order(phase: str) -> tuple[int, str]:
 
 
 @channel("request-heat")
-class RequestHeat(TimeChannel):
+class RequestHeat(OfBroker, TimeChannel):
     """The p99 of every API over time; with `phases` = 1 of every API and phase, with `api` of the phases of one."""
 
     SUBJECT = frozenset({"broker", "api", "phases"})
@@ -73,12 +73,6 @@ class RequestHeat(TimeChannel):
         super().__init__(*arguments)
         self._state: State | None = None
         self._until_ms = 0
-
-    @classmethod
-    def check(cls, params: Params) -> dict[str, str]:
-        found = super().check(params)
-        parse_broker(cls.name, found)
-        return found
 
     def sources(self) -> Sequence[Source]:
         return [self.hub.history]
@@ -90,9 +84,9 @@ class RequestHeat(TimeChannel):
             return None if history.error is None else {"t": [], "series": [], "v": []}
         now = now_ms()
         if self._state is None or now >= self._until_ms:
-            wanted = parse_broker(self.name, self.params)
-            from_ms, to_ms = parse_range(self.params.get("range", "")).bounds(now)
-            found = await history.heat_map(brokers[0] if wanted is None else wanted, from_ms, to_ms, HEAT_COLUMNS_MAX)
+            from_ms, to_ms = self.range.bounds(now)
+            broker = brokers[0] if self.broker is None else self.broker
+            found = await history.heat_map(broker, from_ms, to_ms, HEAT_COLUMNS_MAX)
             self._state = self._drawn(found, from_ms, to_ms)
             # The last column of a long range is shown before it is complete, which makes whole frames, so rarely.
             self._until_ms = now + min(_REST_MS_MAX, max(_REST_MS_MIN, found.step_ms // 4))

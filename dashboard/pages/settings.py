@@ -23,7 +23,7 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.tone import Tone
 from broker_cy.core.configs import ConfigSource
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Cell, Column, FactsChannel, Params, TableChannel, channel, linked
+from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel, linked
 from dashboard.components.panel import act_button, link, page_path, panel, table
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
@@ -73,8 +73,26 @@ def _value(entry: ConfigEntry) -> Cell:
     return Cell(clean(shown_value(entry)), tone)
 
 
+class OfResource(Channel):
+    """Channels of the settings of one topic, broker or group."""
+
+    @classmethod
+    def check(cls, params: Params) -> dict[str, str]:
+        found = super().check(params)
+        resource_of(found)
+        return found
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.configs(resource_of(self.params))]
+
+    @property
+    def entries(self) -> tuple[ConfigEntry, ...] | None:
+        """Return the newest answer; None before the first."""
+        return self.session.configs(resource_of(self.params)).value
+
+
 @channel("settings")
-class Settings(TableChannel[ConfigEntry]):
+class Settings(OfResource, TableChannel[ConfigEntry]):
     """All settings; `own` = 1: only those with another value than the default."""
 
     SUBJECT = frozenset({*KINDS, "own"})
@@ -89,17 +107,8 @@ class Settings(TableChannel[ConfigEntry]):
                lambda row: row.is_read_only, width=90, hint="restart: only in the broker's configuration file"),
     )  # fmt: skip
 
-    @classmethod
-    def check(cls, params: Params) -> dict[str, str]:
-        found = super().check(params)
-        resource_of(found)
-        return found
-
-    def sources(self) -> Sequence[Source]:
-        return [self.session.configs(resource_of(self.params))]
-
     def rows(self) -> Iterable[ConfigEntry] | None:
-        entries = self.session.configs(resource_of(self.params)).value
+        entries = self.entries
         if entries is None or self.params.get("own") != "1":
             return entries
         return [entry for entry in entries if not entry.is_default]
@@ -118,23 +127,14 @@ class Settings(TableChannel[ConfigEntry]):
 
 
 @channel("setting")
-class Setting(FactsChannel):
+class Setting(OfResource, FactsChannel):
     """One setting in full."""
 
     PARAMS = frozenset({*KINDS, "setting"})
     REQUIRED = frozenset({"setting"})
 
-    @classmethod
-    def check(cls, params: Params) -> dict[str, str]:
-        found = super().check(params)
-        resource_of(found)
-        return found
-
-    def sources(self) -> Sequence[Source]:
-        return [self.session.configs(resource_of(self.params))]
-
     def facts(self) -> Sequence[Fact] | None:
-        entries = self.session.configs(resource_of(self.params)).value
+        entries = self.entries
         if entries is None:
             return None
         entry = _named(entries, self.params["setting"])

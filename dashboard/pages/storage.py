@@ -16,8 +16,8 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.rows import ReplicaRow
 from broker_cy.console.session import PartitionRow
 from broker_cy.console.tone import Tone
-from dashboard.collector.channel import Cell, Column, Params, TableChannel, channel, linked
-from dashboard.collector.holdings import parse_broker
+from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
+from dashboard.collector.holdings import OfBroker
 from dashboard.collector.patches import State
 from dashboard.components.panel import listing, page_path, panel, table
 from dashboard.components.ranges import ranges
@@ -57,7 +57,7 @@ def _state(row: Directory) -> Cell:
 
 
 @channel("log-directories")
-class LogDirectories(TableChannel[Directory]):
+class LogDirectories(OfBroker, TableChannel[Directory]):
     """The log directories of all brokers, or of the parameter `broker`."""
 
     SUBJECT = frozenset({"broker"})
@@ -75,19 +75,13 @@ class LogDirectories(TableChannel[Directory]):
         super().__init__(*arguments)
         self._rows: list[Directory] | None = None
 
-    @classmethod
-    def check(cls, params: Params) -> dict[str, str]:
-        found = super().check(params)
-        parse_broker(cls.name, found)
-        return found
-
     def sources(self) -> Sequence[Source]:
         return [self.session.log_dirs()]
 
     async def state(self) -> State | None:
         outcome = self.session.log_dirs().value
         if outcome is not None:
-            wanted = parse_broker(self.name, self.params)
+            wanted = self.broker
             self._rows = []
             turns = Turns()
             for broker in sorted(outcome.found):

@@ -11,8 +11,8 @@ from broker_cy.admin.text import clean, duration, size
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.console.tone import Tone
-from dashboard.collector.channel import Cell, Column, Params, TableChannel, channel
-from dashboard.collector.charts import parse_range
+from dashboard.collector.channel import Cell, Column, TableChannel, channel
+from dashboard.collector.charts import Ranged
 from dashboard.collector.history_measures import DISK_FREE
 from dashboard.collector.holdings import BrokerChart
 from dashboard.collector.patches import State
@@ -92,7 +92,7 @@ def _full(row: Forecast) -> str | Cell:
 
 
 @channel("disk-forecast")
-class DiskForecast(TableChannel[Forecast]):
+class DiskForecast(Ranged, TableChannel[Forecast]):
     """When each log directory is full, if its free space changes as in the range."""
 
     SUBJECT = frozenset({"range"})
@@ -108,19 +108,13 @@ class DiskForecast(TableChannel[Forecast]):
         super().__init__(*arguments)
         self._rows: list[Forecast] | None = None
 
-    @classmethod
-    def check(cls, params: Params) -> dict[str, str]:
-        found = super().check(params)
-        parse_range(found.get("range", ""))
-        return found
-
     def sources(self) -> Sequence[Source]:
         return [self.hub.history]
 
     async def state(self) -> State | None:
         keys = [key for key in self.hub.history.names() if key.measure == DISK_FREE]
         if keys:
-            from_ms, to_ms = parse_range(self.params.get("range", "")).bounds(now_ms())
+            from_ms, to_ms = self.range.bounds(now_ms())
             found = await self.hub.history.series(keys, from_ms, to_ms, _TREND_POINTS)
             forecasts = [forecast_of(key, found.times_ms, found.lines[key]) for key in keys]
             self._rows = [each for each in forecasts if each is not None]

@@ -1,6 +1,6 @@
 """Limits of how often something may happen, by key: failed logins by address and by user, and noted refusals.
 
-The tables are bounded. A key that is forgotten because a table is full starts anew; the key that was used the longest
+The tables are bounded. A key that is forgotten because a table is full starts again; the key that was used the longest
 time ago is forgotten first. Times are in seconds, of the clock that the caller gives.
 """
 

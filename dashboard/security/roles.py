@@ -17,7 +17,7 @@ from __future__ import annotations
 import enum
 import fnmatch
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -150,6 +150,12 @@ class Need:
     cluster: str = ""
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+
+    @classmethod
+    def about(cls, role: Role, cluster: str, params: Mapping[str, str]) -> Need:
+        """Return the need of a request whose parameters `topic` and `group` name one subject."""
+        topic, group = params.get("topic"), params.get("group")
+        return cls(role, cluster, (topic,) if topic else (), (group,) if group else ())
 
 
 def decide(identity: Identity | None, need: Need) -> str:

@@ -10,20 +10,10 @@ import pytest
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
-from tests.admin_tui.conftest import FOR_EVER, Terminal, drive
+from tests.admin_tui.conftest import Terminal, drive
 from tests.support.broker import BrokerProcess
 from tests.support.confluent import assigned, close_consumer, new_consumer
-
-BEGIN_MS = 1_700_000_000_000
-
-
-async def with_group(terminal: Terminal, name: str) -> None:
-    """A topic of two partitions with 100 records each, a second apart, and a group that read 50 and 60 of them."""
-    (await terminal.client.topics.create([NewTopic(name, 2, configs=FOR_EVER)])).whole()
-    records = [Record(timestamp=BEGIN_MS + n * 1_000, value=b"%d" % n) for n in range(100)]
-    for partition in range(2):
-        await terminal.client.records.producer().send(name, records, partition=partition)
-    await terminal.client.group_offsets.alter(name, {TopicPartition(name, 0): 50, TopicPartition(name, 1): 60})
+from tests.support.read_group import RESETS, with_group
 
 
 async def committed(terminal: Terminal, name: str) -> dict[int, int]:
@@ -33,18 +23,7 @@ async def committed(terminal: Terminal, name: str) -> dict[int, int]:
 
 @pytest.mark.parametrize(
     ("fields", "expected", "option"),
-    [
-        ({"rule": "earliest"}, {0: 0, 1: 0}, "--to-earliest"),
-        ({"rule": "latest"}, {0: 100, 1: 100}, "--to-latest"),
-        ({"rule": "offset", "value": "70"}, {0: 70, 1: 70}, "--to-offset 70"),
-        ({"rule": "offset", "value": "500"}, {0: 100, 1: 100}, "limited to the log, 0 to 100"),
-        ({"rule": "time", "value": str(BEGIN_MS + 5_500)}, {0: 6, 1: 6}, f"--to-time {BEGIN_MS + 5_500}"),
-        ({"rule": "duration ago", "value": "1h"}, {0: 100, 1: 100}, "--to-time"),
-        ({"rule": "shift", "value": "-10"}, {0: 40, 1: 50}, "--shift-by=-10"),
-        ({"rule": "latest", "topics": "NAME:1"}, {0: 50, 1: 100}, "--topic NAME:1"),
-        ({"rule": "listed", "value": "NAME:0=3"}, {0: 3, 1: 60}, "--from-file /dev/stdin"),
-        ({"rule": "as group", "value": "NAME-other"}, {0: 11, 1: 60}, "--from-group NAME-other"),
-    ],
+    RESETS,
 )
 def test_reset_by_each_rule(
     broker_cy: BrokerProcess, name: str, fields: dict[str, str], expected: dict[int, int], option: str
@@ -52,7 +31,7 @@ def test_reset_by_each_rule(
     """If this fails, a group reads records again that it should not, or the preview is wrong."""
 
     async def job(terminal: Terminal) -> None:
-        await with_group(terminal, name)
+        await with_group(terminal.client, name)
         await terminal.client.group_offsets.alter(f"{name}-other", {TopicPartition(name, 0): 11})
         before = await committed(terminal, name)
         await terminal.command(f"group {name}")
@@ -89,7 +68,7 @@ def test_a_bad_rule_is_shown_beside_its_field(
     """If this fails, something is sent that the user did not intend."""
 
     async def job(terminal: Terminal) -> None:
-        await with_group(terminal, name)
+        await with_group(terminal.client, name)
         await terminal.command(f"group {name}")
         await terminal.shows("lag 90")
         await terminal.press("r")
@@ -104,7 +83,7 @@ def test_a_group_with_members_is_not_touched(broker_cy: BrokerProcess, name: str
     """If this fails, a reset or deletion of an active group is tried, and its members continue at other offsets."""
 
     async def job(terminal: Terminal) -> None:
-        await with_group(terminal, name)
+        await with_group(terminal.client, name)
         consumer = new_consumer(broker_cy.bootstrap, name, **{"client.id": "worker-7"})
         try:
             consumer.subscribe([name])
@@ -127,7 +106,7 @@ def test_forget_offsets_and_delete(broker_cy: BrokerProcess, name: str) -> None:
     """If this fails, an unused group cannot be deleted, or one key deletes it."""
 
     async def job(terminal: Terminal) -> None:
-        await with_group(terminal, name)
+        await with_group(terminal.client, name)
         await terminal.command(f"group {name}")
         await terminal.shows(f"{name}-1")
         await terminal.press("space", "x")
@@ -172,7 +151,7 @@ def test_the_rebalance_journal(broker_cy: BrokerProcess, name: str) -> None:
     """If this fails, users cannot find out why a group stopped consuming."""
 
     async def job(terminal: Terminal) -> None:
-        await with_group(terminal, name)
+        await with_group(terminal.client, name)
         first = new_consumer(broker_cy.bootstrap, name, **{"client.id": "first"})
         second = new_consumer(broker_cy.bootstrap, name, **{"client.id": "second"})
         try:

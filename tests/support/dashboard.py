@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import re
-import selectors
 import signal
-import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-START_S = 60.0
-STOP_S = 30.0
-_READY = re.compile(rb"broker-dash: (https?://\S+)")
+from bench.launch.dashboard import stop, wait_until_ready
+from bench.launch.processes import Child
 
 
 @contextmanager
@@ -27,31 +22,10 @@ def running_dashboard(
     cwd: Path | None = None,
 ) -> Iterator[str]:
     """Run the dashboard with these options, and yield its address. It must end with code 0 and without a traceback."""
-    process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, **(env or {})},
-        cwd=cwd,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    said = b""
-    try:
-        deadline_s = time.monotonic() + START_S
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            while (match := _READY.search(said)) is None:
-                assert selector.select(max(0.0, deadline_s - time.monotonic())), f"not ready: {said.decode()}"
-                data = os.read(process.stdout.fileno(), 65_536)
-                assert data, f"the dashboard ended: {said.decode()}"
-                said += data
-        yield match[1].decode()
-        process.send_signal(signal.SIGINT)
-        said += process.communicate(timeout=STOP_S)[0]
-        assert b"Traceback" not in said, said.decode()
-        assert process.returncode == 0, said.decode()
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    with tempfile.TemporaryDirectory(prefix="dashboard-") as directory:
+        child = Child([*command, "--listen", "127.0.0.1:0", *options], Path(directory), "dashboard", env=env, cwd=cwd)
+        try:
+            yield wait_until_ready(child)
+            stop(child, signal.SIGINT)
+        finally:
+            child.kill()

@@ -80,7 +80,7 @@ def test_a_subject_that_does_not_exist_is_reported(tab: Tab) -> None:
 
 
 def test_links_do_not_load_the_page_again(tab: Tab) -> None:
-    """If this fails, each click loads all scripts again, and the connection for live data is made anew."""
+    """If this fails, each click loads all scripts again, and opens another connection for live data."""
     tab.open("overview")
     tab.settled()
     tab.page.evaluate("window.isSame = true")

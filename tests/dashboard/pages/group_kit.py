@@ -9,17 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.topics import NewTopic
-from broker_cy.wire.records import Record
 from dashboard.context import IDENTITY
 from dashboard.pages.registry import PAGES
 from dashboard.security.roles import EVERYTHING, Identity, Scope
 from tests.dashboard.support import ADMIN, CLUSTER, WAIT_S, Desk
-
-# Old records are not removed while a test reads them.
-FOR_EVER = {"retention.ms": "-1"}
-BEGIN_MS = 1_700_000_000_000
 
 
 def drive(bootstrap: str, job: Callable[[Desk], Awaitable[None]], identity: Identity = ADMIN, **options: Any) -> None:
@@ -37,16 +30,6 @@ def seeing(
 ) -> Identity:
     """Return an identity that may see only some topics or groups."""
     return replace(identity, name=f"{identity.name}-limited", scope=Scope(topics=topics, groups=groups))
-
-
-async def with_group(client: AdminClient, name: str, group: str = "") -> None:
-    """Create a topic of two partitions with 100 records each, a second apart, and a group that read 50 and 60."""
-    (await client.topics.create([NewTopic(name, 2, configs=FOR_EVER)])).whole()
-    records = [Record(timestamp=BEGIN_MS + at * 1_000, value=b"%d" % at) for at in range(100)]
-    for partition in range(2):
-        await client.records.producer().send(name, records, partition=partition)
-    offsets = {TopicPartition(name, 0): 50, TopicPartition(name, 1): 60}
-    (await client.group_offsets.alter(group or name, offsets)).whole()
 
 
 async def committed(client: AdminClient, group: str) -> dict[str, int]:

@@ -10,8 +10,8 @@ from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
 from dashboard.collector.record_jobs import RecordJob
 from dashboard.collector.record_request import parse_request
-from tests.dashboard.pages.group_kit import BEGIN_MS, FOR_EVER
 from tests.dashboard.support import Desk
+from tests.support.read_group import BEGIN_MS, FOR_EVER
 
 
 async def make(client: AdminClient, topic: str, records: Sequence[Record], partitions: int = 1) -> None:

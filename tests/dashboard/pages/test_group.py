@@ -11,10 +11,11 @@ from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
 from broker_cy.console.session import now_ms
-from tests.dashboard.pages.group_kit import BEGIN_MS, committed, drive, layout_of, seeing, until, with_group
+from tests.dashboard.pages.group_kit import committed, drive, layout_of, seeing, until
 from tests.dashboard.support import OPERATOR, VIEWER, Desk
 from tests.support.broker import Target
 from tests.support.confluent import assigned, close_consumer, new_consumer
+from tests.support.read_group import BEGIN_MS, RESETS, with_group
 
 
 def facts(state: dict[str, Any]) -> dict[str, str]:
@@ -189,17 +190,7 @@ def test_a_bad_range_is_refused(broker: Target) -> None:
 
 @pytest.mark.parametrize(
     ("values", "expected", "option"),
-    [
-        ({"rule": "earliest"}, {0: 0, 1: 0}, "--to-earliest"),
-        ({"rule": "latest"}, {0: 100, 1: 100}, "--to-latest"),
-        ({"rule": "offset", "value": "70"}, {0: 70, 1: 70}, "--to-offset 70"),
-        ({"rule": "time", "value": str(BEGIN_MS + 5_500)}, {0: 6, 1: 6}, f"--to-time {BEGIN_MS + 5_500}"),
-        ({"rule": "duration ago", "value": "1h"}, {0: 100, 1: 100}, "--to-time"),
-        ({"rule": "shift", "value": "-10"}, {0: 40, 1: 50}, "--shift-by=-10"),
-        ({"rule": "latest", "topics": "NAME:1"}, {0: 50, 1: 100}, "--topic NAME:1"),
-        ({"rule": "listed", "value": "NAME:0=3"}, {0: 3, 1: 60}, "--from-file /dev/stdin"),
-        ({"rule": "as group", "value": "NAME-other"}, {0: 11, 1: 60}, "--from-group NAME-other"),
-    ],
+    RESETS,
 )
 def test_reset_by_each_rule(
     broker: Target, topic: str, values: dict[str, str], expected: dict[int, int], option: str
@@ -217,7 +208,7 @@ def test_reset_by_each_rule(
         for partition, offset in expected.items():
             if before[partition] != offset:
                 assert f"{topic}-{partition}: {before[partition]} -> {offset}" in changes
-        assert option.replace("NAME", topic) in plan["command"]
+        assert option.replace("NAME", topic) in f"{changes} {plan['command']}"
         assert await committed(client, topic) == {f"{topic}-{each}": at for each, at in before.items()}
         await desk.execute(plan)
         assert await committed(client, topic) == {f"{topic}-{each}": at for each, at in expected.items()}

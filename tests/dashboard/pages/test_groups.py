@@ -11,10 +11,11 @@ from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
-from tests.dashboard.pages.group_kit import committed, drive, layout_of, seeing, with_group
+from tests.dashboard.pages.group_kit import committed, drive, layout_of, seeing
 from tests.dashboard.support import OPERATOR, VIEWER, Desk
 from tests.support.broker import Target
 from tests.support.confluent import assigned, close_consumer, new_consumer
+from tests.support.read_group import with_group
 
 
 def test_lag_in_records_and_time_of_every_group(broker: Target, topic: str) -> None:

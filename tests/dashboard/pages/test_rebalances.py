@@ -15,10 +15,11 @@ from broker_cy.metrics.events import Move, Rebalance, Stamped, StaticReplacement
 from dashboard.pages.rebalance_bars import BARS_MAX, Bar, timeline
 from dashboard.pages.rebalance_rows import LABEL_CHARACTERS_MAX, labels
 from tests.dashboard.collector.planted import event_records, start_with
-from tests.dashboard.pages.group_kit import drive, layout_of, seeing, with_group
+from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.support import ADMIN, VIEWER, Desk, text_of
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.confluent import assigned, close_consumer, new_consumer
+from tests.support.read_group import with_group
 
 HOUR_MS = 3_600_000
 

@@ -13,10 +13,11 @@ from broker_cy.wire.records import Record
 from dashboard.pages import record_acts
 from dashboard.security.masking import Masking, parse_masks
 from dashboard.security.roles import Scope
-from tests.dashboard.pages.group_kit import BEGIN_MS, drive, seeing
+from tests.dashboard.pages.group_kit import drive, seeing
 from tests.dashboard.pages.record_kit import make, numbered
 from tests.dashboard.support import OPERATOR, VIEWER, Desk
 from tests.support.broker import Target
+from tests.support.read_group import BEGIN_MS
 
 
 async def contents(desk: Desk, topic: str) -> list[Record]:

@@ -15,10 +15,11 @@ from dashboard.collector import record_jobs
 from dashboard.collector.record_request import parse_request
 from dashboard.security.masking import Masking, parse_masks
 from dashboard.security.roles import Scope
-from tests.dashboard.pages.group_kit import BEGIN_MS, FOR_EVER, drive, layout_of, seeing, until
+from tests.dashboard.pages.group_kit import drive, layout_of, seeing, until
 from tests.dashboard.pages.record_kit import add, done, make, numbered, of, open_job
 from tests.dashboard.support import OPERATOR, VIEWER, Desk
 from tests.support.broker import Target
+from tests.support.read_group import BEGIN_MS, FOR_EVER
 
 MASKING = Masking(
     parse_masks(

@@ -10,10 +10,11 @@ from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.wire.records import Record
 from dashboard.pages import topic_charts, topic_count
-from tests.dashboard.pages.group_kit import BEGIN_MS, drive, layout_of, seeing, with_group
+from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.pages.record_kit import add, make, numbered
 from tests.dashboard.support import ADMIN, OPERATOR, VIEWER, Desk
 from tests.support.broker import Target
+from tests.support.read_group import BEGIN_MS, with_group
 
 
 def test_partitions_and_facts(broker: Target, topic: str) -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from broker_cy.admin.errors import AdminError
 from dashboard.pages.topics import FAVOURITES_MAX
-from tests.dashboard.pages.group_kit import drive, layout_of, seeing, with_group
+from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.pages.record_kit import make
 from tests.dashboard.support import ADMIN, OPERATOR, VIEWER, Desk
 from tests.support.broker import Target
+from tests.support.read_group import with_group
 
 
 def test_groups_and_worst_lag_of_each_topic(broker: Target, topic: str) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dashboard.security import Role, Scope
-from tests.dashboard.security.kit import Dashboard, add_user
-
-Make = Callable[..., Dashboard]
+from tests.dashboard.security.kit import Dashboard, Make, add_user
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -205,3 +205,46 @@ async def request(
     assert [message["type"] for message in messages].count("http.response.start") == 1
     found = [(name.decode().lower(), value.decode("latin-1")) for name, value in messages[0]["headers"]]
     return Answer(messages[0]["status"], found, b"".join(message.get("body", b"") for message in messages[1:]))
+
+
+# Makes a dashboard with other settings: the fixture `make`.
+Make = Callable[..., Dashboard]
+
+
+async def socket(dashboard: Dashboard, headers: list[Header], sent: list[Any], path: str = "/live") -> list[Any]:
+    """Open a socket, send messages (a callable is called instead), and return what the server sent."""
+    waiting: list[Any] = [{"type": "websocket.connect"}, *sent]
+    answers: list[Any] = []
+    scope = {
+        "type": "websocket",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"host", HOST.encode()), *((name.encode(), value.encode()) for name, value in headers)],
+        "client": ("10.0.0.1", 1),
+        "server": ("127.0.0.1", PORT),
+        "subprotocols": [],
+    }
+
+    async def receive() -> Any:
+        while waiting and callable(waiting[0]):
+            waiting.pop(0)()
+        if not waiting:
+            return {"type": "websocket.disconnect", "code": 1001}
+        message = waiting.pop(0)
+        return message if isinstance(message, dict) else {"type": "websocket.receive", "text": message}
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    await dashboard.app(scope, receive, send)
+    return answers
+
+
+def run_socket(dashboard: Dashboard, headers: list[Header], sent: list[Any], path: str = "/live") -> list[Any]:
+    return asyncio.run(socket(dashboard, headers, sent, path))
+
+
+async def unused(*_: Any) -> Any:
+    """Receive or send, where neither may happen."""
+    raise AssertionError

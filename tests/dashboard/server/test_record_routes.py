@@ -21,10 +21,11 @@ from dashboard import record_routes
 from dashboard.context import IDENTITY
 from dashboard.security.masking import Masking, parse_masks
 from dashboard.security.roles import Identity
-from tests.dashboard.pages.group_kit import BEGIN_MS, drive, seeing, until
+from tests.dashboard.pages.group_kit import drive, seeing, until
 from tests.dashboard.pages.record_kit import done, make, numbered, of, open_job
 from tests.dashboard.support import CLUSTER, OPERATOR, VIEWER, Desk
 from tests.support.broker import Target
+from tests.support.read_group import BEGIN_MS
 
 
 @asynccontextmanager
