@@ -6,26 +6,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import struct
-from collections import deque
 
 from broker_cy.admin.address import Address
 from broker_cy.admin.deadline import Deadline
-from broker_cy.wire import frame
+from broker_cy.client.exchange import SIZE_BYTES, Exchange, ExchangeError
 
 # Requests of one connection that have no answer yet; further ones wait for their turn. A broker reads no further
 # request of a connection while it processes one, so that more depth gains little, and requests that wait here can still
 # be cancelled.
 IN_FLIGHT_MAX = 8
-# A larger size cannot be that of an answer. Fetch answers stay below fetch limits plus one batch; the largest
-# others, the offsets of thousands of groups, are asked for in pieces.
-ANSWER_BYTES_MAX = 256 << 20
 # Bytes that the stream buffers before it stops reading the socket.
 STREAM_LIMIT_BYTES = 1 << 20
-
-_HEADER = struct.Struct(">hhih")
-_SIZE = struct.Struct(">i")
-_CORRELATION_ID_MASK = 0x7FFFFFFF
 
 
 class ConnectionFailed(Exception):
@@ -59,10 +50,8 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str) -> None:
         self._reader = reader
         self._writer = writer
-        self._client_id = client_id.encode()
-        self._correlation_id = 0
+        self._exchange: Exchange[asyncio.Future[memoryview]] = Exchange(client_id)
         self._free = asyncio.Semaphore(IN_FLIGHT_MAX)
-        self._waiting: deque[tuple[int, bool, asyncio.Future[memoryview]]] = deque()
         self.closed: str | None = None
         self._task = asyncio.create_task(self._read_answers())
 
@@ -102,55 +91,36 @@ class Connection:
 
     def _send(self, api_key: int, version: int, body: bytes) -> asyncio.Future[memoryview]:
         """Write the request. The caller's slot is released when the answer arrives or the connection ends."""
+        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         try:
-            correlation_id = self._write(api_key, version, body)
+            self._write(api_key, version, body, answer)
         except BaseException:
             self._free.release()
             raise
-        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        self._waiting.append((correlation_id, frame.response_header_version(api_key, version) == 1, answer))
         return answer
 
-    def _write(self, api_key: int, version: int, body: bytes) -> int:
+    def _write(self, api_key: int, version: int, body: bytes, answer: asyncio.Future[memoryview] | None = None) -> None:
         if self.closed is not None:
             raise ConnectionFailed(self.closed)
-        correlation_id = self._correlation_id
-        self._correlation_id = (correlation_id + 1) & _CORRELATION_ID_MASK
-        header = _HEADER.pack(api_key, version, correlation_id, len(self._client_id)) + self._client_id
-        if frame.request_header_version(api_key, version) == 2:
-            header += b"\0"
         # Two writes where the body is large: joining them would copy it.
-        size = _SIZE.pack(len(header) + len(body))
-        self._writer.writelines((size, header, body))
-        return correlation_id
+        self._writer.writelines((self._exchange.head(api_key, version, len(body), answer), body))
 
     async def _read_answers(self) -> None:
+        exchange = self._exchange
         try:
             while True:
-                (size,) = _SIZE.unpack(await self._reader.readexactly(_SIZE.size))
-                if not 4 <= size <= ANSWER_BYTES_MAX:
-                    return self.close(f"the broker sent a frame of {size} bytes: is this a Kafka listener without TLS?")
+                size = exchange.answer_bytes(await self._reader.readexactly(SIZE_BYTES))
                 data = await self._reader.readexactly(size)
-                if not self._waiting:
-                    return self.close("the broker sent an answer without a request")
-                correlation_id, flexible, answer = self._waiting.popleft()
+                answer, body = exchange.take(memoryview(data))
                 self._free.release()
-                if int.from_bytes(data[:4], "big") != correlation_id:
-                    return self._fail(answer, "the broker sent an answer to another request")
-                # No broker sends a tag in a header yet, and this client could not decode one.
-                if flexible and (size < 5 or data[4]):
-                    return self._fail(answer, "the broker sent an answer with an unknown header")
                 if not answer.done():
-                    answer.set_result(memoryview(data)[5 if flexible else 4 :])
+                    answer.set_result(body)
+        except ExchangeError as error:
+            self.close(str(error))
         except asyncio.IncompleteReadError:
             self.close("the broker closed the connection")
         except OSError as error:
             self.close(reason_of(error))
-
-    def _fail(self, answer: asyncio.Future[memoryview], reason: str) -> None:
-        if not answer.done():
-            answer.set_exception(ConnectionFailed(reason, sent=True))
-        self.close(reason)
 
     def close(self, reason: str = "closed by the client") -> None:
         """Drop the connection; waiting requests fail with ConnectionFailed and `reason`."""
@@ -158,8 +128,7 @@ class Connection:
             return
         self.closed = reason
         self._writer.transport.abort()
-        while self._waiting:
-            answer = self._waiting.popleft()[2]
+        for answer in self._exchange.abandon():
             self._free.release()
             if not answer.done():
                 answer.set_exception(ConnectionFailed(reason, sent=True))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from broker_cy import __version__
 from broker_cy.admin.address import Address
 from broker_cy.admin.connection import Connection, ConnectionFailed, TimedOut, open_connection
 from broker_cy.admin.deadline import Deadline
 from broker_cy.admin.errors import AdminError, Failure, problem_of, refused
-from broker_cy.core.errors import ErrorCode, WireError
-from broker_cy.wire import codec, frame, messages
+from broker_cy.client import versions
+from broker_cy.client.versions import Negotiation, UnsupportedApi, Versions, offered_versions
+from broker_cy.core.errors import WireError
+from broker_cy.wire import codec, messages
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.codec import Message
 
@@ -24,15 +24,6 @@ REQUESTS_MAX = 64
 # The limit of one attempt to connect, whatever that of the call: a host that is down does not answer at all.
 CONNECT_TIMEOUT_S = 10.0
 _SOFTWARE_NAME = "broker-cy-admin"
-# What Kafka allows in the version of a client's software (KIP-511).
-_NOT_ALLOWED_IN_VERSION = re.compile(r"[^a-zA-Z0-9.-]")
-
-
-class VersionRange(NamedTuple):
-    """The versions of an API, both inclusive."""
-
-    low: int
-    high: int
 
 
 class Link(NamedTuple):
@@ -41,7 +32,7 @@ class Link(NamedTuple):
     connection: Connection
     address: Address
     name: str  # "1 (127.0.0.1:9092)", or the address alone
-    versions: Mapping[int, VersionRange]
+    versions: Versions
     api_versions: messages.ApiVersionsResponse
 
 
@@ -122,8 +113,7 @@ class Pool:
         except BaseException:
             connection.close()
             raise
-        versions = {each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys}
-        return Link(connection, peer.address, peer.name, versions, answer)
+        return Link(connection, peer.address, peer.name, offered_versions(answer), answer)
 
     async def ask(
         self,
@@ -217,20 +207,10 @@ def common_version(link: Link, api_key: int, api: str, at_least: int, at_most: i
     """The highest version that the broker and this client know; AdminError if there is none from `at_least` to
     `at_most`.
     """
-    offered = link.versions.get(api_key)
-    if offered is None or offered.high < offered.low:
-        raise AdminError(Failure.UNSUPPORTED, f"the broker does not support {api}", broker=link.name, api=api)
-    low, high = frame.api_versions(api_key)
-    low, high = max(low, at_least), min(high, at_most)
-    version = min(high, offered.high)
-    if version < max(low, offered.low):
-        raise AdminError(
-            Failure.UNSUPPORTED,
-            f"version {low} to {high} is needed, and the broker supports {offered.low} to {offered.high}",
-            broker=link.name,
-            api=api,
-        )
-    return version
+    try:
+        return versions.common_version(link.versions, api_key, api, at_least, at_most)
+    except UnsupportedApi as error:
+        raise AdminError(Failure.UNSUPPORTED, str(error), broker=link.name, api=api) from None
 
 
 def _encoded(request: Message, version: int, broker: str, api: str) -> bytes:
@@ -246,9 +226,13 @@ def _decoded(answer: type[R], version: int, data: memoryview, broker: str, api: 
     try:
         return codec.decode(answer, version, data)
     except WireError as error:
-        raise AdminError(
-            Failure.MALFORMED, f"the answer in version {version} is malformed: {error}", broker=broker, api=api
-        ) from None
+        raise _malformed(api, version, error, broker) from None
+
+
+def _malformed(api: str, version: int, error: WireError, broker: str) -> AdminError:
+    return AdminError(
+        Failure.MALFORMED, f"the answer in version {version} is malformed: {error}", broker=broker, api=api
+    )
 
 
 def _timed_out(broker: str, api: str, deadline: Deadline, *, sent: bool) -> AdminError:
@@ -257,25 +241,22 @@ def _timed_out(broker: str, api: str, deadline: Deadline, *, sent: bool) -> Admi
 
 
 async def _api_versions(connection: Connection, name: str, deadline: Deadline) -> messages.ApiVersionsResponse:
-    """The versions that the broker supports. A broker that does not know our version answers in version 0 (KIP-511)."""
+    """Return the versions that the broker supports."""
     api = "ApiVersions"
-    request = messages.ApiVersionsRequest(
-        client_software_name=_SOFTWARE_NAME, client_software_version=_NOT_ALLOWED_IN_VERSION.sub("-", __version__)
-    )
-    version = frame.api_versions(ApiKey.API_VERSIONS)[1]
+    negotiation = Negotiation(_SOFTWARE_NAME)
     while True:
+        version = negotiation.version
         try:
-            data = await connection.exchange(ApiKey.API_VERSIONS, version, codec.encode(request, version), deadline)
+            data = await connection.exchange(ApiKey.API_VERSIONS, version, negotiation.body, deadline)
         except TimedOut as error:
             raise _timed_out(name, api, deadline, sent=error.sent) from None
         except ConnectionFailed as error:
             raise AdminError(Failure.UNREACHABLE, str(error), broker=name, api=api) from None
-        code = int.from_bytes(data[:2], "big", signed=True)
-        unknown_version = code == ErrorCode.UNSUPPORTED_VERSION and version > 0
-        answer = _decoded(messages.ApiVersionsResponse, 0 if unknown_version else version, data, name, api)
-        if not unknown_version:
+        try:
+            answer = negotiation.take(data)
+        except WireError as error:
+            raise _malformed(api, version, error, name) from None
+        if answer is not None:
             if (problem := problem_of(answer.error_code)) is not None:
                 raise refused(problem, name, api)
             return answer
-        offered = [each.max_version for each in answer.api_keys if each.api_key == ApiKey.API_VERSIONS]
-        version = min(version - 1, max(offered, default=0))
