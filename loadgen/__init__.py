@@ -1,0 +1,1 @@
+"""Load generators on locust: users that behave like the clients of a real cluster, and check what they wrote."""

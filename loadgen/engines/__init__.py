@@ -1,0 +1,1 @@
+"""Three ways to send records."""

@@ -1,0 +1,67 @@
+"""What the users of one kind measured of one operation, such as Produce, between two reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.histogram import Histogram
+
+# Names of errors that are counted separately; further ones count as "other".
+ERRORS_MAX = 50
+OTHER = "other"
+
+
+class Meter:
+    """Counts since the last `take`. Times are nanoseconds of this host's monotonic clock.
+
+    `latency` counts from the time at which the operation was due, with those that failed: whoever waited for them did
+    so, too. `service` counts from the time at which the request was sent.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._clear()
+
+    def _clear(self) -> None:
+        self.requests = self.records = self.bytes = 0
+        self.errors: dict[str, int] = {}
+        self.latency, self.service = Histogram(), Histogram()
+
+    def done(self, due_ns: int, sent_ns: int, now_ns: int, records: int = 1, size_bytes: int = 0) -> None:
+        """Count an operation that succeeded."""
+        self.requests += 1
+        self.records += records
+        self.bytes += size_bytes
+        self.latency.add(now_ns - due_ns)
+        self.service.add(now_ns - sent_ns)
+
+    def failed(self, error: str, due_ns: int, sent_ns: int, now_ns: int) -> None:
+        """Count an operation that failed: `error` is Kafka's name of the code, or the reason in a few words."""
+        self.latency.add(now_ns - due_ns)
+        self.service.add(now_ns - sent_ns)
+        if error not in self.errors and len(self.errors) >= ERRORS_MAX:
+            error = OTHER
+        self.errors[error] = self.errors.get(error, 0) + 1
+
+    def add(self, requests: int, records: int, size_bytes: int, latency: Histogram, service: Histogram) -> None:
+        """Count operations that an engine measured itself."""
+        self.requests += requests
+        self.records += records
+        self.bytes += size_bytes
+        self.latency.merge(latency)
+        self.service.merge(service)
+
+    def take(self) -> dict[str, Any] | None:
+        """Return the state of the interval, which `Operation.add` reads, and begin the next; None if it is empty."""
+        if not (self.requests or self.errors or self.latency.count or self.records):
+            return None
+        state = {
+            "requests": self.requests,
+            "records": self.records,
+            "bytes": self.bytes,
+            "errors": self.errors,
+            "latency": self.latency.state(),
+            "service": self.service.state(),
+        }
+        self._clear()
+        return state

@@ -1,0 +1,1 @@
+"""Kafka's protocol over gevent's sockets."""

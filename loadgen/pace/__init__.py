@@ -1,0 +1,1 @@
+"""When each operation is due, and who performs it."""

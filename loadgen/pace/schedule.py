@@ -1,0 +1,81 @@
+"""Due times of operations on a profile: they depend on its rates alone, never on the cluster.
+
+Operation n of all workers (0, 1, ...) is due when the integral of the rate reaches n. A worker performs the operations
+first, first + stride, first + 2 stride, ...: with its index as `first` and the number of workers as `stride`, all of
+them together follow the profile exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from loadgen.scenario.profile import RateProfile
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A piece in its place: operations `count` to the next span's, from `at_s`."""
+
+    at_s: float
+    count: float
+    seconds: float
+    start: float
+    slope: float  # change of the rate in a second
+
+    def due_s(self, number: float) -> float:
+        """Return when operation `number` is due, which is in this span."""
+        left = number - self.count
+        if left <= 0:
+            return self.at_s
+        # The root of slope/2 t^2 + start t = left, in the form that neither cancels nor divides by a slope of 0.
+        root = math.sqrt(max(0.0, self.start * self.start + 2 * self.slope * left))
+        divisor = self.start + root
+        return self.at_s + (min(2 * left / divisor, self.seconds) if divisor > 0 else self.seconds)
+
+
+class Schedule:
+    """The due times of one worker, in seconds since the run began."""
+
+    def __init__(self, profile: RateProfile, first: int = 0, stride: int = 1) -> None:
+        self._first, self._stride = first, stride
+        self._spans: list[_Span] = []
+        self._counts: list[float] = []
+        at_s = count = 0.0
+        for piece in profile.pieces:
+            slope = (piece.end - piece.start) / piece.seconds
+            self._spans.append(_Span(at_s, count, piece.seconds, piece.start, slope))
+            self._counts.append(count)
+            at_s += piece.seconds
+            count += (piece.start + piece.end) / 2 * piece.seconds
+        self._seconds, self._count = at_s, count
+        self._repeats = profile.repeats
+        self._last_rate = profile.pieces[-1].end
+
+    def due_s(self, number: int) -> float:
+        """Return when operation `number` of this worker is due; infinity if it never is."""
+        target = float(self._first + number * self._stride)
+        shift_s = 0.0
+        if target >= self._count:
+            if not self._repeats:
+                beyond = target - self._count
+                return self._seconds + beyond / self._last_rate if self._last_rate > 0 else math.inf
+            if self._count <= 0:
+                return math.inf
+            rounds, target = divmod(target, self._count)
+            shift_s = rounds * self._seconds
+        return shift_s + self._spans[bisect_right(self._counts, target) - 1].due_s(target)
+
+    def due_before(self, seconds: float) -> int:
+        """Return how many operations of this worker are due before `seconds`."""
+        low, high = 0, 1
+        while self.due_s(high - 1) < seconds:
+            low, high = high, high * 2
+        while low < high:
+            middle = (low + high) // 2
+            if self.due_s(middle) < seconds:
+                low = middle + 1
+            else:
+                high = middle
+        return low

@@ -1,0 +1,1 @@
+"""One run over locust's runners: the conductor and its workers."""

@@ -1,0 +1,1 @@
+"""What a run does, as data: users, rates, payloads, thresholds."""

@@ -1,0 +1,147 @@
+"""What a run does: its topic, its users, their rates and payloads, and what is expected of the figures.
+
+Read from TOML by `toml_file`. All of it is plain data: `state_of` turns a Scenario into lists and dicts for another
+process, `scenario_of` reads that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from loadgen.scenario.profile import RateProfile, Search
+
+# The kinds of users, by the name in a scenario.
+KINDS = (
+    "producer",
+    "hot-key",
+    "consumer",
+    "slow-consumer",
+    "group-member",
+    "transactional-copier",
+    "admin-churn",
+    "connection-storm",
+    "probe",
+)
+ENGINES = ("gevent", "raw", "librdkafka")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+ACKS = ("all", "1", "0")
+
+
+@dataclass(frozen=True)
+class TopicSpec:
+    """The topic of a run; it is created if it does not exist, and deleted afterwards if the run created it and not
+    `keep`.
+    """
+
+    name: str = "broker-load"
+    partitions: int = 4
+    replication_factor: int = -1  # the broker's default
+    configs: dict[str, str] = field(default_factory=dict)
+    keep: bool = False
+
+
+@dataclass(frozen=True)
+class Payload:
+    """The values of records. `kind`: "fixed", "sizes", "file" or "json"."""
+
+    kind: str = "fixed"
+    size: int = 100  # bytes of the whole value, with the 32 bytes of the prefix of a verified one
+    least: int = 0  # "sizes": lognormal or uniform between these bounds
+    most: int = 0
+    distribution: str = "lognormal"
+    path: str = ""  # "file": each line is a value
+    lines: tuple[bytes, ...] = ()  # those of `path`, read where the scenario was read
+    fields: dict[str, Any] = field(default_factory=dict)  # "json": name -> {kind = "int" | "choice" | ..., ...}
+    entropy: float = 1.0  # share of random bytes
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of records. `kind`: "none", "sequential", "uniform" or "zipf" (exponent `s`) of `count` keys."""
+
+    kind: str = "none"
+    count: int = 0
+    s: float = 1.0
+    size: int = 8  # bytes
+
+
+@dataclass(frozen=True)
+class UserSpec:
+    """One kind of users of a run: `count` over all workers.
+
+    `name` is that of its figures. `rate` is the profile of operations a second of all of them together; without one,
+    each begins its next operation when the last one ended. `options` are those of the kind, checked by `toml_file`.
+    """
+
+    kind: str
+    name: str
+    count: int
+    rate: RateProfile | None = None
+    engine: str = "gevent"
+    payload: Payload = Payload()
+    keys: Keys = Keys()
+    acks: str = "all"
+    codec: str = "none"
+    idempotent: bool = False
+    records: int = 1  # of a request
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A bound of one figure: `operation` is that of an entry of the result, "" the run's own figures."""
+
+    operation: str
+    metric: str
+    least: float | None = None
+    most: float | None = None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One run. Times in seconds; `seconds` is the measured part, after `warm_up_s`."""
+
+    name: str
+    description: str = ""
+    seconds: float = 60.0
+    warm_up_s: float = 2.0
+    topic: TopicSpec = TopicSpec()
+    users: tuple[UserSpec, ...] = ()
+    thresholds: tuple[Threshold, ...] = ()
+    verify: str = "after"  # or "off"
+    search: Search | None = None
+    seed: int = 1
+    timeout_s: float = 30.0  # of a request
+
+
+def state_of(scenario: Scenario) -> dict[str, Any]:
+    """Return the scenario as dicts, lists, numbers, strings and bytes."""
+    return dataclasses.asdict(scenario)
+
+
+def scenario_of(state: dict[str, Any]) -> Scenario:
+    """Return the scenario of `state_of`."""
+    return Scenario(
+        **{
+            **state,
+            "topic": TopicSpec(**state["topic"]),
+            "users": tuple(_user_of(each) for each in state["users"]),
+            "thresholds": tuple(Threshold(**each) for each in state["thresholds"]),
+            "search": None if state["search"] is None else Search(**state["search"]),
+        }
+    )
+
+
+def _user_of(state: dict[str, Any]) -> UserSpec:
+    rate = state["rate"]
+    payload = {**state["payload"], "lines": tuple(state["payload"]["lines"])}
+    return UserSpec(
+        **{
+            **state,
+            "rate": None if rate is None else RateProfile.of_state(rate),
+            "payload": Payload(**payload),
+            "keys": Keys(**state["keys"]),
+        }
+    )

@@ -1,0 +1,1 @@
+"""Whether the cluster kept what it acknowledged."""

@@ -1,0 +1,102 @@
+"""What became of each record that was sent, by producer and partition.
+
+A producer numbers its records of a partition 0, 1, ... (`begin`); later each gets one outcome (`settle`):
+
+    ACKNOWLEDGED  the cluster confirmed it: it must be there exactly once
+    REFUSED       the cluster said that it did not write it: it must not be there
+    UNKNOWN       no answer, or one that leaves it open: it may be there, once
+    ABORTED       its transaction was aborted: read_committed must not return it
+
+A record without an outcome at the end is UNKNOWN. Invariant of a Track: outcomes of `base`, `base` + 1, ... are in
+`recent`; all before `base` are ACKNOWLEDGED except those in `exceptions`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+PENDING: Final = 0
+ACKNOWLEDGED: Final = 1
+REFUSED: Final = 2
+UNKNOWN: Final = 3
+ABORTED: Final = 4
+NAMES: Final = {ACKNOWLEDGED: "acknowledged", REFUSED: "refused", UNKNOWN: "unknown", ABORTED: "aborted"}
+
+# Outcomes that are kept one by one until the oldest of them are folded.
+RECENT_MAX: Final = 1 << 16
+
+
+class Track:
+    """The records of one producer in one partition."""
+
+    __slots__ = ("_base", "_exceptions", "_recent", "partition", "producer", "topic")
+
+    def __init__(self, producer: int, topic: str, partition: int) -> None:
+        self.producer, self.topic, self.partition = producer, topic, partition
+        self._base = 0
+        self._recent = bytearray()
+        self._exceptions: dict[int, int] = {}
+
+    @property
+    def sent(self) -> int:
+        """How many records were begun: the next sequence."""
+        return self._base + len(self._recent)
+
+    def begin(self) -> int:
+        """Return the sequence of the next record."""
+        if len(self._recent) >= RECENT_MAX:
+            self._fold()
+        self._recent.append(PENDING)
+        return self._base + len(self._recent) - 1
+
+    def settle(self, sequence: int, outcome: int) -> None:
+        """Note what became of a record; the last word counts. Raises IndexError for one that was never begun."""
+        at = sequence - self._base
+        if at >= 0:
+            self._recent[at] = outcome
+        elif outcome == ACKNOWLEDGED:
+            self._exceptions.pop(sequence, None)
+        else:
+            self._exceptions[sequence] = outcome
+
+    def _fold(self) -> None:
+        """Keep only the exceptions of what is settled, or the older half if a record is never settled."""
+        end = self._recent.find(PENDING)
+        if end < RECENT_MAX // 2:
+            end = RECENT_MAX // 2
+        for at in range(end):
+            outcome = self._recent[at]
+            if outcome != ACKNOWLEDGED:
+                self._exceptions[self._base + at] = outcome
+        del self._recent[:end]
+        self._base += end
+
+    def state(self) -> list[Any]:
+        """Return the outcomes as plain data: [producer, topic, partition, sent, {sequence: outcome}], where the
+        others are ACKNOWLEDGED.
+        """
+        exceptions = dict(self._exceptions)
+        for at, outcome in enumerate(self._recent):
+            if outcome != ACKNOWLEDGED:
+                exceptions[self._base + at] = outcome
+        open_ones = {sequence: outcome or UNKNOWN for sequence, outcome in exceptions.items()}
+        return [self.producer, self.topic, self.partition, self.sent, open_ones]
+
+
+class Ledger:
+    """All tracks of a process."""
+
+    def __init__(self) -> None:
+        self._tracks: dict[tuple[int, str, int], Track] = {}
+
+    def track(self, producer: int, topic: str, partition: int) -> Track:
+        """Return the track of this producer in this partition."""
+        key = (producer, topic, partition)
+        found = self._tracks.get(key)
+        if found is None:
+            found = self._tracks[key] = Track(producer, topic, partition)
+        return found
+
+    def state(self) -> list[list[Any]]:
+        """Return the states of all tracks, as plain data for the conductor."""
+        return [each.state() for each in self._tracks.values() if each.sent]

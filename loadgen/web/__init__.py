@@ -1,0 +1,1 @@
+"""Our tab of locust's web page."""
