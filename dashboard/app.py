@@ -6,7 +6,9 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+import html as html_text
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker_cy import __version__
 from broker_cy.admin.errors import AdminError, Failure
@@ -28,7 +30,7 @@ from dashboard.acts import Acts
 from dashboard.answers import json_answer
 from dashboard.components.panel import page_path
 from dashboard.components.shell import shell
-from dashboard.compressed import Compressed
+from dashboard.compressed import PREFIXES, Compressed, collected, get_scope, no_body
 from dashboard.context import IDENTITY, Context, Page
 from dashboard.live.socket import LiveSockets
 from dashboard.pages.registry import PAGES
@@ -38,6 +40,7 @@ _LOG = logging.getLogger(__name__)
 ASSETS = Path(__file__).with_name("assets")
 # Endpoints of Dash that this program does not use: a socket with a queue for each viewer, and reloading for developers.
 _UNUSED_PATHS = frozenset({"/_dash-ws-callback", "/_reload-hash"})
+_ADDRESS = re.compile(r'(?:src|href)="([^"]+)"')
 INDEX = """<!DOCTYPE html>
 <html lang="en">
 <head>{%metas%}<meta name="color-scheme" content="light dark"><title>{%title%}</title>{%favicon%}{%css%}</head>
@@ -57,9 +60,12 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         for hub in context.hubs.values():
             hub.start()
+        preparing = asyncio.create_task(_prepare(compressed, server))
         try:
             yield
         finally:
+            preparing.cancel()
+            await asyncio.gather(preparing, return_exceptions=True)
             await acts.close()
             for hub in context.hubs.values():
                 await hub.close()
@@ -78,36 +84,27 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
     server.router.routes[:] = [
         route for route in server.router.routes if getattr(route, "path", "") not in _UNUSED_PATHS
     ]
-    return context.security.guard(Named(Compressed(server)), _script_hashes(app, server))
+    compressed = Compressed(server)
+    return context.security.guard(Named(compressed), _script_hashes(app, server))
 
 
 def _script_hashes(app: Dash, server: FastAPI) -> list[str]:
     """Return the hashes of the inline scripts of Dash's index page, which are complete after a first request."""
-    asyncio.run(_request(server, "/_dash-dependencies"))
+    asyncio.run(collected(server, get_scope("/_dash-dependencies"), no_body()))
     return [
         "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         for script in (*app._inline_scripts, app.renderer)
     ]
 
 
-async def _request(server: FastAPI, path: str) -> None:
-    """Request a path, as a browser would, and discard the answer."""
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Message) -> None:
-        pass
-
-    await server(
-        {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
-            "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"",
-            "headers": [(b"host", b"localhost")], "client": None, "server": None, "state": {},
-        },
-        receive,
-        send,
-    )  # fmt: skip
+async def _prepare(compressed: Compressed, server: FastAPI) -> None:
+    """Compress what pages load: what Dash's index page names, and the libraries in the order of their size."""
+    _, message = await collected(server, get_scope(page_path("-", "overview")), no_body())
+    named = [html_text.unescape(each) for each in _ADDRESS.findall(message["body"].decode())]
+    libraries = sorted(ASSETS.glob("vendor/*.js"), key=lambda path: path.stat().st_size)
+    await compressed.prepare(
+        [each for each in named if each.startswith(PREFIXES)] + [f"/assets/vendor/{path.name}" for path in libraries]
+    )
 
 
 class Named:

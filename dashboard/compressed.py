@@ -1,4 +1,5 @@
-"""Assets and the scripts of components, compressed once: they never change while the program runs.
+"""Assets and the scripts of components, compressed once: they never change while the program runs. Those that pages
+load are compressed when the program starts, so that the first visitor does not wait for it.
 
 Starlette's own middleware compresses them again for each request, at several milliseconds for a large script. A browser
 keeps versioned files for a year, and asks before it uses one of the others again (ETag).
@@ -9,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
-from collections.abc import MutableMapping
+import logging
+from collections.abc import Iterable, MutableMapping
 from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_LOG = logging.getLogger(__name__)
 
 PREFIXES = ("/assets/", "/_dash-component-suites/")
 # Everything that a browser loads is about 3 MB compressed.
@@ -34,7 +38,19 @@ class Compressed:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._stored: dict[tuple[str, bool], _Stored] = {}
+        # Held while a file is compressed: one at a time, so that many first visitors do not multiply the work.
+        self._compressing = asyncio.Lock()
         self._bytes = 0
+
+    async def prepare(self, addresses: Iterable[str]) -> None:
+        """Compress these files, one after the other in a thread. One that cannot be had is logged, and left for the
+        browser that asks for it.
+        """
+        for address in addresses:
+            path, _, query = address.partition("?")
+            answer = await self._answer(get_scope(path, query), no_body())
+            if isinstance(answer, list) and answer[0].get("status") != 200:
+                _LOG.warning("%s cannot be prepared: status %s", address, answer[0].get("status"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(PREFIXES):
@@ -44,21 +60,11 @@ class Compressed:
         if b"gzip" not in headers.get(b"accept-encoding", b"") or b"range" in headers:
             await self._app(scope, receive, send)
             return
-        # Not by the query: it only names the version, and anything may be asked for.
-        place = (scope["path"], bool(scope["query_string"]))
-        stored = self._stored.get(place)
-        if stored is None:
-            # The stored answer is whole: without the browser's own conditions.
-            plain = {**scope, "headers": [(n, v) for n, v in scope["headers"] if not n.startswith(b"if-")]}
-            answer = await _collected(self._app, plain, receive)
-            if not _is_worth_it(answer):
-                for message in answer:
-                    await send(message)
-                return
-            stored = await asyncio.to_thread(_compress, answer, place[1] or "suites" in place[0])
-            if self._bytes + len(stored.body) <= STORED_BYTES_MAX:
-                self._stored[place] = stored
-                self._bytes += len(stored.body)
+        stored = await self._answer(scope, receive)
+        if isinstance(stored, list):
+            for message in stored:
+                await send(message)
+            return
         if headers.get(b"if-none-match") == stored.etag:
             kept = [each for each in stored.headers if each[0] not in (b"content-length", b"content-encoding")]
             await send({"type": "http.response.start", "status": 304, "headers": kept})
@@ -67,8 +73,50 @@ class Compressed:
         await send({"type": "http.response.start", "status": 200, "headers": stored.headers})
         await send({"type": "http.response.body", "body": stored.body})
 
+    async def _answer(self, scope: Scope, receive: Receive) -> _Stored | list[Message]:
+        """Return a file compressed, from memory if it is there; or the messages of an answer that is not worth it."""
+        # Not by the query: it only names the version, and anything may be asked for.
+        place = (scope["path"], bool(scope["query_string"]))
+        if (stored := self._stored.get(place)) is not None:
+            return stored
+        async with self._compressing:
+            if (stored := self._stored.get(place)) is not None:
+                return stored
+            # The stored answer is whole: without the browser's own conditions.
+            plain = {**scope, "headers": [(n, v) for n, v in scope["headers"] if not n.startswith(b"if-")]}
+            answer = await collected(self._app, plain, receive)
+            if not _is_worth_it(answer):
+                return answer
+            stored = await asyncio.to_thread(_compress, answer, place[1] or "suites" in place[0])
+            if self._bytes + len(stored.body) <= STORED_BYTES_MAX:
+                self._stored[place] = stored
+                self._bytes += len(stored.body)
+            return stored
 
-async def _collected(app: ASGIApp, scope: Scope, receive: Receive) -> list[Message]:
+
+def get_scope(path: str, query: str = "") -> Scope:
+    """Return the scope of a request of the program to its own application."""
+    return {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
+        "path": path, "raw_path": path.encode(), "root_path": "", "query_string": query.encode(),
+        "headers": [(b"host", b"localhost")], "client": None, "server": None, "state": {},
+    }  # fmt: skip
+
+
+def no_body() -> Receive:
+    """Return the receiving side of a request without a body, whose client stays until it has the answer."""
+    parts: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Message:
+        if not parts:
+            # An application that streams waits here for the client to go, until its answer is complete.
+            await asyncio.get_running_loop().create_future()
+        return parts.pop()
+
+    return receive
+
+
+async def collected(app: ASGIApp, scope: Scope, receive: Receive) -> list[Message]:
     """Return the start and the whole body of an answer."""
     start: MutableMapping[str, Any] = {}
     parts: list[bytes] = []

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 from typing import Any
 
+import pytest
+from starlette.responses import StreamingResponse
+
+from dashboard.app import ASSETS
 from dashboard.compressed import Compressed
+from tests.dashboard.server.application import visitor
 
 BODY = b"const a = 1;" * 100
 
@@ -60,3 +67,78 @@ def test_versioned_files_are_kept() -> None:
     """If this fails, a browser asks for two dozen files with each page."""
     _, headers, _ = get(Compressed(application), query=b"m=1.5")
     assert b"immutable" in headers[b"cache-control"]
+
+
+def test_files_are_compressed_before_anybody_asks() -> None:
+    """If this fails, the first visitor waits while the scripts of the page are compressed."""
+    asked: list[str] = []
+
+    async def counting(scope: Any, receive: Any, send: Any) -> None:
+        asked.append(scope["path"])
+        await application(scope, receive, send)
+
+    app = Compressed(counting)
+    asyncio.run(app.prepare(["/assets/vendor/a.js?m=1.5", "/assets/vendor/a.js"]))
+    assert len(asked) == 2
+    for query in (b"", b"m=1.5"):
+        status, _, body = get(app, query=query)
+        assert (status, gzip.decompress(body)) == (200, BODY)
+    assert len(asked) == 2
+
+
+def test_many_first_visitors_have_a_file_compressed_once() -> None:
+    """If this fails, tabs that all come back after a restart multiply the work of the first one."""
+    asked: list[str] = []
+
+    async def counting(scope: Any, receive: Any, send: Any) -> None:
+        asked.append(scope["path"])
+        await application(scope, receive, send)
+
+    app = Compressed(counting)
+
+    async def run() -> None:
+        await asyncio.gather(*(app.prepare(["/assets/a.js"]) for _ in range(5)))
+
+    asyncio.run(run())
+    assert asked == ["/assets/a.js"]
+
+
+def test_the_program_compresses_what_its_pages_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """If this fails, a file that pages load is missing from those that are compressed at the start."""
+    prepared: list[str] = []
+    done = asyncio.Event()
+
+    async def prepare(self: Compressed, addresses: Iterable[str]) -> None:
+        prepared.extend(addresses)
+        done.set()
+
+    monkeypatch.setattr(Compressed, "prepare", prepare)
+
+    async def run() -> None:
+        async with visitor(tmp_path), asyncio.timeout(30):
+            await done.wait()
+
+    asyncio.run(run())
+    paths = {address.partition("?")[0] for address in prepared}
+    assets = {f"/assets/{path.relative_to(ASSETS)}" for path in ASSETS.rglob("*") if path.suffix in (".js", ".css")}
+    assert assets <= paths
+    assert any("/dash_renderer" in path for path in paths)
+    assert all("?" in each for each in prepared if each.startswith("/assets/") and "/vendor/" not in each)
+
+
+def test_an_answer_that_is_streamed_is_prepared() -> None:
+    """If this fails, the dashboard is busy without end at its start: a streaming application looks for the end of its
+    client all the time.
+    """
+
+    async def streaming(scope: Any, receive: Any, send: Any) -> None:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield BODY
+
+        await StreamingResponse(chunks(), media_type="text/javascript")(scope, receive, send)
+
+    async def run() -> None:
+        async with asyncio.timeout(30):
+            await Compressed(streaming).prepare(["/assets/a.js"])
+
+    asyncio.run(run())
