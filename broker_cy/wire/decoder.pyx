@@ -27,6 +27,10 @@ from broker_cy.core.text import java_text
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* cls, Py_ssize_t items)
 
+# About half a millisecond with the partitions of a Metadata answer.
+cdef enum:
+    PART_ELEMENTS = 500
+
 cdef object ZERO_UUID = PyUUID(int=0)
 cdef object UNKNOWN_SAFETY = SafeUUID.unknown
 cdef Py_ssize_t UUID_INT = slot_offset(PyUUID, "int")
@@ -38,28 +42,97 @@ cdef inline int set_default(Layout layout, Op* op, object message) except -1:
     return 0
 
 
-cdef object read_struct(Node node, Cursor cursor):
+cdef inline object new_message(Node node):
+    """Make a message whose fields outside of the body have their defaults."""
     cdef Layout layout = node.layout
     cdef object message = PyType_GenericAlloc(<PyTypeObject*>layout.cls, 0)
-    cdef Op* op = NULL
     cdef int i
     set_slot(message, layout.offsets[layout.count], ())
     for i in range(node.absent_count):
         set_default(layout, &node.absent[i], message)
     for i in range(node.tagged_count):
         set_default(layout, &node.tagged[i], message)
+    return message
+
+
+cdef inline int read_end(Node node, Cursor cursor, object message) except -1:
+    """Read what follows the body of a structure: its tagged fields, in flexible versions."""
+    if node.flexible:
+        if cursor.ptr < cursor.end and cursor.ptr[0] == 0:
+            cursor.ptr += 1
+        else:
+            read_tags(node, cursor, message)
+    return 0
+
+
+cdef object read_struct(Node node, Cursor cursor):
+    cdef object message = new_message(node)
+    cdef Op* op = NULL
+    cdef int i
     try:
         for i in range(node.body_count):
             op = &node.body[i]
             set_slot(message, op.offset, read_array(op, cursor) if op.is_array else read_value(op, cursor))
     except WireError as error:
         raise located(error, node, op)
-    if node.flexible:
-        if cursor.ptr < cursor.end and cursor.ptr[0] == 0:
-            cursor.ptr += 1
-        else:
-            read_tags(node, cursor, message)
+    read_end(node, cursor, message)
     return message
+
+
+cdef class Part:
+    """The elements that are left of a part of a message."""
+
+    def __cinit__(self):
+        self.left = PART_ELEMENTS
+
+
+def struct_parts(Node node not None, Cursor cursor not None, Part part not None):
+    """A generator that does the same as `read_struct`, in parts: it yields after each PART_ELEMENTS elements of arrays of
+    structures, and returns the message. Tagged fields and arrays of simple values are read at once.
+    """
+    cdef object message = new_message(node)
+    cdef Op* op = NULL
+    cdef int i
+    try:
+        for i in range(node.body_count):
+            op = &node.body[i]
+            if op.is_array and op.kind == STRUCT:
+                set_slot(message, op.offset, (yield from array_parts(node, i, cursor, part)))
+            else:
+                set_slot(message, op.offset, read_array(op, cursor) if op.is_array else read_value(op, cursor))
+    except WireError as error:
+        raise located(error, node, op)
+    read_end(node, cursor, message)
+    return message
+
+
+def array_parts(Node node not None, int field, Cursor cursor not None, Part part not None):
+    """As `struct_parts`, for the array of structures in a field of the body."""
+    cdef Op* op = &node.body[field]
+    cdef Node child = <Node>op.child
+    cdef int64_t length = read_array_length(op, cursor)
+    cdef bint has_parts = False
+    cdef int k
+    # Not a list of this length with holes: others run before it is complete.
+    cdef list values = []
+    if length < 0:
+        return None
+    for k in range(child.body_count):
+        has_parts = has_parts or (child.body[k].is_array and child.body[k].kind == STRUCT)
+    try:
+        while len(values) < length:
+            if has_parts:
+                values.append((yield from struct_parts(child, cursor, part)))
+            else:
+                values.append(read_struct(child, cursor))
+            part.left -= 1
+            if part.left <= 0:
+                part.left = PART_ELEMENTS
+                yield
+    except WireError as error:
+        error.field = f"[{len(values)}].{error.field}" if error.field else f"[{len(values)}]"
+        raise
+    return values
 
 
 cdef int read_tags(Node node, Cursor cursor, object message) except -1:
@@ -127,19 +200,27 @@ cdef int64_t read_length(Op* op, Cursor cursor, Kind kind) except -2:
     return length
 
 
-cdef object read_array(Op* op, Cursor cursor):
+cdef inline int64_t read_array_length(Op* op, Cursor cursor) except -2:
+    """Read the number of elements, for which there must be enough bytes; -1 for null."""
     cdef int64_t length = read_length(op, cursor, STRUCT)
+    if length < 0:
+        return length
+    if length > cursor.remaining() // op.element_size:
+        raise Truncated(
+            f"{length} elements of at least {op.element_size} bytes do not fit in the remaining {cursor.remaining()} bytes"
+        )
+    cursor.spend(length)
+    return length
+
+
+cdef object read_array(Op* op, Cursor cursor):
+    cdef int64_t length = read_array_length(op, cursor)
     cdef const uint8_t* at
     cdef list values
     cdef object value
     cdef Py_ssize_t i = 0
     if length < 0:
         return None
-    if length > cursor.remaining() // op.element_size:
-        raise Truncated(
-            f"{length} elements of at least {op.element_size} bytes do not fit in the remaining {cursor.remaining()} bytes"
-        )
-    cursor.spend(length)
     values = PyList_New(length)
     if op.kind == INT32:
         at = cursor.take(length * 4)

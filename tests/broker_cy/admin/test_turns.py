@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from broker_cy.admin import pool
 from broker_cy.admin.address import Address
+from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import Metadata, PartitionInfo, TopicInfo, TopicPartition, _Cached
 from broker_cy.admin.turns import URGENT, Turns
 from broker_cy.core.uuid import ZERO
+from broker_cy.wire import codec, messages
 from tests.support.loop_turns import counted_turns
 
 
@@ -64,3 +69,47 @@ def test_leaders_are_found_where_partitions_are_left_out() -> None:
     found = [metadata.leader_of(TopicPartition("t", number)) for number in (0, 1, 2, 3, 4, -1)]
     assert found == [10, 11, None, 13, None, None]
     assert metadata.leader_of(TopicPartition("u", 0)) is None
+
+
+def test_others_run_while_a_large_answer_is_decoded() -> None:
+    """If this fails, a dashboard of 200,000 partitions answers nobody for a tenth of a second every five seconds."""
+    answer = messages.MetadataResponse
+    parts = [answer.MetadataResponsePartition(partition_index=number) for number in range(20_000)]
+    whole = answer(topics=[answer.MetadataResponseTopic(name="t", partitions=parts)])
+    data = memoryview(codec.encode(whole, 12))
+
+    async def job(monkeypatch: pytest.MonkeyPatch) -> int:
+        monkeypatch.setattr(pool, "Turns", lambda: Turns(0.0))
+        with counted_turns() as others:
+            assert await pool._decoded_in_turns(answer, 12, data, "1", "Metadata") == whole
+            with pytest.raises(AdminError, match=r"answer in version 12 is malformed: MetadataResponse"):
+                await pool._decoded_in_turns(answer, 12, data[:-1], "1", "Metadata")
+        return others.count
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        assert asyncio.run(job(monkeypatch)) >= 40
+
+
+def test_a_topic_that_has_not_changed_is_the_same_object() -> None:
+    """If this fails, everything that is known of a large cluster is made and freed at each refresh, which blocks."""
+    answer = messages.MetadataResponse
+
+    def topics(*leaders: int) -> messages.MetadataResponse:
+        return answer(
+            topics=[
+                answer.MetadataResponseTopic(
+                    name=f"t{number}", partitions=[answer.MetadataResponsePartition(leader_id=leader)]
+                )
+                for number, leader in enumerate(leaders)
+            ]
+        )
+
+    async def job() -> None:
+        metadata = Metadata(None, [Address("127.0.0.1", 1)])  # type: ignore[arg-type]
+        first, _ = await metadata._remember(topics(1, 1), None, "1")
+        second, _ = await metadata._remember(topics(1, 2), None, "1")
+        assert list(second) == ["t0", "t1"]
+        assert second["t0"] is first["t0"]
+        assert [each.partitions[0].leader_id for each in second.values()] == [1, 2]
+
+    asyncio.run(job())

@@ -27,6 +27,7 @@ def test_every_message_comes_back_as_it_was(name: str) -> None:
             data = codec.encode(message, version)
             back = codec.decode(type(message), version, data)
             assert back == message
+            assert in_parts(type(message), version, data) == (message, "")
             assert codec.encode(back, version) == data
             assert codec.decode_prefix(type(message), version, data + b"more") == (message, len(data))
             versioned = codec.encode_versioned(message, version)
@@ -69,16 +70,42 @@ def test_any_bytes_are_a_message_or_an_error(which: tuple[str, int], data: bytes
     check_foreign(getattr(messages, name), version, data)
 
 
+def in_parts(cls: type[codec.Message], version: int, data: Any) -> tuple[codec.Message | None, str]:
+    """The message that is decoded in parts, or the error."""
+    parts = codec.decode_parts(cls, version, data)
+    try:
+        while True:
+            next(parts)
+    except StopIteration as end:
+        return end.value, ""
+    except WireError as error:
+        return None, str(error)
+
+
 def check_foreign(cls: type[codec.Message], version: int, data: Any) -> None:
     try:
         message = codec.decode(cls, version, data)
     except WireError as error:
         assert error.field.startswith(cls.__name__)  # noqa: PT017
+        assert in_parts(cls, version, data) == (None, str(error))  # noqa: PT017
         return
+    assert in_parts(cls, version, data)[0] == message or "nan" in repr(message)
     # An accepted message must be writable, and mean the same: a broker forwards and stores what it read.
     written = codec.encode(message, version)
     again = codec.decode(cls, version, written)
     assert again == message or "nan" in repr(message)
+
+
+def test_a_large_message_has_many_parts() -> None:
+    """If this fails, a console does not react while the answer about 200,000 partitions is decoded."""
+    answer = messages.MetadataResponse
+    partitions = [answer.MetadataResponsePartition(partition_index=number) for number in range(3_000)]
+    few = [answer.MetadataResponseTopic(name=f"t{n}", partitions=partitions[:3]) for n in range(1_000)]
+    for topics in ([answer.MetadataResponseTopic(name="t", partitions=partitions)], few):
+        message = answer(topics=topics)
+        data = codec.encode(message, 12)
+        assert sum(1 for _ in codec.decode_parts(answer, 12, data)) >= 6
+        assert in_parts(answer, 12, data) == (message, "")
 
 
 @pytest.mark.parametrize("name", NAMES)
