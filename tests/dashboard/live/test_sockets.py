@@ -7,8 +7,10 @@ from typing import Any, cast
 
 import pytest
 from starlette.websockets import WebSocket
+from websockets.frames import Frame, Opcode
 
 from dashboard.live import socket as live
+from dashboard.live.protocol import text_frame
 from dashboard.live.socket import LiveSockets
 from tests.dashboard.support import ADMIN
 
@@ -64,3 +66,10 @@ def test_a_connection_that_takes_nothing_is_ended(monkeypatch: pytest.MonkeyPatc
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(job())
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 200_000])
+def test_a_message_has_the_frame_of_the_library(size: int) -> None:
+    """If this fails, browsers end the connection when a message of this size comes."""
+    text = b"x" * size
+    assert text_frame(text) == Frame(Opcode.TEXT, text).serialize(mask=False)

@@ -111,3 +111,13 @@ def test_a_socket_closes_when_the_user_is_removed(server: Server) -> None:
         assert caught.value.rcvd is not None
         assert caught.value.rcvd.code == 1008
         assert "removed" in caught.value.rcvd.reason
+
+
+def test_messages_of_every_size_arrive_in_their_order(server: Server) -> None:
+    """If this fails, panels show nothing, or a patch reaches a tab before the data that it changes."""
+    url = f"ws://127.0.0.1:{server.port}/live"
+    with connect(url, origin=Origin(server.origin), additional_headers={"Cookie": server.cookie()}) as live:
+        for text in ("", "é" * 63, "x" * 1_000):
+            live.send(text)
+            live.ping()
+        assert [live.recv(30) for _ in range(3)] == ["anna: 0", "anna: 63", "anna: 1000"]
