@@ -90,11 +90,11 @@ def duration(ms: float | None) -> str:
 
 
 def micros(us: float | None) -> str:
-    """A latency: 850 us, 1.25 ms, 2.10 s."""
+    """A latency: 850 µs, 1.25 ms, 2.10 s."""
     if us is None:
         return UNKNOWN
     if us < 1_000:
-        return f"{us:.0f} us"
+        return f"{us:.0f} µs"
     return f"{us / 1000:.2f} ms" if us < 1_000_000 else f"{us / 1_000_000:.2f} s"
 
 

@@ -76,6 +76,7 @@ def test_a_character_that_a_cut_goes_through_does_not_make_it_binary() -> None:
         (text.duration(192_000), "3 m 12 s"),
         (text.duration(7_200_000), "2 h"),
         (text.duration(-5_000), "-5.0 s"),
+        (text.micros(850), "850 µs"),
         (text.micros(1_250), "1.25 ms"),
         (text.when(1_700_000_000_123, utc=True), "2023-11-14 22:13:20.123Z"),
         (text.when(-1), "-"),
