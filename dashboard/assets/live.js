@@ -184,6 +184,7 @@
       if (this.stateElement.dataset.state !== state || this.stateElement.textContent !== text) {
         this.stateElement.dataset.state = state;
         this.stateElement.textContent = text;
+        core.checkActs?.();
       }
     }
 

@@ -42,6 +42,25 @@
   });
 
   // What depends on the page that is shown now.
+  // Why an act cannot be done; empty if it may be tried.
+  const obstacle = (button, facts) => {
+    if (facts.readonly) return "The dashboard is read-only.";
+    if (facts.role < JSON.parse(button.dataset.act).role) return "Your role does not allow this.";
+    // What is done to a subject that is not known can only fail.
+    const state = document.getElementById(button.dataset.needs || "")?.querySelector("[data-state]");
+    return state?.dataset.state === "error" ? state.textContent : "";
+  };
+
+  core.checkActs = () => {
+    const facts = core.page();
+    if (facts === null) return;
+    for (const button of document.querySelectorAll("[data-act]")) {
+      const text = obstacle(button, facts);
+      if (button.disabled !== (text !== "")) button.disabled = text !== "";
+      if (button.title !== text) button.title = text;
+    }
+  };
+
   let shown = "";
   const arrived = () => {
     const facts = core.page();
@@ -52,12 +71,7 @@
       account.replaceChildren(core.element("span", {}, `${facts.user} (${roles[facts.role]}${facts.readonly ? ", read-only" : ""})`));
       if (facts.login !== "loopback") account.append(core.element("a", { href: "/logout", class: "link" }, "Log out"));
     }
-    for (const button of document.querySelectorAll("[data-act]")) {
-      const { role } = JSON.parse(button.dataset.act);
-      const allowed = facts.role >= role && !facts.readonly;
-      if (button.disabled === allowed) button.disabled = !allowed;
-      if (!allowed && !button.title) button.title = facts.readonly ? "The dashboard is read-only." : "Your role does not allow this.";
-    }
+    core.checkActs();
     const now = window.location.pathname;
     if (now !== shown) {
       // Screen readers and the keyboard continue in the new page.

@@ -79,9 +79,11 @@ def panel(
 
 
 def act_button(
-    label: str, act: str, *, role: Role, verb: str = "", destructive: bool = False, **params: str
+    label: str, act: str, *, role: Role, needs: str = "", destructive: bool = False, **params: str
 ) -> Component:
-    """Return a button that plans an act. `rows`="marked" adds the ids of the marked rows of the panel's table.
+    """Return a button that plans an act. `rows`="marked" adds the ids of the marked rows of the panel's table. `needs`
+    is the title of the panel about the act's subject: the button is disabled while that panel has only an error, such
+    as that there is no such topic.
 
     assets/acts.js hides it if the user's role is below `role`; the decision is the server's (acts.py).
     """
@@ -90,7 +92,9 @@ def act_button(
         label,
         type="button",
         className="act destructive" if destructive else "act",
-        **attributes({"data-act": json.dumps(spec, ensure_ascii=False)}),
+        **attributes(
+            {"data-act": json.dumps(spec, ensure_ascii=False), **({"data-needs": _place(needs)} if needs else {})}
+        ),
     )
 
 

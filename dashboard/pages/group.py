@@ -367,12 +367,15 @@ def layout(context: Context, cluster: str, group: str = "", range: str = "", **_
                 empty="The group has no committed offsets.",
                 note="Time lag: = comes from the broker's event of the commit, ~ was just read from the log.",
                 actions=[
-                    act_button("Reset marked", "reset-group", role=Role.OPERATOR, rows="marked", group=group),
+                    act_button(
+                        "Reset marked", "reset-group", role=Role.OPERATOR, needs="State", rows="marked", group=group
+                    ),
                     act_button(
                         "Delete offsets of marked",
                         "delete-group-offsets",
                         role=Role.OPERATOR,
                         destructive=True,
+                        needs="State",
                         rows="marked",
                         group=group,
                     ),
@@ -393,12 +396,13 @@ def layout(context: Context, cluster: str, group: str = "", range: str = "", **_
         actions=[
             ranges(cluster, "group", range, **subject),
             link("Rebalances", page_path(cluster, "rebalances", group=group, range=range)),
-            act_button("Reset offsets", "reset-group", role=Role.OPERATOR, group=group),
+            act_button("Reset offsets", "reset-group", role=Role.OPERATOR, needs="State", group=group),
             act_button(
                 "Delete",
                 "delete-groups",
                 role=Role.OPERATOR,
                 destructive=True,
+                needs="State",
                 after=page_path(cluster, "groups"),
                 group=group,
             ),

@@ -240,8 +240,10 @@ def settings_page(
                 params={**subject, "setting": setting},
                 class_name="panel-setting",
                 actions=[
-                    act_button("Change", "change-setting", role=role, **params),
-                    act_button("Back to default", "reset-setting", role=role, destructive=True, **params),
+                    act_button("Change", "change-setting", role=role, needs=clean(setting), **params),
+                    act_button(
+                        "Back to default", "reset-setting", role=role, destructive=True, needs=clean(setting), **params
+                    ),
                     link("Close", page_path(cluster, PAGES[kind], **subject, **kept)),
                 ],
             )

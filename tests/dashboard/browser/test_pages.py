@@ -79,6 +79,30 @@ def test_a_subject_that_does_not_exist_is_reported(tab: Tab) -> None:
     tab.page.wait_for_selector("[data-state=error]")
 
 
+@pytest.mark.parametrize(
+    ("page", "query", "panel"),
+    [
+        ("topic", {"topic": "nowhere"}, "p-facts"),
+        ("group", {"group": "nobody"}, "p-state"),
+        ("topic-settings", {"topic": "nowhere", "setting": "retention.ms"}, "p-retention-ms"),
+    ],
+    ids=["topic", "group", "settings"],
+)
+def test_nothing_is_done_to_a_subject_that_does_not_exist(
+    tab: Tab, page: str, query: dict[str, str], panel: str
+) -> None:
+    """If this fails, the page of a topic or group that was deleted offers to change it."""
+    tab.open(page, **query)
+    tab.page.wait_for_selector(f"#{panel} [data-state=error]")
+    acts = tab.page.locator(".page-actions [data-act], .panel-setting [data-act]")
+    assert acts.count() >= 2
+    assert all(each.is_disabled() and each.get_attribute("title") for each in acts.all())
+    known = {"topic": TOPIC, "group": GROUP}
+    tab.open(page, **{**query, **{name: known[name] for name in query if name in known}})
+    tab.settled()
+    assert all(each.is_enabled() for each in acts.all())
+
+
 def test_links_do_not_load_the_page_again(tab: Tab) -> None:
     """If this fails, each click loads all scripts again, and opens another connection for live data."""
     tab.open("overview")
