@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 VERSION = 1
 
@@ -99,6 +99,12 @@ class Sample:
     busy_left_out: int = 0
 
 
+T = TypeVar("T", Times, Api, Topic, Connection, Sample)
+_NAMES: dict[type[Any], frozenset[str]] = {
+    cls: frozenset(each.name for each in fields(cls)) for cls in (Times, Api, Topic, Connection, Sample)
+}
+
+
 def encode(sample: Sample) -> bytes:
     """Return the value of its record."""
     return json.dumps(_without_zeros(asdict(sample)), separators=(",", ":"), ensure_ascii=False).encode(
@@ -123,17 +129,24 @@ def decode(value: bytes) -> Sample | None:
         found = json.loads(value)
         if found["version"] != VERSION:
             return None
-        found["loop_lag"] = Times(**found.get("loop_lag", {}))
+        found["loop_lag"] = _known(Times, found.get("loop_lag", {}))
         found["apis"] = {name: _api(api) for name, api in found.get("apis", {}).items()}
-        found["topics"] = {name: Topic(**topic) for name, topic in found.get("topics", {}).items()}
-        found["busy"] = [Connection(**each) for each in found.get("busy", [])]
+        found["topics"] = {name: _known(Topic, topic) for name, topic in found.get("topics", {}).items()}
+        found["busy"] = [_known(Connection, each) for each in found.get("busy", [])]
         found["disks"] = {path: (room[0], room[1]) for path, room in found.get("disks", {}).items()}
-        known = {each.name for each in fields(Sample)}
-        return Sample(**{name: each for name, each in found.items() if name in known})
+        return _known(Sample, found)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"not a sample: {error!r} in {value[:100]!r}") from error
 
 
 def _api(found: dict[str, Any]) -> Api:
-    phases = {name: Times(**times) for name, times in found.get("phases", {}).items()}
-    return Api(**{**found, "phases": phases})
+    phases = {name: _known(Times, times) for name, times in found.get("phases", {}).items()}
+    return _known(Api, {**found, "phases": phases})
+
+
+def _known(cls: type[T], found: dict[str, Any]) -> T:
+    """Return a `cls` of those fields that this code knows: a newer broker may write more."""
+    known = _NAMES[cls]
+    if not found.keys() <= known:
+        found = {name: value for name, value in found.items() if name in known}
+    return cls(**found)
