@@ -19,6 +19,11 @@
     const show = core.element("button", { type: "button", class: "quiet" }, "Show");
     show.addEventListener("click", () => {
       const range = [parse(first.value), parse(last.value)];
+      const missing = [["From", range[0]], ["To", range[1]]].filter(([, ms]) => Number.isNaN(ms)).map(([name]) => name);
+      if (missing.length) {
+        core.toast(`${missing.join(" and ")} ${missing.length > 1 ? "are" : "is"} missing: a range needs a date and a time for both.`);
+        return;
+      }
       if (!(range[0] < range[1])) { core.toast("The end of a range must be after its beginning."); return; }
       const query = core.query();
       query.set("range", range.join("-"));

@@ -1,0 +1,23 @@
+"""What a page says when something is away, missing or refused."""
+
+from __future__ import annotations
+
+from tests.dashboard.browser.conftest import TOPIC
+from tests.dashboard.browser.tab import Tab
+
+
+def test_a_range_without_a_time_names_what_is_missing(tab: Tab) -> None:
+    """If this fails, whoever leaves a field of the range empty reads that the end must be after the beginning."""
+    tab.open("topic", topic=TOPIC)
+    tab.settled()
+    tab.page.get_by_text("From – to").click()
+    show = tab.page.locator("[data-range] button")
+    for empty, expected in (
+        (["From"], "From is missing"),
+        (["To"], "To is missing"),
+        (["From", "To"], "From and To are"),
+    ):
+        for label in ("From", "To"):
+            tab.page.get_by_label(label, exact=True).fill("" if label in empty else "2026-01-01T10:00")
+        show.click()
+        tab.page.locator(".toast", has_text=expected).last.wait_for()
