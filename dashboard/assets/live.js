@@ -7,9 +7,13 @@
   const RETRY_MS = [250, 500, 1000, 2000, 5000];
   const STALE_MS = 15000;
   const LOGIN_CHECK_MS = 5000;
+  // Codes with which the dashboard ends a connection (RFC 6455, section 7.4.1).
+  const POLICY = 1008;
+  const TOO_BIG = 1009;
 
   let socket = null;
   let attempts = 0;
+  let ended = "";
   let skew = 0;
   let dropped = 0;
   let nextId = 0;
@@ -139,8 +143,15 @@
       for (const id of subscriptions.keys()) forget(id);
       tell();
       // The login has ended: the guard answers with the login page, which leads back here.
-      if (event.code === 1008 || (!wasOpened && await loginEnded())) {
+      if ((event.code === POLICY || !wasOpened) && await loginEnded()) {
         window.location.reload();
+        return;
+      }
+      // What was refused once would be sent again, and refused again.
+      if (event.code === POLICY || event.code === TOO_BIG) {
+        ended = `not live: ${event.reason || "the dashboard refused a message of this page"}; load the page again to go on`;
+        core.toast(ended);
+        tell();
         return;
       }
       setTimeout(connect, RETRY_MS[Math.min(attempts++, RETRY_MS.length - 1)]);
@@ -151,7 +162,7 @@
   const tell = () => {
     const open = socket !== null && socket.readyState === WebSocket.OPEN;
     for (const place of document.querySelectorAll("[data-live]")) {
-      const text = open ? (dropped ? `live, ${core.count(dropped)} updates skipped` : "live") : "reconnecting …";
+      const text = open ? (dropped ? `live, ${core.count(dropped)} updates skipped` : "live") : ended || "reconnecting …";
       if (place.textContent !== text) place.textContent = text;
       place.classList.toggle("off", !open);
     }

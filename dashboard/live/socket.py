@@ -30,7 +30,7 @@ VIEWERS_OF_USER_MAX = 200
 # a timer for each message would cost a tenth of the message.
 SEND_TIMEOUT_S = 30.0
 WATCH_S = 5.0
-_POLICY_VIOLATION, _TRY_LATER = 1008, 1013
+_TOO_BIG, _TRY_LATER = 1009, 1013
 
 
 class LiveSockets:
@@ -101,7 +101,7 @@ class LiveSockets:
                 return
             text = message.get("text") or message.get("bytes") or ""
             if len(text) > MESSAGE_BYTES_MAX:
-                await socket.close(_POLICY_VIOLATION, f"a message may have {MESSAGE_BYTES_MAX:,} bytes")
+                await socket.close(_TOO_BIG, f"a message may have {MESSAGE_BYTES_MAX:,} bytes")
                 return
             await viewer.admit()
             viewer.take(text)

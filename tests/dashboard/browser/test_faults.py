@@ -21,3 +21,18 @@ def test_a_range_without_a_time_names_what_is_missing(tab: Tab) -> None:
             tab.page.get_by_label(label, exact=True).fill("" if label in empty else "2026-01-01T10:00")
         show.click()
         tab.page.locator(".toast", has_text=expected).last.wait_for()
+
+
+def test_a_message_that_is_too_large_does_not_load_the_page_again(tab: Tab) -> None:
+    """If this fails, a tab whose address is too long for the dashboard loads itself again without end."""
+    tab.open("topics")
+    tab.settled()
+    tab.page.evaluate(
+        """() => {
+          window.sameDocument = true;
+          const spec = { cluster: "main", channel: "health", params: { text: "x".repeat(20000) } };
+          window.dashboard.core.subscribe(spec, { frame() {}, refused() {} });
+        }"""
+    )
+    tab.page.locator("[data-live]", has_text="load the page again").wait_for()
+    assert tab.page.evaluate("window.sameDocument")
