@@ -121,7 +121,7 @@
       const params = { ...this.panel.spec.params, ...(more ? more(this.panel.spec) : {}), from: String(from), count: String(request.endRow - from) };
       if (sort !== undefined) { params.sort = sort.colId; params.desc = sort.sort === "desc" ? "1" : "0"; }
       if (this.filter) params.filter = this.filter;
-      const block = { state: null, answer: request };
+      const block = { state: null, error: "", answer: request };
       block.subscription = this.panel.subscribe(params, {
         frame: (frame) => this.take(block, frame),
         refused: (reason) => { this.panel.refused(reason); request.failCallback(); },
@@ -137,7 +137,8 @@
       const [first] = this.blocks.values();
       if (block === first || frame.error) this.panel.note(frame, state !== null && state.found === 0);
       if (state === null) return;
-      this.count(state);
+      block.error = frame.error;
+      this.count(block);
       if (block.answer !== null) {
         const answer = block.answer;
         block.answer = null;
@@ -151,7 +152,12 @@
       });
     }
 
-    count(state) {
+    count({ state, error }) {
+      // Nothing is known, which is not the same as nothing.
+      if (error && state.total === 0) {
+        this.panel.element.querySelector(".panel-count")?.remove();
+        return;
+      }
       const noun = this.options.noun;
       const place = this.panel.element.querySelector(".panel-count") || this.makeCount();
       const marked = this.marks.size ? `, ${this.marks.size} marked` : "";
@@ -179,7 +185,7 @@
 
     showMarks() {
       if (this.api) this.api.refreshCells({ columns: ["_mark"], force: true });
-      for (const block of this.blocks.values()) if (block.state) this.count(block.state);
+      for (const block of this.blocks.values()) if (block.state) this.count(block);
     }
 
     // The rows that are loaded, in the order of the table.

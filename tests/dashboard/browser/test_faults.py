@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from tests.dashboard.browser.conftest import TOPIC
 from tests.dashboard.browser.tab import Tab
+from tests.support.broker import QUICK, BrokerProcess
+from tests.support.dashboard import running_dashboard
 
 
 def test_a_range_without_a_time_names_what_is_missing(tab: Tab) -> None:
@@ -36,3 +41,26 @@ def test_a_message_that_is_too_large_does_not_load_the_page_again(tab: Tab) -> N
     )
     tab.page.locator("[data-live]", has_text="load the page again").wait_for()
     assert tab.page.evaluate("window.sameDocument")
+
+
+def test_nothing_is_counted_of_a_cluster_that_is_away(new_tab: Callable[..., Tab], tmp_path: Path) -> None:
+    """If this fails, a table says "0 groups" beside the error that the cluster does not answer."""
+    broker = BrokerProcess(tmp_path / "broker", QUICK)
+    clusters = tmp_path / "clusters.toml"
+    try:
+        broker.start()
+        clusters.write_text(f'[clusters.main]\nbootstrap = "{broker.bootstrap}"\n')
+        options = ["--clusters-file", str(clusters), "--state", str(tmp_path / "state"), "--timeout", "2"]
+        with running_dashboard(options, env={"XDG_CONFIG_HOME": str(tmp_path)}) as url:
+            tab = new_tab(url)
+            tab.open("groups")
+            tab.settled()
+            counted = tab.panel("All groups").locator(".panel-count")
+            assert counted.inner_text() == "0 groups"
+            broker.close()
+            tab.panel("All groups").locator("[data-state=error]").wait_for()
+            assert counted.count() == 0
+            tab.problems.clear()
+            tab.page.goto("about:blank")
+    finally:
+        broker.close()
