@@ -17,9 +17,10 @@ from urllib.parse import unquote
 import dash
 from dash import Dash, html
 from dash.development.base_component import Component
+from dash.exceptions import CallbackException
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -40,6 +41,9 @@ _LOG = logging.getLogger(__name__)
 ASSETS = Path(__file__).with_name("assets")
 # Endpoints of Dash that this program does not use: a socket with a queue for each viewer, and reloading for developers.
 _UNUSED_PATHS = frozenset({"/_dash-ws-callback", "/_reload-hash"})
+CALLBACK_PATH = "/_dash-update-component"
+# What Dash raises when it reads a body that its own pages would not send.
+_MALFORMED = (AttributeError, LookupError, TypeError, ValueError, CallbackException)
 _ADDRESS = re.compile(r'(?:src|href)="([^"]+)"')
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -85,6 +89,9 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
         route for route in server.router.routes if getattr(route, "path", "") not in _UNUSED_PATHS
     ]
     compressed = Compressed(server)
+    for route in server.router.routes:
+        if isinstance(route, Route) and route.path == CALLBACK_PATH:
+            route.app = Lenient(route.app)
     return context.security.guard(Named(compressed), _script_hashes(app, server))
 
 
@@ -105,6 +112,23 @@ async def _prepare(compressed: Compressed, server: FastAPI) -> None:
     await compressed.prepare(
         [each for each in named if each.startswith(PREFIXES)] + [f"/assets/vendor/{path.name}" for path in libraries]
     )
+
+
+class Lenient:
+    """Answers with 400 where Dash fails over the body of a request, instead of a traceback and 500. Its one callback is
+    that of pages, whose own failures are a page with the reason.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except _MALFORMED as error:
+            text = f"the body is not a request of one of the dashboard's pages: {type(error).__name__}: {error}"
+            _LOG.info("%s: %s", CALLBACK_PATH, text[:1_000])
+            await JSONResponse({"error": text[:1_000]}, 400)(scope, receive, send)
 
 
 class Named:
