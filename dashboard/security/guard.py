@@ -11,6 +11,8 @@ An open socket is closed with code 1008 at the next message in either direction 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import html
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +34,10 @@ Send = Callable[[ASGIMessage], Awaitable[None]]
 ASGIApp = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
 
 BODY_BYTES_MAX: Final = 8 << 20
+# What is read and dropped of a body that is too large, after the answer: a connection that is closed with unread data
+# is reset, and its client may never see the answer.
+_DROPPED_BYTES_MAX: Final = 64 << 20
+_DROPPED_S: Final = 3.0
 # What browsers send over a socket are subscriptions, which are small.
 SOCKET_MESSAGE_BYTES_MAX: Final = 64 << 10
 METHODS: Final = ("GET", "HEAD", "POST", "OPTIONS")
@@ -56,6 +62,7 @@ _CLOSE_POLICY: Final = 1008
 _CLOSE_TOO_BIG: Final = 1009
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _HTML: Final = (b"content-type", b"text/html; charset=utf-8")
+_JSON: Final = (b"content-type", b"application/json")
 
 
 class Answer(NamedTuple):
@@ -256,6 +263,11 @@ class Guard:
                 return
             kind = "websocket.http.response"
         await send({"type": f"{kind}.start", "status": answer.status, "headers": headers})
+        # A client that waits for 100 (Continue) has sent nothing.
+        if answer is _TOO_LARGE and not request.header(b"expect"):
+            await send({"type": f"{kind}.body", "body": body, "more_body": True})
+            await _drop_body(receive)
+            body = b""
         await send({"type": f"{kind}.body", "body": b"" if request.method == "HEAD" else body})
 
     async def _run_http(
@@ -297,7 +309,7 @@ class Guard:
                     await self._send_answer(request, receive, send, _FAILED)
                 raise
         if size_bytes > BODY_BYTES_MAX and not is_started:
-            self._note(request, identity, _TOO_LARGE.text)
+            self._note(request, identity, f"the body has more than {BODY_BYTES_MAX:,} bytes")
             await self._send_answer(request, receive, send, _TOO_LARGE)
 
     async def _run_socket(self, scope: ASGIScope, receive: Receive, send: Send, identity: Identity) -> None:
@@ -341,5 +353,21 @@ class Guard:
         await self._app(scope, checked_receive, checked_send)
 
 
+async def _drop_body(receive: Receive) -> None:
+    """Read what is left of a body, up to _DROPPED_BYTES_MAX and for _DROPPED_S at most."""
+    left = _DROPPED_BYTES_MAX
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DROPPED_S):
+            while left > 0:
+                message = await receive()
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    return
+                left -= len(message.get("body", b""))
+
+
 _FAILED: Final = Answer(500, "the dashboard failed to answer; its log says why")
-_TOO_LARGE: Final = Answer(413, f"the body has more than {BODY_BYTES_MAX:,} bytes", (_TEXT, (b"connection", b"close")))
+_TOO_LARGE: Final = Answer(
+    413,
+    f'{{"error": "the body has more than {BODY_BYTES_MAX:,} bytes"}}',
+    (_JSON, (b"connection", b"close")),
+)

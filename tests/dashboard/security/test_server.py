@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +46,25 @@ def test_a_large_announced_body_is_not_read(server: Server) -> None:
     """If this fails, the server waits for gigabytes before it refuses them."""
     lines = ["POST /change HTTP/1.1", f"Origin: {server.origin}", f"Content-Length: {1 << 40}"]
     assert server.exchange(lines, b"x" * 100).startswith(b"HTTP/1.1 413")
+
+
+def test_a_client_that_sends_a_large_body_reads_why_it_is_refused(server: Server) -> None:
+    """If this fails, whoever sends a file that is too large sees a reset connection instead of the limit."""
+    for headers in ({}, {"Transfer-Encoding": "chunked"}):
+        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        parts = (b"x" * (1 << 20) for _ in range(24))
+        body = parts if headers else b"".join(parts)
+        client.request(
+            "POST",
+            "/change",
+            body,
+            {"Origin": server.origin, "Cookie": server.cookie(), **headers},
+            encode_chunked=bool(headers),
+        )
+        answer = client.getresponse()
+        assert (answer.status, answer.headers["content-type"]) == (413, "application/json")
+        assert json.loads(answer.read()) == {"error": f"the body has more than {BODY_BYTES_MAX:,} bytes"}
+        client.close()
 
 
 def test_raw_paths_are_refused(server: Server) -> None:
