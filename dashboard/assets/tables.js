@@ -42,6 +42,8 @@
     make(agGrid) {
       agGrid.ModuleRegistry.registerModules([agGrid.AllCommunityModule]);
       const query = core.query();
+      const wrong = this.wrongParam(query);
+      if (wrong) { this.panel.refused(wrong); return; }
       const sort = query.get(`${this.prefix}sort`) || this.options.sort;
       const desc = query.has(`${this.prefix}sort`) ? query.get(`${this.prefix}desc`) === "1" : this.options.desc;
       const columns = this.options.columns.map((column, at) => ({
@@ -68,6 +70,16 @@
           if (event.event.key === " " && this.options.mark && event.data) { event.event.preventDefault(); this.toggle(event.data.id); }
         },
       });
+    }
+
+    // What is wrong with the order that the address asks for; empty if nothing is.
+    wrongParam(query) {
+      const known = { sort: this.options.columns.filter((column) => column.sortable).map((column) => column.key), desc: ["0", "1"] };
+      for (const [name, allowed] of Object.entries(known)) {
+        const value = query.get(this.prefix + name);
+        if (value && !allowed.includes(value)) return `${this.prefix}${name}=${value.slice(0, 100)}: expected one of ${allowed.join(", ")}`;
+      }
+      return "";
     }
 
     markCell(row) {

@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.dashboard.browser.conftest import TOPIC
 from tests.dashboard.browser.tab import Tab
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.dashboard import running_dashboard
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [({"sort": "bogus"}, "sort=bogus: expected one of topic, "), ({"desc": "yes"}, "desc=yes: expected one of 0, 1")],
+    ids=["sort", "desc"],
+)
+def test_an_order_that_is_unknown_is_named(tab: Tab, query: dict[str, str], expected: str) -> None:
+    """If this fails, a link with a typing error shows another order than it says."""
+    tab.open("topics", **query)
+    tab.page.locator("[data-state=error]", has_text=expected).wait_for()
 
 
 def test_a_range_without_a_time_names_what_is_missing(tab: Tab) -> None:
