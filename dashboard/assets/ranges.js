@@ -30,7 +30,7 @@
       core.go(`${window.location.pathname}?${query}`);
     });
     const details = core.element("details", { open: place.dataset.range !== "" },
-      core.element("summary", {}, `From – to (${core.zone()})`), first, " – ", last, " ", show);
+      core.element("summary", { title: "Charts and events reach back 7 days" }, `From – to (${core.zone()})`), first, " – ", last, " ", show);
     place.replaceChildren(details);
   };
 
