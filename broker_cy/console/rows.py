@@ -10,7 +10,7 @@ from broker_cy.admin.caller import Outcome
 from broker_cy.admin.cluster import BrokerInfo, ClusterDescription
 from broker_cy.admin.group_lag import PartitionLag
 from broker_cy.admin.groups import GroupListing
-from broker_cy.admin.lag import Status, Trend, judge, trend
+from broker_cy.admin.lag import Status, Trend, catch_up_s, judge, trend
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
@@ -182,10 +182,17 @@ def lag_rows(view: GroupView, history: LagHistory) -> list[LagRow]:
 
 
 def catch_up_text(lag_trend: Trend | None, lag: int | None) -> str:
-    """Return the estimated time until the group has caught up."""
+    """Return the estimated time until the group has caught up.
+
+    The slowest partition decides. Where it does not catch up although the lag of the group falls, the time is a lower
+    bound, from the sum: "never" beside a falling trend would contradict it.
+    """
     if lag == 0 or lag_trend is None:
         return "-"
-    return "never" if lag_trend.catch_up_s is None else duration(lag_trend.catch_up_s * 1000)
+    if lag_trend.catch_up_s is not None:
+        return duration(lag_trend.catch_up_s * 1000)
+    least_s = None if lag is None else catch_up_s(lag, -lag_trend.lag_per_s)
+    return "never" if least_s is None else f"≥ {duration(least_s * 1000)}"
 
 
 def assignment_text(assignment: Iterable[TopicPartition]) -> str:

@@ -251,6 +251,7 @@ class Lag(GroupChannel, TableChannel[LagRow]):
             lambda row: row.part.commit_ms,
             width=195,
             is_time=True,
+            hint="When the committed offset was committed: - until broker-cy's event of it was read; Kafka writes none",
         ),
     )
 

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_cy.admin import text
+from broker_cy.admin.lag import Trend
 from broker_cy.console import payload
 from broker_cy.console.payload import Format
+from broker_cy.console.rows import catch_up_text
 
 
 @given(st.text())
@@ -86,3 +88,20 @@ def test_a_character_that_a_cut_goes_through_does_not_make_it_binary() -> None:
 def test_numbers(shown: str, expected: str) -> None:
     """If this fails, an offset is rounded, or a duration cannot be read."""
     assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("trend", "lag", "expected"),
+    [
+        (Trend(30, 10, 12.0), 100, "12.0 s"),
+        (Trend(30, 10, None), 100, "≥ 5.0 s"),
+        (Trend(10, 30, None), 100, "never"),
+        (Trend(10, 10, None), 100, "never"),
+        (Trend(30, 10, None), None, "never"),
+        (Trend(30, 10, 0.0), 0, "-"),
+        (None, 100, "-"),
+    ],
+)
+def test_a_lag_that_falls_is_gone_at_some_time(trend: Trend | None, lag: int | None, expected: str) -> None:
+    """If this fails, a group whose lag falls has the note that it is never gone."""
+    assert catch_up_text(trend, lag) == expected
