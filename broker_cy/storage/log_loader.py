@@ -10,30 +10,35 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from broker_cy.core.errors import WireError
 from broker_cy.core.logs import facts
-from broker_cy.storage import damage, disk, maintenance, noted_state, recovery, snapshots, syncs, txn_index
+from broker_cy.storage import (
+    damage,
+    disk,
+    maintenance,
+    noted_state,
+    recovery,
+    segment_recovery,
+    snapshots,
+    syncs,
+    txn_index,
+)
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import Entries
 from broker_cy.storage.epochs import LeaderEpochs
-from broker_cy.storage.errors import CorruptSegment, StorageError
+from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_files import NEVER, LogFiles
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.producer_state import ProducerState
 from broker_cy.storage.segment import OpenFiles, Segment
+from broker_cy.storage.segment_recovery import SegmentRecovery
 
 logger = logging.getLogger(__name__)
-
-MISSING_OR_WRONG = "an index is missing or wrong"
-EMPTY = "an index has no entries"
-# Whether a segment may be truncated; the arguments are the segment and a scan that ended at the damage.
-MayCut = Callable[[Segment, recovery.ScanResult], bool]
 
 
 @dataclass(slots=True, frozen=True)
@@ -130,8 +135,10 @@ def load_log(
         return found.next_offset >= whole_to and context.may_cut(topic, segment, found.position)
 
     if context.power_lost and not context.clean:
-        _drop_damaged(segments, files, log_start_offset, is_compacted=is_compacted)
-    end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost, may_have_gap, may_cut)
+        segment_recovery.drop_damaged(segments, files, log_start_offset, is_compacted=is_compacted)
+    end_offset = SegmentRecovery(files, config, check_from, epochs, context.power_lost, may_have_gap, may_cut).run(
+        segments
+    )
     if end_offset < whole_to:
         raise StorageError(f"{directory} ends at offset {end_offset}, but had records up to offset {whole_to}")
     cut_bytes = sum(files.log_sizes.values()) - sum(segment.size for segment in segments)
@@ -144,7 +151,7 @@ def load_log(
         )
         for segment in segments:
             segment.close()
-        _remove_for_good(segments)
+        segment_recovery.remove_for_good(segments)
         segments = [Segment(directory, log_start_offset, context.open_files, 0, False, context.now_ms, interval)]
         segments[0].create(context.now_ms)
         end_offset = log_start_offset
@@ -240,152 +247,3 @@ def _load_epochs(directory: str, may_be_lost: bool) -> tuple[LeaderEpochs, bool]
     except ValueError as error:
         logger.warning("rebuilt damaged leader epochs from the batches", extra=facts(reason=error))
         return LeaderEpochs(directory), False
-
-
-def _drop_damaged(segments: list[Segment], files: LogFiles, log_start_offset: int, *, is_compacted: bool) -> None:
-    """Remove segments before the log start offset, up to the last one of them that is damaged or does not reach to the
-    next segment. They were deleted, and perhaps never synced: this says nothing about the segments that follow. Whole
-    ones stay, because their producers count (maintenance.reload_producers).
-    """
-    count = 0
-    for number, segment in enumerate(segments[:-1]):
-        following = segments[number + 1].base_offset
-        if following > log_start_offset:
-            break
-        path, base, size = segment.path, segment.base_offset, segment.size
-        _, problem = recovery.verify_part(path, base, 0, size, size)
-        # The second look is at the headers alone, and only where a gap matters.
-        if problem is not None or (not is_compacted and recovery.next_offset_of_file(path, base, size) < following):
-            count = number + 1
-    if count == 0:
-        return
-    logger.warning(
-        "removed deleted segments that are damaged",
-        extra=facts(path=segments[0].directory, segments=count, log_start_offset=log_start_offset),
-    )
-    for segment in segments[:count]:
-        del files.log_sizes[segment.base_offset]
-        files.txn_indexes.discard(segment.base_offset)
-    _remove_for_good(segments[:count])
-    del segments[:count]
-
-
-def _recover(
-    segments: list[Segment],
-    files: LogFiles,
-    config: LogConfig,
-    check_from: int,
-    epochs: LeaderEpochs,
-    power_lost: bool,
-    may_have_gap: Callable[[int, bool], bool],
-    may_cut: MayCut,
-) -> int:
-    """Check the records at or after `check_from`, and repair the indexes; returns the offset at which the log ends.
-
-    Empty segments after the one in which the log ends are removed from `segments`. After a power loss, all segments
-    after the first damaged one are removed, as in Kafka: nothing of them was synced. So are segments after one that
-    ends too early, or is missing, unless `may_have_gap` (with whether records follow) says that compaction may have
-    left that gap (Kafka keeps them).
-    """
-    last = max((i for i, segment in enumerate(segments) if segment.size > 0), default=0)
-    filled, filled_end = 0, NEVER
-    for number, segment in enumerate(segments):
-        following = segments[number + 1].base_offset if number + 1 < len(segments) else NEVER
-        if following > check_from:
-            was_cut, end = _check(segment, power_lost or number == last, check_from, config, epochs, may_cut)
-            if segment.size > 0 or number == 0:
-                filled, filled_end = number, end
-            if was_cut or (end < following < NEVER and not may_have_gap(end, True)):
-                if not was_cut:
-                    logger.warning(
-                        "removed the segments after a gap in the log: the missing records were never on disk",
-                        extra=facts(path=segment.path, log_end_offset=end, next_offset=following),
-                    )
-                _remove_for_good(segments[number + 1 :])
-                del segments[number + 1 :]
-                break
-            continue
-        if segment.size > 0:
-            filled, filled_end = number, following
-        if problem := _index_problem(segment, files, config):
-            # A log that grew in small steps over many starts has no entries either, so that needs no warning.
-            level = logging.INFO if problem == EMPTY else logging.WARNING
-            logger.log(level, "rebuilding the indexes of a segment", extra=facts(path=segment.path, reason=problem))
-            if number == last:
-                # As in Kafka, a torn tail is truncated even after a clean stop.
-                was_cut, end = _check(segment, True, segment.base_offset, config, epochs, may_cut)
-                filled_end = end if was_cut else filled_end
-                continue
-            result = recovery.rebuild_indexes(segment, 0, NEVER, config.index_interval_bytes)
-            if result.problem is not None:
-                raise CorruptSegment(segment.path, result.position, result.problem)
-    if filled_end < NEVER and filled_end < segments[-1].base_offset and not may_have_gap(filled_end, False):
-        _remove_for_good(segments[filled + 1 :])
-        del segments[filled + 1 :]
-    tail = segments[-1]
-    clean = check_from == NEVER
-    result = recovery.next_offset(tail, clean)
-    if result.problem is not None and clean:
-        # The stop was clean, but the data after the last index entry is damaged, or that entry itself is. The data
-        # before it is still trusted at first; if that does not help, the whole segment is checked.
-        for checked in (recovery.last_indexed_offset(tail), tail.base_offset):
-            _check(tail, True, checked, config, epochs, may_cut)
-            result = recovery.next_offset(tail, clean)
-            if result.problem is None:
-                break
-    if result.problem is not None:
-        raise CorruptSegment(tail.path, result.position, result.problem)
-    return max(result.next_offset, tail.base_offset)
-
-
-def _check(
-    segment: Segment, is_last: bool, check_from: int, config: LogConfig, epochs: LeaderEpochs, may_cut: MayCut
-) -> tuple[bool, int]:
-    """Check one segment from offset `check_from` on; returns whether its end was truncated, and the offset at which it
-    ends. Raises CorruptSegment if that is not allowed: other segments with data follow, or see
-    LoadContext.may_cut.
-    """
-    size = segment.size
-    result = recovery.rebuild_indexes(segment, check_from, check_from, config.index_interval_bytes, epochs)
-    if result.problem is None:
-        return False, result.next_offset
-    if not is_last or not may_cut(segment, result):
-        raise CorruptSegment(segment.path, result.position, result.problem)
-    logger.warning(
-        "truncated the damaged end of a log",
-        extra=facts(
-            path=segment.path,
-            cut_bytes=size - result.position,
-            position=result.position,
-            log_end_offset=result.next_offset,
-            reason=result.problem,
-        ),
-    )
-    recovery.cut(segment, result.position)
-    # Otherwise the next power loss could bring back what is truncated here, after records that were written since.
-    disk.sync_file(segment.path)
-    return True, result.next_offset
-
-
-def _remove_for_good(segments: list[Segment]) -> None:
-    """Remove files of segments, so that no power loss brings them back among records that were written since."""
-    for segment in segments:
-        maintenance.remove_segment(segment.directory, segment.base_offset)
-    if segments:
-        sync_directory(segments[0].directory)
-
-
-def _index_problem(segment: Segment, files: LogFiles, config: LogConfig) -> str | None:
-    """What is wrong with the indexes of a segment: one is missing, has no entries or a partial one, or points past the
-    end of the segment. None if they seem intact.
-    """
-    size = files.index_sizes.get(segment.base_offset)
-    time_size = files.time_index_sizes.get(segment.base_offset)
-    if size is None or time_size is None or size % 8 or time_size % 12:
-        return MISSING_OR_WRONG if segment.size > 0 or size is not None else None
-    if segment.size > 0 and (size == 0 or time_size == 0):
-        # An empty offset index is right only if no batch begins after the first interval, an empty time index only if
-        # no batch up to there has a timestamp.
-        timestamp, due = recovery.index_need(segment, config.index_interval_bytes)
-        return EMPTY if (size == 0 and due) or (time_size == 0 and timestamp >= 0) else None
-    return None if segment.indexes_fit() else MISSING_OR_WRONG

@@ -23,10 +23,10 @@ from broker_cy.storage import (
     checkpoints,
     damage,
     flusher,
-    log_loader,
     log_manager,
     maintenance,
     noted_state,
+    segment_recovery,
     syncs,
     written_points,
 )
@@ -276,7 +276,7 @@ PLANTED: dict[str, Planted] = {
         is_rare=True,
     ),
     "segments behind damage stay": Planted(
-        lambda patch: patch.setattr(log_loader, "_remove_for_good", lambda segments: None), 100
+        lambda patch: patch.setattr(segment_recovery, "remove_for_good", lambda segments: None), 100
     ),
     "bootstrap.checkpoint is not synced": Planted(_sync_no_bootstrap, 200),
     "the name of the metadata log's directory is not synced": Planted(_sync_no_directory, 300),
