@@ -95,6 +95,7 @@ cdef class Log:
 
     cdef LogSlice slice_from(self, int64_t offset, int64_t max_offset, Py_ssize_t max_bytes, bint at_least_one)
     cdef Py_ssize_t segment_number(self, int64_t offset) except -1
+    cpdef int64_t end_of(self, Segment segment) except -1
     cdef int roll_staged(self, int64_t now_ms) except -1
     cdef int write_staged(self) except -1
     cdef bint sync_is_due(self, int64_t synced_end_offset) noexcept

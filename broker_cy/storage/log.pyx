@@ -414,6 +414,11 @@ cdef class Log:
                 high = middle
         return low - 1 if low > 0 else 0
 
+    cpdef int64_t end_of(self, Segment segment) except -1:
+        """The offset at which the segment after `segment` begins; the greatest int64 if there is none."""
+        cdef Py_ssize_t number = self.segment_number(segment.base_offset) + 1
+        return (<Segment>self.segments[number]).base_offset if number < len(self.segments) else 0x7FFFFFFFFFFFFFFF
+
     cdef LogSlice read(self, int64_t offset, int64_t max_offset, Py_ssize_t max_bytes, bint at_least_one):
         if self.offline is not None:
             self.refuse_offline()

@@ -119,6 +119,8 @@ def load_log(
         for segment in segments:
             damage.forget_cached(segment.path)
     is_compacted = config.compact or context.cleaned.offset_of((topic, partition), topic_id) is not None
+    # A kill leaves no gap. One that is there all the same may be of a compaction that nothing else shows, as in Kafka.
+    keeps_gaps = is_compacted or (note is None and (context.clean or not context.power_lost))
 
     def may_have_gap(end: int, records_follow: bool) -> bool:
         """Whether the segments after a gap that begins at `end` are kept. In a log that was found damaged they are not
@@ -129,16 +131,16 @@ def load_log(
             return True
         if note is not None and records_follow and end < whole_to:
             raise StorageError(f"{directory} has no records from offset {end} on, but it had records up to {whole_to}")
-        return records_follow and note is None and not context.power_lost
+        return records_follow and keeps_gaps
 
     def may_cut(segment: Segment, found: recovery.ScanResult) -> bool:
         return found.next_offset >= whole_to and context.may_cut(topic, segment, found.position)
 
     if context.power_lost and not context.clean:
         segment_recovery.drop_damaged(segments, files, log_start_offset, is_compacted=is_compacted)
-    end_offset = SegmentRecovery(files, config, check_from, epochs, context.power_lost, may_have_gap, may_cut).run(
-        segments
-    )
+    end_offset = SegmentRecovery(
+        files, config, check_from, epochs, context.power_lost, may_have_gap, keeps_gaps, may_cut
+    ).run(segments)
     if end_offset < whole_to:
         raise StorageError(f"{directory} ends at offset {end_offset}, but had records up to offset {whole_to}")
     cut_bytes = sum(files.log_sizes.values()) - sum(segment.size for segment in segments)

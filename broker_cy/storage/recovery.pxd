@@ -18,6 +18,8 @@ cdef class BatchReader:
     cdef int64_t next_offset        # smallest base offset that the next batch may have
     cdef int64_t check_from
     cdef int64_t base_offset        # of the segment
+    cdef int64_t limit              # base offset of the next segment, which no batch reaches
+    cdef bint may_have_gap          # before the next batch
     cdef BatchHeader header
     cdef uint8_t* block
     cdef Py_ssize_t block_size

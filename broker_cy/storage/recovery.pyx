@@ -47,9 +47,12 @@ cdef class ScanResult:
 
 cdef class BatchReader:
     """Walks the batches of the file `fd` from `position` up to `end`; verifies the checksums of those at or after offset
-    `check_from`."""
+    `check_from`. All of them have to be before `limit`, the offset at which the next segment begins: no checksum covers the
+    offsets."""
 
-    def __cinit__(self, int fd, int64_t position, int64_t end, int64_t next_offset, int64_t check_from):
+    def __cinit__(
+        self, int fd, int64_t position, int64_t end, int64_t next_offset, int64_t check_from, int64_t limit=0x7FFFFFFFFFFFFFFF
+    ):
         if fd >= 0:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         self.fd = fd
@@ -59,6 +62,8 @@ cdef class BatchReader:
         self.next_offset = next_offset
         self.check_from = check_from
         self.base_offset = next_offset
+        self.limit = limit
+        self.may_have_gap = True
         self.block_size = CHECK_BLOCK_BYTES if check_from < 0x7FFFFFFFFFFFFFFF else WALK_BLOCK_BYTES
         self.block = <uint8_t*>malloc(<size_t>self.block_size)
         if self.block == NULL:
@@ -143,6 +148,15 @@ cdef class BatchReader:
                 f"offset of the segment, {self.base_offset}"
             )
             return False
+        if header.base_offset + header.last_offset_delta >= self.limit:
+            self.problem = (
+                f"base offset {header.base_offset} with last offset delta {header.last_offset_delta} reaches offset "
+                f"{self.limit}, at which the next segment begins"
+            )
+            return False
+        if header.base_offset > self.next_offset and not self.may_have_gap:
+            self.problem = f"base offset {header.base_offset} leaves a gap after offset {self.next_offset - 1}"
+            return False
         self.next_position = at + batch_bytes(header)
         if header.base_offset + header.last_offset_delta >= self.check_from:
             self.checksum(&crc)
@@ -206,12 +220,16 @@ def last_indexed_offset(Segment segment not None):
     return segment.offsets.entry_at(count - 1)[0] if count > 0 else segment.base_offset
 
 
-def rebuild_indexes(Segment segment not None, int64_t from_offset, int64_t check_from, int64_t index_interval_bytes, epochs=None):
+def rebuild_indexes(
+    Segment segment not None, int64_t from_offset, int64_t check_from, int64_t index_interval_bytes, epochs=None,
+    int64_t limit=0x7FFFFFFFFFFFFFFF, bint may_have_gaps=True,
+):
     """Read a segment and make its indexes agree with it. Changes the segment's index files; raises OSError, StorageError.
 
     Index entries below `from_offset` are kept if the last of them points to the right batch; everything after it is read again,
-    with checksums from offset `check_from` on. With `epochs` (LeaderEpochs), new leader epochs are noted. Returns the ScanResult;
-    if that has a problem, the caller truncates the file there.
+    with checksums from offset `check_from` on. With `epochs` (LeaderEpochs), new leader epochs are noted. The next segment begins
+    at offset `limit`; without `may_have_gaps`, each batch that is read has to begin at the offset where the previous one ended.
+    Returns the ScanResult; if that has a problem, the caller truncates the file there.
     """
     cdef BatchReader reader
     cdef int64_t start, last_entry, batches = 0, max_timestamp = -1, max_timestamp_offset = segment.base_offset
@@ -227,8 +245,11 @@ def rebuild_indexes(Segment segment not None, int64_t from_offset, int64_t check
     segment.offsets.trim()
     segment.times.trim()
     last_entry = start
-    reader = BatchReader(segment.descriptor(), start, segment.size, segment.base_offset, check_from)
+    reader = BatchReader(segment.descriptor(), start, segment.size, segment.base_offset, check_from, limit)
+    # At an index entry, the end of the previous batch is not known.
+    reader.may_have_gap = may_have_gaps or start > 0
     while reader.advance():
+        reader.may_have_gap = may_have_gaps
         last_offset = reader.next_offset - 1
         if checked < 0 and last_offset >= check_from:
             checked = reader.position
@@ -383,17 +404,17 @@ def is_torn(Segment segment not None, int64_t position):
     return parse_header(raw, ANY_LENGTH, &header) == 0 and batch_bytes(&header) > left
 
 
-def verify_part(path, int64_t base_offset, int64_t start, int64_t stop, int64_t end):
+def verify_part(path, int64_t base_offset, int64_t start, int64_t stop, int64_t end, int64_t limit):
     """Check the batches of a segment file from `start`, where one begins, up to the first that begins at or after `stop`, and not
-    past `end`, where one ends. Returns (position up to which they are valid, None or a CorruptSegment that says what is wrong
-    there).
+    past `end`, where one ends. All have to be before the offset `limit`, at which the next segment begins. Returns (position up to
+    which they are valid, None or a CorruptSegment that says what is wrong there).
 
     Opens the file itself, so it may run in a worker thread while others append to the file. Raises OSError.
     """
     cdef BatchReader reader
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        reader = BatchReader(fd, start, end, base_offset, 0)
+        reader = BatchReader(fd, start, end, base_offset, 0, limit)
         while reader.next_position < stop and reader.advance():
             pass
     finally:

@@ -26,19 +26,16 @@ MayCut = Callable[[Segment, recovery.ScanResult], bool]
 
 
 def drop_damaged(segments: list[Segment], files: LogFiles, log_start_offset: int, *, is_compacted: bool) -> None:
-    """Remove segments before the log start offset, up to the last one of them that is damaged or does not reach to the
-    next segment. They were deleted, and perhaps never synced: this says nothing about the segments that follow. Whole
-    ones stay, because their producers count (maintenance.reload_producers).
+    """Remove segments before the log start offset, up to the last one of them that is damaged or does not end where the
+    next segment begins. They were deleted, and perhaps never synced: this says nothing about the segments that follow.
+    Whole ones stay, because their producers count (maintenance.reload_producers).
     """
     count = 0
     for number, segment in enumerate(segments[:-1]):
         following = segments[number + 1].base_offset
         if following > log_start_offset:
             break
-        path, base, size = segment.path, segment.base_offset, segment.size
-        _, problem = recovery.verify_part(path, base, 0, size, size)
-        # The second look is at the headers alone, and only where a gap matters.
-        if problem is not None or (not is_compacted and recovery.next_offset_of_file(path, base, size) < following):
+        if not _is_whole(segment, following, is_compacted=is_compacted):
             count = number + 1
     if count == 0:
         return
@@ -53,13 +50,26 @@ def drop_damaged(segments: list[Segment], files: LogFiles, log_start_offset: int
     del segments[:count]
 
 
+def _is_whole(segment: Segment, following: int, *, is_compacted: bool) -> bool:
+    """Whether every batch of a segment is valid, and before `following`, where the next segment begins; all offsets up
+    to there have to be present in a log that was not compacted.
+    """
+    path, base, size = segment.path, segment.base_offset, segment.size
+    if is_compacted:
+        return recovery.verify_part(path, base, 0, size, size, following)[1] is None
+    result, gap = recovery.verify_contiguous(path, base, size)
+    return result.problem is None and not gap and result.next_offset == following
+
+
 @dataclass(slots=True, frozen=True)
 class SegmentRecovery:
     """Checks the records of one log at or after the offset `check_from`, and repairs the indexes.
 
     After a power loss, all segments after the first damaged one are removed, as in Kafka: nothing of them was synced.
     So are segments after one that ends too early, or is missing, unless `may_have_gap` (with the offset, and whether
-    records follow) says that compaction may have left that gap (Kafka keeps them). For `may_cut` see MayCut.
+    records follow) says that compaction may have left that gap (Kafka keeps them). A gap within a segment is damage
+    unless `keeps_gaps`. Records that reach into the next segment always are: in Kafka a consumer receives the
+    offsets twice, or never. For `may_cut` see MayCut.
     """
 
     files: LogFiles
@@ -68,6 +78,7 @@ class SegmentRecovery:
     epochs: LeaderEpochs
     power_lost: bool
     may_have_gap: Callable[[int, bool], bool]
+    keeps_gaps: bool
     may_cut: MayCut
 
     def run(self, segments: list[Segment]) -> int:
@@ -77,40 +88,50 @@ class SegmentRecovery:
         cannot be served, StorageError, OSError.
         """
         filled, filled_end = self._check_all(segments)
-        if filled_end < segments[-1].base_offset and not self.may_have_gap(filled_end, False):
-            remove_for_good(segments[filled + 1 :])
-            del segments[filled + 1 :]
+        behind = segments[segments.index(filled) + 1 :]
+        if behind and filled_end < behind[-1].base_offset and not self.may_have_gap(filled_end, False):
+            remove_for_good(behind)
+            del segments[-len(behind) :]
         return self._check_end(segments[-1])
 
-    def _check_all(self, segments: list[Segment]) -> tuple[int, int]:
-        """Check the segments up to the one in which the log ends, and remove those after it; returns the number of the
-        last one with records, and the offset at which that ends (NEVER if it was not checked).
+    def _check_all(self, segments: list[Segment]) -> tuple[Segment, int]:
+        """Check the segments up to the one in which the log ends, and remove those after it; returns the last one with
+        records, and the offset at which that ends (NEVER if it was not checked).
         """
         last = max((i for i, segment in enumerate(segments) if segment.size > 0), default=0)
-        filled, filled_end = 0, NEVER
-        for number, segment in enumerate(segments):
+        limits = _limits(segments)
+        filled, filled_end = segments[0], NEVER
+        hiding = []
+        for number, (segment, limit) in enumerate(zip(segments, limits, strict=True)):
+            if segment.size == 0 and segment.base_offset < filled_end < NEVER:
+                # Its removal was lost with the power: it would hide the records of the previous one from there on.
+                hiding.append(segment)
+                continue
             following = segments[number + 1].base_offset if number + 1 < len(segments) else NEVER
             if following > self.check_from:
-                was_cut, end = self._check(segment, self.power_lost or number == last, self.check_from)
+                was_cut, end = self._check(segment, self.power_lost or number == last, self.check_from, limit)
                 if segment.size > 0 or number == 0:
-                    filled, filled_end = number, end
-                if was_cut or (end < following < NEVER and not self.may_have_gap(end, True)):
+                    filled, filled_end = segment, end
+                if was_cut or (end < limit < NEVER and not self.may_have_gap(end, True)):
                     if not was_cut:
                         logger.warning(
                             "removed the segments after a gap in the log: the missing records were never on disk",
-                            extra=facts(path=segment.path, log_end_offset=end, next_offset=following),
+                            extra=facts(path=segment.path, log_end_offset=end, next_offset=limit),
                         )
                     remove_for_good(segments[number + 1 :])
                     del segments[number + 1 :]
                     break
                 continue
             if segment.size > 0:
-                filled, filled_end = number, following
-            end = self._mend_indexes(segment, is_last=number == last)
+                filled, filled_end = segment, following
+            end = self._mend_indexes(segment, limit, is_last=number == last)
             filled_end = min(filled_end, end)
+        remove_for_good(hiding)
+        for segment in hiding:
+            segments.remove(segment)
         return filled, filled_end
 
-    def _mend_indexes(self, segment: Segment, *, is_last: bool) -> int:
+    def _mend_indexes(self, segment: Segment, limit: int, *, is_last: bool) -> int:
         """Rebuild the indexes of a segment that is not checked, if they are missing or wrong; returns the offset at
         which its end was truncated, otherwise NEVER.
         """
@@ -122,9 +143,9 @@ class SegmentRecovery:
         logger.log(level, "rebuilding the indexes of a segment", extra=facts(path=segment.path, reason=problem))
         if is_last:
             # As in Kafka, a torn tail is truncated even after a clean stop.
-            was_cut, end = self._check(segment, True, segment.base_offset)
+            was_cut, end = self._check(segment, True, segment.base_offset, limit)
             return end if was_cut else NEVER
-        result = recovery.rebuild_indexes(segment, 0, NEVER, self.config.index_interval_bytes)
+        result = recovery.rebuild_indexes(segment, 0, NEVER, self.config.index_interval_bytes, limit=limit)
         if result.problem is not None:
             raise CorruptSegment(segment.path, result.position, result.problem)
         return NEVER
@@ -137,7 +158,7 @@ class SegmentRecovery:
             # The stop was clean, but the data after the last index entry is damaged, or that entry itself is. The data
             # before it is still trusted at first; if that does not help, the whole segment is checked.
             for checked in (recovery.last_indexed_offset(tail), tail.base_offset):
-                self._check(tail, True, checked)
+                self._check(tail, True, checked, NEVER)
                 result = recovery.next_offset(tail, clean)
                 if result.problem is None:
                     break
@@ -145,13 +166,16 @@ class SegmentRecovery:
             raise CorruptSegment(tail.path, result.position, result.problem)
         return max(result.next_offset, tail.base_offset)
 
-    def _check(self, segment: Segment, is_last: bool, check_from: int) -> tuple[bool, int]:
-        """Check one segment from offset `check_from` on; returns whether its end was truncated, and the offset at which
-        it ends. Raises CorruptSegment if that is not allowed: other segments with data follow, or see MayCut.
+    def _check(self, segment: Segment, is_last: bool, check_from: int, limit: int) -> tuple[bool, int]:
+        """Check one segment from offset `check_from` on; the next one with records begins at `limit`. Returns whether
+        its end was truncated, and the offset at which it ends. Raises CorruptSegment if that is not allowed: other
+        segments with data follow, or see MayCut.
         """
         size = segment.size
         interval = self.config.index_interval_bytes
-        result = recovery.rebuild_indexes(segment, check_from, check_from, interval, self.epochs)
+        result = recovery.rebuild_indexes(
+            segment, check_from, check_from, interval, self.epochs, limit, self.keeps_gaps
+        )
         if result.problem is None:
             return False, result.next_offset
         if not is_last or not self.may_cut(segment, result):
@@ -170,6 +194,19 @@ class SegmentRecovery:
         # Otherwise the next power loss could bring back what is truncated here, after records written since.
         disk.sync_file(segment.path)
         return True, result.next_offset
+
+
+def _limits(segments: list[Segment]) -> list[int]:
+    """For each segment the base offset of the next one with records, NEVER if there is none. An empty file says nothing
+    about the records before it.
+    """
+    limits = []
+    limit = NEVER
+    for segment in reversed(segments):
+        limits.append(limit)
+        if segment.size > 0:
+            limit = segment.base_offset
+    return limits[::-1]
 
 
 def remove_for_good(segments: list[Segment]) -> None:

@@ -155,7 +155,7 @@ class Model:
         read for the first time.
         """
         return any(
-            recovery.verify_part(each.path, each.base_offset, 0, each.size, each.size)[1] is not None
+            recovery.verify_part(each.path, each.base_offset, 0, each.size, each.size, log.end_of(each))[1] is not None
             for each in log.segments
         )
 

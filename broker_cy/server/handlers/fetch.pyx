@@ -222,8 +222,8 @@ cdef class FetchReply(Reply):
         return 0
 
     cdef list unchecked_parts(self):
-        """(log, segment, start, stop, end) of the parts that were read and not checked since the broker started: to be checked from
-        `start` to `stop` at least, and to `end` at most.
+        """(log, segment, start, stop, end, offset at which the next segment begins) of the parts that were read and not checked since
+        the broker started: to be checked from `start` to `stop` at least, and to `end` at most.
         """
         cdef FetchPartition target
         cdef Segment segment
@@ -237,7 +237,8 @@ cdef class FetchReply(Reply):
             part = segment.unverified_part(position, position + target.records.size)
             if part is not None:
                 start, end = part
-                found.append((target.partition.log, segment, start, max(position + target.records.size, start + VERIFY_BYTES), end))
+                stop = max(position + target.records.size, start + VERIFY_BYTES)
+                found.append((target.partition.log, segment, start, stop, end, target.partition.log.end_of(segment)))
         return found
 
     def verified(self, future):
@@ -313,9 +314,9 @@ def warm_paths(list parts):
 def verify_all(list parts):
     """In a worker thread: [(log, segment, start, end of the valid part, error or None)]."""
     found = []
-    for log, segment, start, stop, end in parts:
+    for log, segment, start, stop, end, limit in parts:
         try:
-            sound, damage = verify_part(segment.path, segment.base_offset, start, stop, end)
+            sound, damage = verify_part(segment.path, segment.base_offset, start, stop, end, limit)
         except FileNotFoundError as error:
             # Deleted or replaced meanwhile: then it is no longer read, which `verified` checks.
             sound, damage = start, error

@@ -14,6 +14,7 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.server.harness import SETTINGS, CoreHarness, RawClient, fetch_from
+from tests.broker_cy.storage.batches import overwrite
 from tests.broker_cy.storage.managing import TOPIC_ID, Manager, open_manager
 
 BATCHES = 400
@@ -46,13 +47,14 @@ class Restarted(CoreHarness):
                 file.write(b"?")
         self.manager: Manager = open_manager(path)
         self.log: Log = self.manager.logs["t", 0]
+        self.on_loop(lambda: serve(self, self.log))
 
-        def serve() -> None:
-            partition = Partition(self.core, "t", 0, TOPIC_ID, self.log, 0)
-            partition.configure(SETTINGS)
-            self.table.add(partition)
 
-        self.on_loop(serve)
+def serve(harness: CoreHarness, log: Log) -> None:
+    """Serve a log as partition 0 of the topic `t`; to be called on the loop."""
+    partition = Partition(harness.core, "t", 0, TOPIC_ID, log, 0)
+    partition.configure(SETTINGS)
+    harness.table.add(partition)
 
 
 @pytest.fixture
@@ -101,3 +103,29 @@ def test_a_consumer_that_reads_all_has_all_checked_once(restarted: Restarted, cl
             assert records[: whole * SIZE] == b"".join(batch(offset + i) for i in range(whole))
             offset += whole
     assert restarted.log.active.unverified_bytes == 0
+
+
+def test_an_offset_of_a_later_segment_is_never_sent(tmp_path: Path) -> None:
+    """A bit of a base offset changed on the disk, after a clean stop. If this fails, a consumer receives a record with
+    an offset that is far too high, and skips all records up to there.
+    """
+    config = LogConfig(segment_bytes=3 * SIZE)
+    manager = open_manager(tmp_path, config=config)
+    log = manager.create("t", 0, TOPIC_ID, config, 0)
+    for number in range(9):
+        log.append(batch(number), 1_000)
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+    manager.stop()
+    overwrite(log.segments[1].path, (5 + (1 << 22)).to_bytes(8), 2 * SIZE)
+    manager = open_manager(tmp_path, config=config)
+    log = manager.logs["t", 0]
+    harness = CoreHarness()
+    try:
+        harness.on_loop(lambda: serve(harness, log))
+        client = harness.client()
+        assert read(client, 0).records == b"".join(batch(number) for number in range(3))
+        assert read(client, 3).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "reaches offset 6, at which the next segment begins" in str(log.offline)
+    finally:
+        harness.close()
+        manager.crash()

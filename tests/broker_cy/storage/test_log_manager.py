@@ -99,7 +99,7 @@ def test_a_torn_tail_is_cut_at_every_byte(tmp_path: Path, caplog: pytest.LogCapt
         assert contents(log)[: kept * one] == data[: kept * one]
         # The check of what existed at the start must not take the batch in the tail's place for damage.
         assert log.active.unverified_bytes == 0, "what recovery has checked is checked again before it is served"
-        assert recovery.verify_part(log.active.path, 0, 0, kept * one, kept * one) == (kept * one, None)
+        assert recovery.verify_part(log.active.path, 0, 0, kept * one, kept * one, 1 << 62) == (kept * one, None)
         again.crash()
         shutil.rmtree(target)
 
@@ -181,7 +181,8 @@ def test_only_what_lies_past_the_recovery_point_is_read(tmp_path: Path) -> None:
     damaged = log.segments[1]
     size = damaged.unverified_bytes
     assert size == damaged.size
-    assert "corrupt at byte 0" in str(recovery.verify_part(damaged.path, damaged.base_offset, 0, size, size)[1])
+    problem = recovery.verify_part(damaged.path, damaged.base_offset, 0, size, size, log.end_of(damaged))[1]
+    assert "corrupt at byte 0" in str(problem)
     again.crash()
 
 
