@@ -30,6 +30,8 @@ from tests.fuzz.target import MIB, Target, text_mutation
 
 CONFIG = LogConfig(segment_bytes=4000, index_interval_bytes=300, segment_ms=1 << 40)
 EXPIRATION_MS = 1 << 40
+# In the second byte of an input.
+POWER_LOST = 32
 # Names that no log of the template has, for any content.
 STRAY_NAMES = (
     "99999999999999999999.log",
@@ -144,11 +146,13 @@ def remove_directory() -> None:
 
 
 def log_corpus() -> list[bytes]:
-    """Every unchanged file, after a clean stop and after kills with recovery points in several places."""
+    """Every unchanged file, after a clean stop, after kills with recovery points in several places, and after a power
+    loss.
+    """
     files = directory()
     logs = [content for name, content in files.files.items() if name.endswith(".log")]
     found = []
-    for mode in (0, 1, 2, 3, 5):
+    for mode in (0, 1, 2, 3, 5, 1 | POWER_LOST):
         found += [
             bytes((number, mode)) + files.files[name] for number, name in enumerate(files.names) if name in files.files
         ]
@@ -207,11 +211,13 @@ def run_log(data: bytes) -> None:
     files.put(name, data[2:])
     files.seen.pop(name, None)
     mode = head[1]
-    context = LoadContext(OpenFiles(4), LogTotals(), mode & 1 == 0, NOW_MS, EXPIRATION_MS)
+    power_lost = mode & POWER_LOST != 0
+    context = LoadContext(OpenFiles(4), LogTotals(), mode & 1 == 0, NOW_MS, EXPIRATION_MS, power_lost)
     recovery_point = (0, 20, 70, 1 << 62)[mode >> 1 & 3]
     log = load_log(files.path, "t", 0, CONFIG, recovery_point, (0, 0, 0, 25)[mode >> 3 & 3], context)
     try:
-        check_log(log, verified=not context.clean and recovery_point == 0)
+        verified = not context.clean and recovery_point == 0
+        check_log(log, verified=verified, whole=verified and power_lost)
         maintenance.close(log)
     finally:
         maintenance.mark_closed(log)
@@ -221,9 +227,10 @@ def run_log(data: bytes) -> None:
     assert not context.clean or log.log_end_offset == end_offset
 
 
-def check_log(log: Log, *, verified: bool) -> None:
+def check_log(log: Log, *, verified: bool, whole: bool) -> None:
     """Every operation that a broker does with a log. Damage before the recovery point is found when it is read, by the
-    broker or by the client; if everything was `verified`, there is none.
+    broker or by the client; if everything was `verified`, there is none. A `whole` log has no gap, either: a power loss
+    leaves some, and a start removes what follows.
     """
     assert 0 <= log.log_start_offset <= log.recovery_point <= log.written_end_offset == log.log_end_offset
     assert log.log_end_offset < 2**63 - 1
@@ -239,7 +246,8 @@ def check_log(log: Log, *, verified: bool) -> None:
             log.append(data, NOW_MS)
         assert read_to_end(log, end) > end
     try:
-        read_to_end(log, log.log_start_offset)
+        reached = read_to_end(log, log.log_start_offset, may_have_gaps=not whole)
+        assert not verified or reached == log.written_end_offset
     except (StorageError, WireError):
         assert not verified
     try:
@@ -253,7 +261,7 @@ def check_log(log: Log, *, verified: bool) -> None:
         return
 
 
-def read_to_end(log: Log, offset: int) -> int:
+def read_to_end(log: Log, offset: int, *, may_have_gaps: bool = True) -> int:
     """Fetch until the end as a consumer does; returns the offset that it reached."""
     while offset < log.written_end_offset:
         part = log.read_slice(offset, max_bytes=900)
@@ -263,6 +271,8 @@ def read_to_end(log: Log, offset: int) -> int:
         for batch in decode_batches(part.read()):
             if not last < batch.last_offset < log.written_end_offset:
                 raise StorageError(f"{batch!r} after {last} in a log that ends at {log.written_end_offset}")
+            if batch.base_offset > last + 1 and not may_have_gaps:
+                raise StorageError(f"{batch!r} after {last} in a log without gaps")
             last = batch.last_offset
         if last < offset:
             raise StorageError("no whole batch in a slice")
