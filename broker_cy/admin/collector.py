@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-# With Python's 700, 10, 10 the collector scans the lag of 100,000 partitions for cycles again and again; each scan takes
-# a tenth of a second, in which a console does not react to keys. Full collections are as rare as with the broker's
+# With Python's 700, 10, 10 the collector scans the lag of 100,000 partitions for cycles again and again; each takes a
+# tenth of a second, in which a console does not react to keys. Full collections are as rare as with the broker's
 # 50,000, 20, 50; but the middle generation, with up to 60,000 objects instead of a million, is scanned in 5 ms.
 THRESHOLDS = (10_000, 4, 1_000)
 
