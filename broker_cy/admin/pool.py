@@ -12,6 +12,7 @@ from broker_cy.admin.deadline import Deadline
 from broker_cy.admin.errors import AdminError, Failure, problem_of, refused
 from broker_cy.admin.turns import Turns
 from broker_cy.client import versions
+from broker_cy.client.exchange import ANSWER_BYTES_MAX
 from broker_cy.client.versions import Negotiation, UnsupportedApi, Versions, offered_versions
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
@@ -24,6 +25,8 @@ R = TypeVar("R", bound=Message)
 REQUESTS_MAX = 64
 # The limit of one attempt to connect, whatever that of the call: a host that is down does not answer at all.
 CONNECT_TIMEOUT_S = 10.0
+# Elements of one answer: 200,000 partitions of three replicas have 1.4 million, and a replica takes 4 bytes.
+ANSWER_ELEMENTS_MAX = ANSWER_BYTES_MAX // 4
 _SOFTWARE_NAME = "broker-cy-admin"
 
 
@@ -233,7 +236,7 @@ def _decoded(answer: type[R], version: int, data: memoryview, broker: str, api: 
 async def _decoded_in_turns(answer: type[R], version: int, data: memoryview, broker: str, api: str) -> R:
     """As `_decoded`; a large answer takes a tenth of a second, in which others may run."""
     turns = Turns()
-    parts = codec.decode_parts(answer, version, data)
+    parts = codec.decode_parts(answer, version, data, ANSWER_ELEMENTS_MAX)
     try:
         while True:
             next(parts)

@@ -92,13 +92,14 @@ cdef inline int get_varlong(const uint8_t** p, const uint8_t* end, int64_t* out)
 
 cdef enum:
     # Objects that one message may make of its arrays and tagged fields: a request of 100 MB could else become several GB of
-    # them. The largest that Kafka's tools send name about 100,000 partitions.
+    # them. The largest that Kafka's tools send name about 100,000 partitions. A client may allow more in an answer.
     ELEMENTS_MAX = 1000000
 
 
 @cython.final
 cdef class Cursor:
-    cdef int64_t elements_left     # of ELEMENTS_MAX
+    cdef int64_t elements_left     # of elements_max
+    cdef int64_t elements_max
     cdef const uint8_t* ptr        # next byte to read; begin <= ptr <= end, never NULL
     cdef const uint8_t* end        # one behind the last byte
     cdef const uint8_t* begin

@@ -14,7 +14,7 @@ cdef class Cursor:
 
     def __cinit__(self, buffer=None):
         self.begin = self.ptr = self.end = NOTHING
-        self.elements_left = ELEMENTS_MAX
+        self.elements_max = self.elements_left = ELEMENTS_MAX
         if buffer is not None:
             PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
             self.has_view = True
@@ -39,7 +39,7 @@ cdef class Cursor:
     cdef int spend(self, int64_t n) except -1:
         self.elements_left -= n
         if self.elements_left < 0:
-            raise WireError(f"more than {ELEMENTS_MAX} elements in one message")
+            raise WireError(f"more than {self.elements_max} elements in one message")
         return 0
 
     cdef int _short(self, Py_ssize_t wanted) except -1:

@@ -6,7 +6,7 @@ WireError with the path of the field (`FetchRequest.topics[2].partitions`).
 
 from libc.stdint cimport int16_t
 
-from broker_cy.core.cursor cimport Cursor
+from broker_cy.core.cursor cimport ELEMENTS_MAX, Cursor
 from broker_cy.core.writer cimport Writer
 from broker_cy.wire.decoder cimport read_struct
 from broker_cy.wire.encoder cimport write_struct
@@ -75,12 +75,13 @@ def decode(type cls, int version, buffer):
     return message
 
 
-def decode_parts(type cls, int version, buffer):
+def decode_parts(type cls, int version, buffer, elements=ELEMENTS_MAX):
     """A generator that decodes as `decode` does, in parts of less than a millisecond, and returns the message: so that a
-    caller with an event loop can let others run between them.
+    caller with an event loop can let others run between them. The arrays of the message may have `elements` elements.
     """
     cdef Layout layout = layout_of(cls)
     cdef Cursor cursor = Cursor.__new__(Cursor, buffer)
+    cursor.elements_max = cursor.elements_left = elements
     try:
         message = yield from struct_parts(layout.node(version), cursor, Part())
     except WireError as error:

@@ -11,6 +11,7 @@ from broker_cy.admin.address import Address
 from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import Metadata, PartitionInfo, TopicInfo, TopicPartition, _Cached
 from broker_cy.admin.turns import URGENT, Turns
+from broker_cy.core.errors import WireError
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire import codec, messages
 from tests.support.loop_turns import counted_turns
@@ -88,6 +89,18 @@ def test_others_run_while_a_large_answer_is_decoded() -> None:
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         assert asyncio.run(job(monkeypatch)) >= 40
+
+
+def test_an_answer_may_have_more_elements_than_a_request() -> None:
+    """If this fails, no console shows a cluster of 200,000 partitions with three replicas."""
+    answer = messages.MetadataResponse
+    replicas = list(range(1_000))
+    parts = [answer.MetadataResponsePartition(replica_nodes=replicas) for _ in range(1_001)]
+    data = memoryview(codec.encode(answer(topics=[answer.MetadataResponseTopic(name="t", partitions=parts)]), 12))
+    with pytest.raises(WireError, match="more than 1000000 elements"):
+        codec.decode(answer, 12, data)
+    found = asyncio.run(pool._decoded_in_turns(answer, 12, data, "1", "Metadata"))
+    assert len(found.topics[0].partitions) == 1_001
 
 
 def test_a_topic_that_has_not_changed_is_the_same_object() -> None:
