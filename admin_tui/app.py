@@ -24,7 +24,7 @@ from broker_cy.admin.cluster import ClusterDescription
 from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.collector import IdleCollector
 from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.text import age, clean, plural
+from broker_cy.client.text import age, clean, plural
 from broker_cy.console.acts.plan import Command
 from broker_cy.console.alerts.rules import AlertSettings
 from broker_cy.console.alerts.watch import Alerting

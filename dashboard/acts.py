@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.text import clean
+from broker_cy.client.text import clean
 from broker_cy.console.acts.plan import CHANGES_MAX, Command, Plan, execute
 from broker_cy.console.fields import Form
 from dashboard.security.roles import Identity, Need, Role

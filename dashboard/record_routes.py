@@ -31,8 +31,8 @@ from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Span
-from broker_cy.admin.text import count, size
 from broker_cy.admin.turns import Turns
+from broker_cy.client.text import count, size
 from broker_cy.console.record_json import json_line
 from broker_cy.console.scan import RECORDS_A_TURN
 from dashboard.answers import json_answer, status_of

@@ -13,7 +13,7 @@ from textual.widgets import Button, Input, Static
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError
-from broker_cy.admin.text import clean, clean_lines
+from broker_cy.client.text import clean, clean_lines
 from broker_cy.console.acts.plan import CHANGES_MAX, Failed, Plan, Report, execute
 
 # Failures that are shown individually; the first line gives their number.

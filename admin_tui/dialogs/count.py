@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.text import clean, count, percent, plural, size
+from broker_cy.client.text import clean, count, percent, plural, size
 from broker_cy.console.record_count import RecordCount
 from broker_cy.console.session import PartitionRow
 

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from admin_tui.widgets.grid import Grid
-from broker_cy.admin.text import clean, count, size, when
+from broker_cy.client.text import clean, count, size, when
 from broker_cy.console.payload import Format, detail, line
 from broker_cy.console.scan import Row
 

@@ -10,7 +10,7 @@ from admin_tui.screens.view import View
 from admin_tui.tones import STYLES
 from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.text import clean, duration
+from broker_cy.client.text import clean, duration
 from broker_cy.console.alerts.watch import FIRING, OK, PENDING, UNKNOWN, Finding, Watch
 from broker_cy.console.alerts.webhook import facts_of
 from broker_cy.console.tone import Tone

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.text import clean, count, duration, percent, size
+from broker_cy.client.text import clean, count, duration, percent, size
 from broker_cy.console.rows import BrokerRow, broker_rows
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.text import clean, count, duration, short, size
+from broker_cy.client.text import clean, count, duration, short, size
 from broker_cy.console.figures import RATE_SAMPLES, connection_rates
 from broker_cy.metrics.sample import Connection
 

@@ -13,7 +13,7 @@ from textual.widgets import Static
 from admin_tui.screens.view import View
 from admin_tui.tones import STYLES
 from admin_tui.widgets.grid import Column, Grid, time_columns
-from broker_cy.admin.event_text import by_of, kind_of, line_of, subject_of
+from broker_cy.client.event_text import by_of, kind_of, line_of, subject_of
 from broker_cy.console.event_text import detail_of, tone_of
 from broker_cy.metrics.events import Stamped
 

@@ -12,7 +12,7 @@ from admin_tui.screens.view import ListView
 from admin_tui.tones import STYLES
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.lag import Status, Trend
-from broker_cy.admin.text import clean, count, short
+from broker_cy.client.text import clean, count, short
 from broker_cy.console.acts.groups import plan_delete_groups, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.rows import STATUS_TONES, GroupRow, catch_up_text

@@ -20,7 +20,7 @@ from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start, StartKind
-from broker_cy.admin.text import clean, count, percent, plural, short, size
+from broker_cy.client.text import clean, count, percent, plural, short, size
 from broker_cy.console.acts.records import (
     plan_produce,
     plan_reproduce,

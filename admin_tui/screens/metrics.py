@@ -13,7 +13,7 @@ from admin_tui.screens.view import View
 from admin_tui.widgets.chart import Chart
 from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.text import count, micros, short, size
+from broker_cy.client.text import count, micros, short, size
 from broker_cy.console.figures import RATE_SAMPLES, ApiRow, PhaseRow, api_p99_us, api_rows, phase_rows, process_facts
 
 

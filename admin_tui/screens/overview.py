@@ -13,8 +13,8 @@ from admin_tui.tones import STYLES
 from admin_tui.widgets.chart import Chart
 from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.event_text import kind_of, line_of, subject_of
-from broker_cy.admin.text import clean, micros, short, size, when
+from broker_cy.client.event_text import kind_of, line_of, subject_of
+from broker_cy.client.text import clean, micros, short, size, when
 from broker_cy.console.event_text import tone_of
 from broker_cy.console.figures import (
     RATE_SAMPLES,

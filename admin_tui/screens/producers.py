@@ -9,8 +9,8 @@ from rich.text import Text
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.text import clean, count, duration, when
 from broker_cy.admin.transactions import ProducerState
+from broker_cy.client.text import clean, count, duration, when
 from broker_cy.console.session import now_ms
 
 Row = tuple[TopicPartition, ProducerState]

@@ -12,7 +12,7 @@ from admin_tui.screens.view import View
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.cluster import FeatureRange, QuorumReplica
-from broker_cy.admin.text import clean, count, duration
+from broker_cy.client.text import clean, count, duration
 from broker_cy.console.session import now_ms
 
 _Replica = tuple[str, QuorumReplica]

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from admin_tui.screens.view import View
 from admin_tui.widgets.grid import Column, Grid, time_columns
-from broker_cy.admin.text import clean, duration
+from broker_cy.client.text import clean, duration
 from broker_cy.console.event_text import detail_of
 from broker_cy.metrics.events import Rebalance, Stamped, StaticReplacement
 

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.metadata import TopicInfo
-from broker_cy.admin.text import clean, count, short, size
+from broker_cy.client.text import clean, count, short, size
 from broker_cy.console.acts.topics import (
     add_partitions_form,
     clone_form,

@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import View
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.text import clean, count, duration
 from broker_cy.admin.transactions import HangingTransaction
+from broker_cy.client.text import clean, count, duration
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.transactions import plan_abort
 from broker_cy.console.session import OpenTransaction

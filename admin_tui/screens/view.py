@@ -19,7 +19,7 @@ from admin_tui.widgets.edges import set_edge
 from admin_tui.widgets.grid import Grid
 from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError
-from broker_cy.admin.text import age, clean
+from broker_cy.client.text import age, clean
 from broker_cy.console.acts.plan import Command, Plan
 from broker_cy.console.fields import Form
 from broker_cy.console.listeners import Source, call

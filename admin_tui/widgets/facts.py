@@ -9,7 +9,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from admin_tui.tones import STYLES
-from broker_cy.admin.text import clean
+from broker_cy.client.text import clean
 from broker_cy.console import figures
 from broker_cy.console.tone import Tone
 

@@ -1,41 +1,20 @@
-"""Broker addresses: `HOST:PORT`, and lists of them."""
+"""Addresses as the admin client takes them: a wrong one is an AdminError."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client import address
+from broker_cy.client.address import Address
 
-DEFAULT_PORT = 9092
-
-
-class Address(NamedTuple):
-    """A host name or address, and a TCP port."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+__all__ = ["Address", "parse_address", "parse_addresses"]
 
 
 def parse_address(text: str) -> Address:
-    """Parse `host:port`, `host` (port 9092) or `[ipv6]:port`. Raises AdminError, which says what is allowed, for
-    anything else.
-    """
-    host, colon, port = text.strip().rpartition(":")
-    if not colon or port.endswith("]"):
-        host, port = text.strip(), str(DEFAULT_PORT)
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise AdminError(Failure.INVALID, f"{text!r} is not an address: write an IPv6 address as [::1]:9092")
-    # isdecimal alone is true for the digits of other scripts.
-    if not host or any(sign.isspace() for sign in host) or not (port.isascii() and port.isdecimal()):
-        raise AdminError(Failure.INVALID, f"{text!r} is not an address: HOST:PORT is expected, such as 127.0.0.1:9092")
-    if not 1 <= int(port) <= 65_535:
-        raise AdminError(Failure.INVALID, f"{text!r}: port {port} is out of range; ports are 1 to 65535")
-    return Address(host, int(port))
+    """Parse as `client.address.parse_address`. Raises AdminError, which says what is allowed."""
+    try:
+        return address.parse_address(text)
+    except ValueError as error:
+        raise AdminError(Failure.INVALID, str(error)) from None
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:

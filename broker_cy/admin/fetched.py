@@ -11,6 +11,7 @@ from broker_cy.admin.errors import problem_of, refused
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.pool import Peer
+from broker_cy.client.aborted import AbortedTransactions
 from broker_cy.core.errors import WireError
 from broker_cy.wire import messages
 from broker_cy.wire.compression import CorruptPayload, PayloadTooLarge
@@ -97,7 +98,7 @@ def decode_partition(
     `containing`: batches without these bytes are passed over.
     """
     data = part.records or b""
-    aborted = _Aborted(part.aborted_transactions or []) if isolation is Isolation.READ_COMMITTED else None
+    aborted = AbortedTransactions(part.aborted_transactions or []) if isolation is Isolation.READ_COMMITTED else None
     records: list[Record] = []
     damage: list[str] = []
     skipped = passed = 0
@@ -151,23 +152,3 @@ def _take(
         theirs = [each for each in theirs if each.offset >= start and (end is None or each.offset < end)]
     records.extend(theirs)
     return 0
-
-
-class _Aborted:
-    """Which batches belong to aborted transactions: those of a producer from the first offset to its abort marker."""
-
-    def __init__(self, transactions: list[messages.FetchResponse.AbortedTransaction]) -> None:
-        self._coming = sorted(
-            ((each.first_offset, each.producer_id) for each in transactions), key=lambda pair: pair[0], reverse=True
-        )
-        self._active: set[int] = set()
-
-    def hides(self, batch: Batch) -> bool:
-        while self._coming and self._coming[-1][0] <= batch.last_offset:
-            self._active.add(self._coming.pop()[1])
-        if not batch.is_transactional or batch.producer_id not in self._active:
-            return False
-        if batch.is_control:
-            # An aborted transaction ends with an abort marker; what the same producer writes afterwards is another one.
-            self._active.discard(batch.producer_id)
-        return True

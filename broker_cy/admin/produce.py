@@ -15,6 +15,7 @@ from broker_cy.admin.deadline import Deadline
 from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of, refused
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.pool import Peer
+from broker_cy.client.partitioner import partition_of
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.wire import messages
 from broker_cy.wire.compression import Codec
@@ -34,7 +35,6 @@ _RECORD_OVERHEAD_BYTES = 32
 _HEADER_OVERHEAD_BYTES = 10
 _NO_PRODUCER = (-1, -1)
 _SEQUENCE_MASK = 0x7FFFFFFF
-_MASK = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +49,6 @@ class Appended:
     records: int
     base_offset: int | None
     append_time_ms: int | None
-
-
-def murmur2(data: bytes) -> int:
-    """The hash by which Kafka's clients place keys (32 bits, as unsigned)."""
-    length = len(data)
-    value = 0x9747B28C ^ length
-    for at in range(0, length & ~3, 4):
-        word = int.from_bytes(data[at : at + 4], "little") * 0x5BD1E995 & _MASK
-        word = (word ^ word >> 24) * 0x5BD1E995 & _MASK
-        value = (value * 0x5BD1E995 & _MASK) ^ word
-    tail = data[length & ~3 :]
-    if tail:
-        value = (value ^ int.from_bytes(tail, "little")) * 0x5BD1E995 & _MASK
-    value = (value ^ value >> 13) * 0x5BD1E995 & _MASK
-    return value ^ value >> 15
-
-
-def partition_of(key: bytes, partitions: int) -> int:
-    """The partition that Kafka's default partitioner chooses for `key`."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class Producer:

@@ -14,7 +14,7 @@ from broker_cy.admin.group_offsets import Committed, GroupOffsetCalls
 from broker_cy.admin.groups import GroupCalls
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import OffsetCalls
-from broker_cy.admin.text import plural
+from broker_cy.client.text import plural
 from broker_cy.core.errors import ErrorCode
 
 _WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})

@@ -34,6 +34,7 @@ class Exchange(Generic[T]):
     """The state of one connection. A `ticket` is whatever the caller finds the waiting request with."""
 
     def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
         self._client_id = client_id.encode()
         self._correlation_id = 0
         self.waiting: deque[tuple[int, bool, T]] = deque()

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from broker_cy.admin import AdminClient, AdminError, Failure
-from broker_cy.admin.text import clean, duration, when
+from broker_cy.client.text import clean, duration, when
 from broker_cy.commands.context import Target, cluster_command
 from broker_cy.commands.output import EXIT_FAILED, plain, print_json, print_table
 from broker_cy.commands.values import DURATION

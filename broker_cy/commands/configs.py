@@ -8,7 +8,7 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigEntry, ConfigResource, ResourceType
-from broker_cy.admin.text import plural
+from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, print_json, print_table
 from broker_cy.commands.values import SETTING

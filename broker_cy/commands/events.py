@@ -11,9 +11,9 @@ from datetime import datetime
 import click
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.event_text import by_of, line_of, subject_of, topics_of
 from broker_cy.admin.own_topics import Entry
 from broker_cy.admin.records import Start
+from broker_cy.client.event_text import by_of, line_of, subject_of, topics_of
 from broker_cy.commands.context import Target, cluster_command, complete_groups, complete_topics
 from broker_cy.commands.output import clean
 from broker_cy.commands.values import COUNT, TIME

@@ -12,7 +12,7 @@ import click
 from broker_cy.admin import AdminClient, AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
-from broker_cy.admin.text import plural
+from broker_cy.client.text import plural
 from broker_cy.commands.context import (
     Target,
     cluster_command,

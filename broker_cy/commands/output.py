@@ -13,7 +13,8 @@ from uuid import UUID
 
 import click
 
-from broker_cy.admin import AdminError, Failure, text
+from broker_cy.admin import AdminError, Failure
+from broker_cy.client import text
 from broker_cy.console.record_json import plain_bytes
 from broker_cy.core.uuid import to_text
 

@@ -15,7 +15,7 @@ import click
 
 from broker_cy.admin import AdminClient, AdminError, Failure
 from broker_cy.admin.produce import Producer
-from broker_cy.admin.text import plural
+from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, complete_topics
 from broker_cy.commands.feeder import feed, split
 from broker_cy.commands.output import print_json, progress

@@ -1,12 +1,12 @@
-"""Full text of cluster events, and how much attention each deserves; broker_cy.admin.event_text has one-line texts."""
+"""Full text of cluster events, and how much attention each deserves; broker_cy.client.event_text has one-line texts."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from broker_cy.admin.event_text import line_of, subject_of
-from broker_cy.admin.text import clean, duration, when
+from broker_cy.client.event_text import line_of, subject_of
+from broker_cy.client.text import clean, duration, when
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import BrokerStarted, Event, RecordsDeleted, TopicDeleted, TransactionTimedOut
 

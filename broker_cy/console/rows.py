@@ -14,7 +14,7 @@ from broker_cy.admin.lag import Status, Trend, catch_up_s, judge, trend
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
-from broker_cy.admin.text import duration
+from broker_cy.client.text import duration
 from broker_cy.console.figures import RATE_SAMPLES, busiest
 from broker_cy.console.session import GroupSummary, GroupView
 from broker_cy.console.tone import Tone

@@ -23,8 +23,8 @@ from math import isnan
 from typing import Any, ClassVar
 
 from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.event_text import kind_of, line_of, subject_of
-from broker_cy.admin.text import clean
+from broker_cy.client.event_text import kind_of, line_of, subject_of
+from broker_cy.client.text import clean
 from broker_cy.console.event_text import tone_of
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms

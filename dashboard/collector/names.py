@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.text import clean
 from broker_cy.admin.turns import Turns
+from broker_cy.client.text import clean
 from broker_cy.console.listeners import Source
 from dashboard.collector.channel import FILTER_CHARACTERS_MAX, Channel, Params, channel
 from dashboard.collector.patches import State

@@ -9,7 +9,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
-from broker_cy.admin.text import count
+from broker_cy.client.text import count
 from broker_cy.console.payload import Format, detail
 from broker_cy.wire.records import Record
 from dashboard.security.masking import Masking

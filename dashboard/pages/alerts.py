@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.text import clean, duration, plural
+from broker_cy.client.text import clean, duration, plural
 from broker_cy.console.alerts.rules import KINDS, Rule
 from broker_cy.console.alerts.watch import FIRING, OK, PENDING, UNKNOWN, Finding, Notice, Watch
 from broker_cy.console.alerts.webhook import facts_of

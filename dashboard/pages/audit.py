@@ -12,7 +12,7 @@ from typing import Any
 from dash.development.base_component import Component
 
 from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.text import clean, count
+from broker_cy.client.text import clean, count
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.tone import Tone

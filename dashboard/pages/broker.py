@@ -11,7 +11,7 @@ from dash.development.base_component import Component
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import PartitionInfo
-from broker_cy.admin.text import clean, count, duration, size
+from broker_cy.client.text import clean, count, duration, size
 from broker_cy.console.figures import Fact, process_facts
 from broker_cy.console.listeners import Source
 from broker_cy.console.tone import Tone

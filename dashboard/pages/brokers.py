@@ -10,7 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from broker_cy.admin.metadata import TopicInfo
-from broker_cy.admin.text import clean, count, duration, percent, size
+from broker_cy.client.text import clean, count, duration, percent, size
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import BrokerRow, LogDirs, broker_rows

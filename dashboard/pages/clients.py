@@ -13,7 +13,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.text import clean, count, duration, percent, short, size
+from broker_cy.client.text import clean, count, duration, percent, short, size
 from broker_cy.console.figures import Fact, connection_rates
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.sample import Connection

@@ -12,7 +12,7 @@ from typing import Any
 from dash.development.base_component import Component
 
 from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.event_text import by_of, kind_of, line_of, subject_of
+from broker_cy.client.event_text import by_of, kind_of, line_of, subject_of
 from broker_cy.console.event_text import detail_of, tone_of
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms

@@ -16,7 +16,7 @@ from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.groups import GroupMember
 from broker_cy.admin.lag import sum_of, worst
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.text import clean, count, duration
+from broker_cy.client.text import clean, count, duration
 from broker_cy.console.acts.groups import plan_delete_offsets, plan_reset, reset_form, rule_of
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.fields import Form

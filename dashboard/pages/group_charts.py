@@ -14,7 +14,7 @@ from math import isnan
 from typing import Any, ClassVar, Final
 
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.text import clean, plural
+from broker_cy.client.text import clean, plural
 from broker_cy.console.history import Follower
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import GroupView, now_ms

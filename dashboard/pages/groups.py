@@ -16,8 +16,8 @@ from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.text import clean, count, duration, short
 from broker_cy.admin.turns import Turns
+from broker_cy.client.text import clean, count, duration, short
 from broker_cy.console.acts.groups import plan_delete_groups
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.feeds import Feed

@@ -8,10 +8,10 @@ from typing import Any, Final
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.event_text import kind_of, line_of, subject_of
 from broker_cy.admin.metadata import TopicInfo
 from broker_cy.admin.sample_window import TOTAL
-from broker_cy.admin.text import clean, short, size
+from broker_cy.client.event_text import kind_of, line_of, subject_of
+from broker_cy.client.text import clean, short, size
 from broker_cy.console.event_text import tone_of
 from broker_cy.console.figures import (
     RATE_SAMPLES,

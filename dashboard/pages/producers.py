@@ -8,8 +8,8 @@ from typing import Any
 from dash.development.base_component import Component
 
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.text import clean, count, duration
 from broker_cy.admin.transactions import ProducerState
+from broker_cy.client.text import clean, count, duration
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.console.tone import Tone

@@ -8,7 +8,7 @@ from typing import Any, Final
 from dash.development.base_component import Component
 
 from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.text import clean, count, duration
+from broker_cy.client.text import clean, count, duration
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.metrics.events import Move, Rebalance, Stamped, Trigger

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker_cy.admin.text import duration
+from broker_cy.client.text import duration
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import Rebalance
 from dashboard.collector.patches import State

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from broker_cy.admin.text import clean, duration, plural
+from broker_cy.client.text import clean, duration, plural
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import Move, Rebalance, Stamped, StaticReplacement, Trigger
 from dashboard.collector.channel import Cell

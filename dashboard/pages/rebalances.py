@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.text import clean, count, duration
+from broker_cy.client.text import clean, count, duration
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms

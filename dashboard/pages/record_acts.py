@@ -11,7 +11,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
-from broker_cy.admin.text import plural, size
+from broker_cy.client.text import plural, size
 from broker_cy.console.acts.plan import Command, Plan, Report
 from broker_cy.console.acts.records import plan_produce, plan_reproduce, produce_form, reproduce_form
 from broker_cy.console.fields import Form

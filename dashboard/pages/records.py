@@ -18,8 +18,8 @@ from dash.development.base_component import Component
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import StartKind
-from broker_cy.admin.text import clean, count, percent, plural, short, size, when
 from broker_cy.admin.turns import Turns
+from broker_cy.client.text import clean, count, percent, plural, short, size, when
 from broker_cy.console.listeners import Source
 from broker_cy.console.payload import Format, line
 from broker_cy.console.scan import Row, Scan, State, Tail

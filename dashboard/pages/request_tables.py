@@ -8,7 +8,7 @@ from math import isnan
 from typing import Any, ClassVar
 
 from broker_cy.admin.sample_window import TOTAL
-from broker_cy.admin.text import clean, count, micros, short, size
+from broker_cy.client.text import clean, count, micros, short, size
 from broker_cy.console.figures import ApiRow, PhaseRow, api_rows, phase_rows
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms

@@ -14,7 +14,7 @@ from dash.development.base_component import Component
 
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
 from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.text import clean, clean_lines
+from broker_cy.client.text import clean, clean_lines
 from broker_cy.console.acts.configs import edit_form, is_own, plan_set, plan_unset, shown_value, source_text
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.fields import Form

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
-from broker_cy.admin.text import clean, duration, size
+from broker_cy.client.text import clean, duration, size
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.console.tone import Tone

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.text import count
+from broker_cy.client.text import count
 from broker_cy.console.figures import rate
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms

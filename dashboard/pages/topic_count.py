@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.text import count, percent, plural, size
+from broker_cy.client.text import count, percent, plural, size
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Listener, Listeners, Source
 from broker_cy.console.record_count import RecordCount

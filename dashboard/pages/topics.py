@@ -14,7 +14,7 @@ from dash.development.base_component import Component
 
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicInfo
-from broker_cy.admin.text import clean, count, short, size
+from broker_cy.client.text import clean, count, short, size
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.topics import create_form, plan_create, plan_delete
 from broker_cy.console.fields import Form

@@ -14,8 +14,8 @@ from dash import html
 from dash.development.base_component import Component
 
 from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.text import clean, count, duration
 from broker_cy.admin.transactions import HangingTransaction
+from broker_cy.client.text import clean, count, duration
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.transactions import plan_abort
 from broker_cy.console.listeners import Source

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from broker_cy.admin.text import plural
+from broker_cy.client.text import plural
 from broker_cy.console.payload import JSON_BYTES_MAX
 from broker_cy.console.record_filter import RecordFilter, parse_path
 from broker_cy.wire.records import Record

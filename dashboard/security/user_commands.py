@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 
 from broker_cy.admin.errors import AdminError
-from broker_cy.admin.text import clean, plural
+from broker_cy.client.text import clean, plural
 from dashboard.security.fields import Table
 from dashboard.security.files import invalid
 from dashboard.security.roles import Role, Scope

@@ -12,7 +12,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
-from broker_cy.admin.text import count, plural
+from broker_cy.client.text import count, plural
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import INT64_MAX, INT64_MIN, integer, parse_duration, parse_partitions, parse_time

@@ -13,8 +13,8 @@ from typing import Any
 from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.produce import partition_of
-from broker_cy.admin.text import count, plural, size
+from broker_cy.client.partitioner import partition_of
+from broker_cy.client.text import count, plural, size
 from broker_cy.console.acts.plan import CHANGES_MAX, Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.payload import line

@@ -9,8 +9,8 @@ from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Status
 from broker_cy.admin.metadata import PartitionInfo
-from broker_cy.admin.text import count, duration, percent, plural, size
 from broker_cy.admin.turns import Turns
+from broker_cy.client.text import count, duration, percent, plural, size
 from broker_cy.console.alerts.rules import Rule
 from broker_cy.console.session import GroupSummary, Session, now_ms
 from broker_cy.core.errors import ErrorCode

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_cy.admin.errors import AdminError
-from broker_cy.admin.text import plural
+from broker_cy.client.text import plural
 from broker_cy.console.alerts.looks import LOOKS, Broken, NotYet
 from broker_cy.console.alerts.rules import AlertSettings, Rule
 from broker_cy.console.alerts.webhook import Webhook

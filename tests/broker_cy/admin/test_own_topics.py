@@ -7,9 +7,9 @@ from dataclasses import fields
 from itertools import pairwise
 
 from broker_cy.admin import own_topics
-from broker_cy.admin.event_text import line_of, subject_of, topics_of
 from broker_cy.admin.own_topics import EVENTS_TOPIC, Entry, OwnTopic
 from broker_cy.admin.sample_window import windows
+from broker_cy.client.event_text import line_of, subject_of, topics_of
 from broker_cy.metrics import events
 from broker_cy.metrics.events import EVENTS, Commits, Committed, ConfigChange, ConfigChanged, Stamped
 from broker_cy.metrics.sample import Api, Connection, Sample, Times, Topic

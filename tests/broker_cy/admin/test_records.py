@@ -12,9 +12,9 @@ from broker_cy.admin import AdminClient, AdminError, Failure
 from broker_cy.admin.fetched import Chunk, decode_partition
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import MAX_TIMESTAMP, Isolation
-from broker_cy.admin.produce import murmur2, partition_of
 from broker_cy.admin.records import Span, Start
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.partitioner import murmur2, partition_of
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from broker_cy.wire.compression import Codec

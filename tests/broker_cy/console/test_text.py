@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_cy.admin import text
 from broker_cy.admin.lag import Trend
+from broker_cy.client import text
 from broker_cy.console import payload
 from broker_cy.console.payload import Format
 from broker_cy.console.rows import catch_up_text

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker_cy.admin.event_text import line_of
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.event_text import line_of
 from broker_cy.metrics.events import Move, Rebalance, Stamped
 from dashboard.collector.channel import channel_class
 from dashboard.pages.overview import RecentEvents

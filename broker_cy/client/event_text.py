@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker_cy.admin.text import clean, count, duration, plural, size
+from broker_cy.client.text import clean, count, duration, plural, size
 from broker_cy.metrics.events import (
     BrokerStarted,
     BrokerStopped,

@@ -1,0 +1,41 @@
+"""Broker addresses: `HOST:PORT`, and lists of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+DEFAULT_PORT = 9092
+
+
+class Address(NamedTuple):
+    """A host name or address, and a TCP port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Parse `host:port`, `host` (port 9092) or `[ipv6]:port`. Raises ValueError, which says what is allowed, for
+    anything else.
+    """
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = text.strip(), str(DEFAULT_PORT)
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{text!r} is not an address: write an IPv6 address as [::1]:9092")
+    # isdecimal alone is true for the digits of other scripts.
+    if not host or any(sign.isspace() for sign in host) or not (port.isascii() and port.isdecimal()):
+        raise ValueError(f"{text!r} is not an address: HOST:PORT is expected, such as 127.0.0.1:9092")
+    if not 1 <= int(port) <= 65_535:
+        raise ValueError(f"{text!r}: port {port} is out of range; ports are 1 to 65535")
+    return Address(host, int(port))
+
+
+def parse_addresses(text: str) -> tuple[Address, ...]:
+    """Parse addresses separated by commas, at least one. Raises ValueError as `parse_address`."""
+    return tuple(parse_address(part) for part in text.split(","))

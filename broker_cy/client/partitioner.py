@@ -1,0 +1,25 @@
+"""Which partition Kafka's clients choose for a key: the default partitioner of its Java client (KIP-480 left it so)."""
+
+from __future__ import annotations
+
+_MASK = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """The hash by which Kafka's clients place keys (32 bits, as unsigned)."""
+    length = len(data)
+    value = 0x9747B28C ^ length
+    for at in range(0, length & ~3, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * 0x5BD1E995 & _MASK
+        word = (word ^ word >> 24) * 0x5BD1E995 & _MASK
+        value = (value * 0x5BD1E995 & _MASK) ^ word
+    tail = data[length & ~3 :]
+    if tail:
+        value = (value ^ int.from_bytes(tail, "little")) * 0x5BD1E995 & _MASK
+    value = (value ^ value >> 13) * 0x5BD1E995 & _MASK
+    return value ^ value >> 15
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """The partition that Kafka's default partitioner chooses for `key`."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
