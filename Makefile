@@ -25,7 +25,7 @@ dashboard: build
 build: $(VENV)/.installed
 	$(BIN)/python setup.py -q build_ext
 	@# Otherwise the time to the first response includes compiling every module if PYTHONDONTWRITEBYTECODE is set.
-	@$(BIN)/python -m compileall -q broker_cy admin_tui dashboard
+	@$(BIN)/python -m compileall -q broker_cy admin_tui dashboard loadgen
 
 # pip runs once per lock file; the editable install once per change of the metadata.
 $(VENV)/.requirements: requirements.lock tools/make_venv.sh

@@ -24,6 +24,7 @@ cdef struct Slot:               # one partition on one connection
     int64_t next_offset         # Produce: lowest base offset that a new batch may get. Fetch: offset to fetch
     int64_t wrap_from, wrap_at  # Fetch: at offset wrap_at, continue at wrap_from; wrap_at 0: follow the end of the log
     int32_t sequence            # Produce with a producer id: sequence number of the next batch
+    int64_t sent, acknowledged  # and records since it has this producer id
 
 
 cdef struct Template:
@@ -66,9 +67,8 @@ cdef struct Conn:
 cdef class Connections:
     cdef Conn* conns
     cdef int count, alive, epoll_fd
-    cdef bint fetching, committed, unanswered, open_loop
-    cdef object address, epoll
-    cdef list sockets, kept, producers
+    cdef bint fetching, committed, unanswered, open_loop, giving_up
+    cdef list addresses, sockets, kept, producers
     cdef dict shifts
     cdef char problem[256]
     cdef readonly int64_t errors

@@ -15,8 +15,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, strerror
+from posix.unistd cimport close
 
-import select
 import socket
 import struct
 
@@ -24,8 +24,8 @@ from bench.sequences import shift_of
 
 from bench.sequences cimport BATCH_HEADER, next_sequence, stamp_header
 from bench.system cimport (
-    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, bench_crc32c, epoll_ctl, epoll_event, iovec, now_ns,
-    put32, put64, writev,
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, bench_crc32c, epoll_create1, epoll_ctl,
+    epoll_event, iovec, now_ns, put32, put64, writev,
 )
 
 # size, api key 18, version 0, correlation id 0, empty client id
@@ -42,9 +42,11 @@ cdef class Connections:
     requests. Fetch starts at offset 0 of each partition (see `seek`) and starts over at `wrap_at[partition]`; without
     it, it follows the end of the log. `committed`: these Fetch requests use read_committed. `unanswered`: Produce with
     acks=0. `producers`: one (producer id, epoch) for each connection, which is written into each batch with the
-    sequence number of its partition, starting at 0; templates then need a separate payload. Raises OSError if a
-    connection cannot be made. A connection that is lost later adds its unanswered requests, at least one, to `errors`
-    and is named in `first_error`.
+    sequence number of its partition, starting at 0; templates then need a separate payload. `giving_up`: a connection
+    whose request is refused is given up like a lost one, because the broker would refuse all later sequences, too.
+    `address` is that of the target, or a list with one for each connection. Raises OSError if a connection cannot be
+    made. A connection that is lost later adds its unanswered requests to `errors`, at least one unless `giving_up`, and is
+    named in `first_error`.
     """
 
     def __cinit__(self, address, connections not None, **options):
@@ -54,23 +56,28 @@ cdef class Connections:
         if self.conns is NULL:
             raise MemoryError
         self.count = len(connections)
+        self.epoll_fd = -1
 
     def __init__(
         self, address, connections not None, *, bint fetching=False, bint committed=False, dict wrap_at=None, bint unanswered=False,
-        list producers=None, double answer_timeout_s=30,
+        list producers=None, bint giving_up=False, double answer_timeout_s=30,
     ):
         cdef int i
         if producers is not None and (fetching or len(producers) != self.count):
             raise ValueError(f"{len(producers)} producers for {self.count} connections, or this driver fetches")
         self.producers, self.shifts = producers, {}
-        self.address, self.fetching, self.committed, self.unanswered = address, fetching, committed, unanswered
+        self.addresses = list(address) if isinstance(address, list) else [address] * self.count
+        if len(self.addresses) != self.count:
+            raise ValueError(f"{len(self.addresses)} addresses for {self.count} connections")
+        self.fetching, self.committed, self.unanswered, self.giving_up = fetching, committed, unanswered, giving_up
         self.timeout_ns = <int64_t> (answer_timeout_s * 1e9)
         self.ring_cap = RING_MIN
         while self.ring_cap < RING_MAX and self.ring_cap * 2 * self.count <= FLIGHTS_MAX:
             self.ring_cap *= 2
         self.sockets, self.kept = [None] * self.count, []
-        self.epoll = select.epoll()
-        self.epoll_fd = self.epoll.fileno()
+        self.epoll_fd = epoll_create1(EPOLL_CLOEXEC)    # not Python's: gevent removes it from the select module
+        if self.epoll_fd < 0:
+            raise OSError(errno, "epoll_create1")
         try:
             for i in range(self.count):
                 self._open(i, connections[i])
@@ -163,7 +170,7 @@ cdef class Connections:
     cdef int _connect(self, int index) except -1:
         cdef Conn* conn = &self.conns[index]
         cdef epoll_event event
-        sock = socket.create_connection(self.address, 30)
+        sock = socket.create_connection(self.addresses[index], 30)
         self.sockets[index] = sock
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if index % GROUP == GROUP - 1:
@@ -195,7 +202,9 @@ cdef class Connections:
         for sock in self.sockets:
             if sock is not None:
                 sock.close()
-        self.epoll.close()
+        if self.epoll_fd >= 0:
+            close(self.epoll_fd)
+            self.epoll_fd = -1
 
     def reconnect(self):
         """Make the connections that were lost again; raises OSError."""
@@ -205,6 +214,46 @@ cdef class Connections:
                 self.sockets[i].close()
                 self._connect(i)
                 self.alive += 1
+
+    def lost(self):
+        """Return the numbers of the connections that are lost or given up. Not while a loop runs."""
+        return [i for i in range(self.count) if self.conns[i].dead]
+
+    def revive(self, int index, address, producer=None):
+        """Make lost connection `index` again, to `address`; a loop that is not over continues with it. With producer
+        ids it needs another one, (producer id, epoch), whose sequences start at 0. Not while a loop runs. Raises OSError.
+        """
+        cdef Conn* conn
+        cdef int k
+        if not 0 <= index < self.count or not self.conns[index].dead or (producer is None) != (self.producers is None):
+            raise ValueError(f"connection {index} is not lost, or producer {producer} is not what it needs")
+        conn = &self.conns[index]
+        self.addresses[index] = address
+        self.sockets[index].close()
+        self._connect(index)
+        self.alive += 1
+        if producer is not None:
+            conn.producer.id, conn.producer.epoch = self.producers[index] = producer
+        for k in range(conn.slot_count):
+            conn.slots[k].sequence = 0
+            conn.slots[k].next_offset = conn.slots[k].sent = conn.slots[k].acknowledged = 0
+        # Its next request is the first of its turn that is not due yet: see _issue_released.
+        conn.counted_from = conn.issued - max(0, self.begun - index + self.count - 1) // self.count
+        self.problem[0] = 0
+
+    def acknowledged(self):
+        """Return (connection, producer id, partition, acknowledged records, records sent) for each partition of each
+        connection since it has this producer id. With `giving_up` the acknowledged ones are the first. Not while a loop
+        runs.
+        """
+        cdef int i, k
+        if self.producers is None:
+            raise ValueError("there are no producer ids")
+        return [
+            (i, self.conns[i].producer.id, self.conns[i].slots[k].partition, self.conns[i].slots[k].acknowledged,
+             self.conns[i].slots[k].sent)
+            for i in range(self.count) for k in range(self.conns[i].slot_count)
+        ]
 
     # ------------------------------------------------------------------------------------------------ positions
 
@@ -292,6 +341,7 @@ cdef class Connections:
                 template.records_crc, template.shift,
             )
             slot.sequence = next_sequence(slot.sequence, template.records)
+            slot.sent += template.records
         if conn.issued == conn.answered:
             conn.heard_ns = now_ns()                    # from now on the target owes a response
         conn.issued += 1
@@ -391,7 +441,7 @@ cdef class Connections:
         conn.dead = True
         self.alive -= 1
         self.outstanding -= lost
-        self.errors += max(1, lost)
+        self.errors += lost if self.giving_up else max(1, lost)
         epoll_ctl(self.epoll_fd, EPOLL_CTL_DEL, conn.fd, &event)
         return -1
 

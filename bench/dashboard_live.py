@@ -25,8 +25,8 @@ from bench.console_terminal import percentile
 from bench.dashboard_browser import Tab
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.text import size
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.text import size
 from broker_cy.console.figures import RATE_SAMPLES, busiest
 from broker_cy.console.history import Samples
 from broker_cy.metrics.sample import Sample

@@ -89,6 +89,7 @@ UNITS = {
     "_bytes_per_s": ("B/s", 0),
     "_per_s": ("/s", 0),
     "_percent": ("%", 2),
+    "_ratio": ("x", 2),
     "_dropped": ("", 0),
     "_tasks": ("", 0),
     "_ms": ("ms", 1),

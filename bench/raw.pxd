@@ -15,6 +15,8 @@ cdef class Driver(Connections):
     cdef Schedule schedule
     cdef bint check_crc
     cdef int depth
+    cdef double first           # number of the schedule's first request
+    cdef int64_t stop_limit_ns
     cdef int64_t start_ns, deadline_ns, last_answer_ns, ended_ns, look_ns, scan_ns, polled_ns, stop_ns
     # shared with other threads
     cdef int64_t stopping

@@ -35,7 +35,6 @@ from bench.system cimport (
 cdef int64_t TICK_NS = 50000000                      # longest sleep, after which a stop request is noticed
 cdef int64_t LOOK_NS = 10000000
 cdef int64_t SAMPLE_NS = 250000000
-cdef int64_t STOP_NS = 100000000                     # for outstanding responses when a run is stopped
 cdef int64_t SPIN_NS = 60000    # the generator polls for this long before a request is due: waking up takes as long
 cdef int64_t POLL_NS = 2000     # maximum cost of such a poll: beyond it, the thread was not on a core
 
@@ -67,14 +66,17 @@ def due_time_s(double number, double start, double end, double ramp_s):
 cdef class Driver(Connections):
     """The load on `Connections`: closed or open loops, one after the other.
 
-    `due_times` receives the due time of each acknowledged batch, `arrivals` each fetched batch.
+    `due_times` receives the due time of each acknowledged batch, `arrivals` each fetched batch. `stop_limit_s`: how long
+    a run that is stopped waits for outstanding responses.
     """
 
     def __init__(
-        self, address, connections not None, *, DueTimes due_times=None, Arrivals arrivals=None, **options,
+        self, address, connections not None, *, DueTimes due_times=None, Arrivals arrivals=None, double stop_limit_s=0.1,
+        **options,
     ):
         super().__init__(address, connections, **options)
         self.due_times, self.arrivals = due_times, arrivals
+        self.stop_limit_ns = <int64_t> (stop_limit_s * 1e9)
         self.latency, self.lateness, self.even, self.odd = Histogram(), Histogram(), Histogram(), Histogram()
 
     # ------------------------------------------------------------------------------------------------ one run
@@ -114,18 +116,25 @@ cdef class Driver(Connections):
         self.open_loop, self.depth, self.check_crc = False, depth, check_crc
         self._start(requests, seconds)
 
-    def start_open(self, *, double start, double end, double ramp_s, double seconds):
-        """Prepare an open loop from `start` to `end` requests per second in `ramp_s`, which `loop` runs."""
-        if start <= 0 or end <= 0 or ramp_s < 0 or seconds <= 0 or self.fetching:
+    def start_open(self, *, double start, double end, double ramp_s, double seconds, int64_t origin_ns=0, double first=0):
+        """Prepare an open loop from `start` to `end` requests per second in `ramp_s`, which `loop` runs.
+
+        It begins at `origin_ns` of the monotonic clock, or now without one: if that has passed, requests are overdue,
+        and their latency counts from there. Requests are numbered from `first`, a fraction where the piece of a curve
+        does not begin with one.
+        """
+        if start <= 0 or end <= 0 or ramp_s < 0 or seconds <= 0 or first < 0 or self.fetching:
             raise ValueError(
                 f"from {start} to {end}/s over {ramp_s} s for {seconds} s: nothing to send, or this driver fetches"
             )
         self.open_loop, self.depth = True, 0
         self.schedule.start, self.schedule.end, self.schedule.ramp_s = start, end, ramp_s
-        self._start(max(1, <int64_t> ceil(due_until(&self.schedule, seconds) - 1e-6)), seconds)
+        self.first = first
+        self._start(max(1, <int64_t> ceil(due_until(&self.schedule, seconds) - first - 1e-6)), seconds, origin_ns)
 
-    def _start(self, int64_t total, double seconds):
+    def _start(self, int64_t total, double seconds, int64_t origin_ns=0):
         cdef int i
+        cdef int64_t now = now_ns()
         cdef Conn* conn
         self.responses = self.errors = self.bytes = self.records = self.begun = self.outstanding = 0
         self.latency, self.lateness, self.even, self.odd = Histogram(), Histogram(), Histogram(), Histogram()
@@ -133,13 +142,13 @@ cdef class Driver(Connections):
         self.reported[:] = [0, 0, 0, 0]
         self.stopping = self.stop_ns = self.sample_ready = self.last_answer_ns = self.polled_ns = self.scan_ns = 0
         self.cpu_seconds = self.seconds = 0
-        self.total, self.start_ns = total, now_ns()
+        self.total, self.start_ns = total, origin_ns or now
         self.deadline_ns = self.start_ns + <int64_t> (seconds * 1e9)
-        self.look_ns, self.next_sample_ns = self.start_ns, self.start_ns + SAMPLE_NS
+        self.look_ns, self.next_sample_ns = now, now + SAMPLE_NS
         for i in range(self.count):
             conn = &self.conns[i]
             conn.counted_from = conn.released = conn.issued
-            conn.heard_ns = self.start_ns
+            conn.heard_ns = now
 
     def loop(self, seconds=None):
         """Run the prepared loop for at most `seconds`; returns whether it is over. Raises errors of signal handlers."""
@@ -218,7 +227,7 @@ cdef class Driver(Connections):
                 self.total = self.begun
             if self.alive == 0 or (self.begun >= self.total and self.outstanding == 0):
                 return 0
-            if self.stop_ns and (self.fetching or now >= self.stop_ns + STOP_NS):
+            if self.stop_ns and (self.fetching or now >= self.stop_ns + self.stop_limit_ns):
                 return 0
             if now >= until:
                 return 1
@@ -310,7 +319,7 @@ cdef class Driver(Connections):
         return now
 
     cdef int64_t _due_ns(self, int64_t number) noexcept nogil:
-        return self.start_ns + <int64_t> (due_s(&self.schedule, number) * 1e9)
+        return self.start_ns + <int64_t> (due_s(&self.schedule, number + self.first) * 1e9)
 
     # ------------------------------------------------------------------------------------------------ receiving
 
@@ -381,6 +390,10 @@ cdef class Driver(Connections):
             self._produced(conn, template, flight.due_ns, &view, &verdict)
         if view.bad:
             return self._lose(conn, "%sa response of %lld bytes does not parse", "", size)
+        if verdict.wrong is not NULL and self.giving_up:
+            if self.problem[0] == 0:
+                snprintf(self.problem, sizeof(self.problem), verdict.wrong, verdict.a, verdict.b)
+            return self._lose(conn, "", "", 0)          # with this request: it has no answer that counts
         conn.answered += 1
         self.outstanding -= 1
         self.responses += 1
@@ -402,6 +415,7 @@ cdef class Driver(Connections):
         if self.due_times is not None:
             self.due_times.publish(slot.partition, v.next_offset, due_ns)
         slot.next_offset = v.next_offset + template.records
+        slot.acknowledged += template.records
         v.bytes, v.records = template.batch_bytes, template.records
 
     cdef void _fetched(self, Conn* conn, Template* template, View* view, Verdict* verdict) noexcept nogil:

@@ -6,13 +6,13 @@ and no figures, series or latencies.
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bench import hdr
+from bench.files import replace_file
 
 FORMAT = 1
 MOST_BYTES = 256 << 20  # largest file that is read
@@ -182,14 +182,7 @@ def title(run: Run) -> str:
 
 def write(document: Document, path: Path, indent: int | None = 1) -> None:
     """Write a document as JSON; a reader finds the old file or the complete new one. Raises OSError, ValueError."""
-    text = document.text(indent)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    making = path.with_name(f".{path.name}.{os.getpid()}.making")
-    try:
-        making.write_text(text, encoding="utf-8")
-        making.replace(path)
-    finally:
-        making.unlink(missing_ok=True)
+    replace_file(path, document.text(indent))
 
 
 def read(path: Path) -> Document:

@@ -29,12 +29,13 @@ cdef extern from "<sys/prctl.h>" nogil:
     int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d)
 
 cdef extern from "<sys/epoll.h>" nogil:
-    enum: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD
+    enum: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLL_CLOEXEC
     ctypedef union epoll_data_t:
         uint32_t u32
     struct epoll_event:
         uint32_t events
         epoll_data_t data
+    int epoll_create1(int flags)
     int epoll_ctl(int epfd, int op, int fd, epoll_event* event)
     int epoll_pwait2(int epfd, epoll_event* events, int n, const timespec* timeout, const void* sigmask)
 

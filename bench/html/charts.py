@@ -141,18 +141,22 @@ def percentiles(found: Sequence[Entity], which: str, title: str) -> Chart | None
             })  # fmt: skip
     if not data:
         return None
-    top = max(max(trace["x"]) for trace in data)
+    note = "Measured from the time a request was due. Repeats are merged into one histogram; lines end at the maximum."
+    return Chart(f"percentiles-{which}", title, note, data, percentile_axes(data), wide=True)
+
+
+def percentile_axes(curves: Sequence[Trace]) -> dict[str, Any]:
+    """Return the axes of curves of milliseconds over 1 / (1 - percentile)."""
+    top = max(max(curve["x"]) for curve in curves)
     decades = range(1, max(2, math.ceil(math.log10(top)) + 1))
-    layout = {
+    return {
         "xaxis": {
             "title": {"text": "percentile, by 1 / (1 - p)"}, "type": "log", "range": [0, math.log10(top) + 0.05],
             "tickvals": [1, 2, *(10**power for power in decades)],
             "ticktext": ["0%", "50%", *(percent_text(power) for power in decades)],
         },
-        "yaxis": {"title": {"text": "ms"}, "type": "log", **log_range([ms for trace in data for ms in trace["y"]])},
+        "yaxis": {"title": {"text": "ms"}, "type": "log", **log_range([ms for curve in curves for ms in curve["y"]])},
     }  # fmt: skip
-    note = "Measured from the time a request was due. Repeats are merged into one histogram; lines end at the maximum."
-    return Chart(f"percentiles-{which}", title, note, data, layout, wide=True)
 
 
 def percent_text(nines: int) -> str:

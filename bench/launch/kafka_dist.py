@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 
+from bench.launch.cache import cache_directory, made_once
 from bench.launch.processes import ProcessError, run
 
 VERSION = "4.3.1"
-_ROOT = Path(__file__).resolve().parents[2]
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _DEPENDENCIES = (
     ("org.apache.kafka", "kafka_2.13", VERSION),
@@ -35,15 +33,6 @@ rootLogger.appenderRef.stderr.ref = stderr
 _TOOL_FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xlog:disable")
 
 
-def cache_directory() -> Path:
-    """Return the directory of downloads: $BROKER_CY_CACHE, else .cache in a source tree, else the user's cache."""
-    if configured := os.environ.get("BROKER_CY_CACHE"):
-        return Path(configured)
-    if (_ROOT / "pyproject.toml").exists():
-        return _ROOT / ".cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "broker-cy"
-
-
 def missing() -> str | None:
     """Return a sentence about a program that must be installed to run Kafka here; None if none is missing."""
     if shutil.which("java") is None:
@@ -59,24 +48,8 @@ def _place() -> Path:
 
 @cache
 def _home() -> Path:
-    """Return the directory with libs/ and log4j2.properties; one process downloads it once while the others wait."""
-    home = _place()
-    if home.exists():
-        return home
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with open(home.parent / f"kafka-{VERSION}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if home.exists():
-            return home
-        # Made next to its final place and renamed, so that an incomplete download never looks complete.
-        making = Path(tempfile.mkdtemp(dir=home.parent, prefix="kafka-making-"))
-        try:
-            _fetch(making)
-            making.chmod(0o755)
-            making.rename(home)
-        finally:
-            shutil.rmtree(making, ignore_errors=True)
-    return home
+    """Return the directory with libs/ and log4j2.properties."""
+    return made_once(_place().name, _fetch)
 
 
 def _fetch(directory: Path) -> None:

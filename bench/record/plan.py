@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_name("tables.toml")
-PROGRAMS = ("bench.console", "bench.dashboard", "bench.lag", "bench.scrape")  # that write {figure: number} as JSON
+# These write {figure: number}, or {figure: [number of each repeat]}, as JSON.
+PROGRAMS = ("bench.console", "bench.dashboard", "bench.lag", "bench.load", "bench.scrape")
 _REACH = re.compile(r"(>=|<=) ([0-9.]+)")
 
 
@@ -66,6 +67,7 @@ class Row:
     label: str = ""
     reach: Mapping[str, Reach] = field(default_factory=dict)  # by the column's title
     metric: str = ""  # replaces that of the columns
+    text: str = ""  # in place of the figures, for what no measurement has: why, or where it is shown
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def load(path: Path = FILE) -> Plan:
     except (KeyError, ValueError, TypeError) as error:
         raise PlanError(f"{path}: {type(error).__name__}: {error}") from None
     names = [each.name for each in plan.measurements]
-    wrong = [each for table in plan.tables for each in table.rows if each.measurement not in names]
+    wrong = [each for table in plan.tables for each in table.rows if each.measurement not in names and not each.text]
     if wrong or len(set(names)) < len(names):
         raise PlanError(f"{path}: {wrong[0].measurement if wrong else names}: no such measurement, or two of a name")
     return plan
@@ -111,10 +113,11 @@ def _table(found: Mapping[str, Any]) -> Table:
     rows = tuple(
         Row(
             each["title"],
-            each["measurement"],
+            "" if "text" in each else each["measurement"],
             each.get("label", ""),
             {title: _reach(text) for title, text in each.get("reach", {}).items()},
             each.get("metric", ""),
+            each.get("text", ""),
         )
         for each in found["rows"]
     )

@@ -90,15 +90,28 @@ def argv(measurement: Measurement) -> list[str]:
 
 
 def figures(measurement: Measurement, path: Path) -> Document:
-    """Return the figures of a program that is not a mode of broker-bench, as a document with one run."""
-    found = {name: float(value) for name, value in json.loads(path.read_text()).items()}
+    """Return the figures of a program that is not a mode of broker-bench: a document with one run, or with as many as
+    a figure has values if it was measured repeatedly.
+    """
+    found = {
+        name: value if isinstance(value, list) else [value] for name, value in json.loads(path.read_text()).items()
+    }
     origin = provenance.collect(measurement.command, {})
+    runs = [
+        Run(
+            "ours",
+            origin["started"],
+            pair=number,
+            figures={name: float(values[number]) for name, values in found.items() if number < len(values)},
+        )
+        for number in range(max(map(len, found.values()), default=1))
+    ]
     return Document(
         measurement.command[2],
         origin,
         WorkloadInfo(measurement.command[2], ""),
         {"ours": TargetInfo("ours", "")},
-        [Run("ours", origin["started"], figures=found)],
+        runs,
     )
 
 

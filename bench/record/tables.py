@@ -51,10 +51,13 @@ def markdown(table: Table, found: Mapping[str, Document], link: str) -> str:
         "|---" * (len(table.columns) + 1) + "|",
     ]
     for row in table.rows:
+        if row.text:
+            lines.append(f"| {row.title} | {row.text} |" + " |" * (len(table.columns) - 1))
+            continue
         document = found.get(row.measurement)
         cells = [NOT_MEASURED if document is None else cell(document, row, column) for column in table.columns]
         lines.append(f"| {row.title} | " + " | ".join(cells) + " |")
-    names = dict.fromkeys(row.measurement for row in table.rows)
+    names = dict.fromkeys(row.measurement for row in table.rows if not row.text)
     origins = [origin(name, found[name], link) for name in names if name in found]
     return "\n".join([*lines, "", *origins]).rstrip() + "\n"
 

@@ -7,31 +7,48 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-_HEADER = re.compile(r"^\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?$")
+_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"^\s*([A-Za-z0-9_.-]+|\"[^\"]*\"|'[^']*')\s*=")
 _MISSING = object()
 T = TypeVar("T")
 
 
 class SpecError(Exception):
-    """A workload or target file that cannot be used; the text is `file:line: key: why (what is allowed)`."""
+    """A file that cannot be used; the text is `file:line: key: why (what is allowed)`, or `--option: why` if the value
+    came from the command line.
+    """
 
 
 class Table:
-    """One table of a file: `take` its keys, then `finish`, which refuses the keys that were not taken."""
+    """One table of a file: `take` its keys, then `finish`, which refuses the keys that were not taken.
 
-    def __init__(self, file: str, values: Mapping[str, Any], lines: Mapping[str, int], path: str = "") -> None:
+    `options` names the option of the command line for each path whose value came from there.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        values: Mapping[str, Any],
+        lines: Mapping[str, int],
+        path: str = "",
+        options: Mapping[str, str] | None = None,
+    ) -> None:
         self.file = file
         self.values = values
         self.lines = lines
         self.path = path
+        self.options = options or {}
         self.known: list[str] = []
 
     def error(self, key: str, why: str) -> SpecError:
-        """Return an error about `key` of this table, at its line."""
+        """Return an error about `key` of this table, at its line, or that of the nearest table around it."""
         full = self._full(key)
-        line = self.lines.get(full) or self.lines.get(self.path) or 1
-        return SpecError(f"{self.file}:{line}: {full}: {why}")
+        if option := self.options.get(full):
+            return SpecError(f"{option}: {why}")
+        found = full
+        while found and found not in self.lines:
+            found = found[: max(found.rfind("."), found.rfind("["), 0)]
+        return SpecError(f"{self.file}:{self.lines.get(found, 1)}: {full}: {why}")
 
     def take(self, key: str, parse: Callable[[Any], T], default: Any = _MISSING) -> T:
         """Return the value of `key` as parsed by `parse`. Raises SpecError if `parse` raises ValueError or a required
@@ -54,7 +71,18 @@ class Table:
         values = self.values.get(key, {})
         if not isinstance(values, dict):
             raise self.error(key, f"{values!r} is not a table")
-        return Table(self.file, values, self.lines, self._full(key))
+        return self._below(values, self._full(key))
+
+    def tables(self, key: str) -> list["Table"]:
+        """Return the tables of the array `key`, none if it is missing."""
+        self.known.append(key)
+        values = self.values.get(key, [])
+        if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
+            raise self.error(key, f"{values!r} is not an array of tables: each begins with [[{self._full(key)}]]")
+        return [self._below(each, f"{self._full(key)}[{at}]") for at, each in enumerate(values)]
+
+    def _below(self, values: Mapping[str, Any], path: str) -> "Table":
+        return Table(self.file, values, self.lines, path, self.options)
 
     def finish(self) -> None:
         """Refuse a key that was not taken."""
@@ -85,19 +113,38 @@ def read(path: Path) -> Table:
         reported = re.search(r"at line (\d+)", str(error))
         raise SpecError(f"{path}:{reported.group(1) if reported else 1}: not TOML: {error}") from None
     except RecursionError:
-        raise SpecError(f"{path}:1: not a workload or target: nested too deeply") from None
+        raise SpecError(f"{path}:1: nested too deeply") from None
     return Table(str(path), values, line_numbers(text))
 
 
 def line_numbers(text: str) -> dict[str, int]:
-    """Return the line of each table and key, by dotted path. Keys in inline tables have the line of the table's key."""
+    """Return the line of each table and key, by dotted path. Keys in inline tables have the line of the table's key.
+
+    The tables of an array are `array[0]`, `array[1]`, ...
+    """
     found: dict[str, int] = {}
+    sizes: dict[str, int] = {}  # of the arrays of tables so far
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
-            table = header.group(1)
+            parents, _, last = header.group(2).rpartition(".")
+            table = f"{_within(parents, sizes)}.{last}" if parents else last
+            if header.group(1) == "[[":
+                sizes[table] = sizes.get(table, 0) + 1
+                found.setdefault(table, number)
+                table = f"{table}[{sizes[table] - 1}]"
             found.setdefault(table, number)
         elif key := _KEY.match(line):
             name = key.group(1).strip("\"'")
             found.setdefault(f"{table}.{name}" if table else name, number)
     return found
+
+
+def _within(path: str, sizes: Mapping[str, int]) -> str:
+    """Return a path of headers with the index of the last table of each array in it."""
+    full = ""
+    for part in path.split("."):
+        full = f"{full}.{part}" if full else part
+        if full in sizes:
+            full = f"{full}[{sizes[full] - 1}]"
+    return full

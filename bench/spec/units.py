@@ -1,5 +1,6 @@
 """Values with units in workload and target files. Parsers raise ValueError that names the value and what is allowed."""
 
+import difflib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -80,7 +81,9 @@ def one_of(*names: str) -> Callable[[Any], str]:
 
     def parse(value: Any) -> str:
         if value not in names:
-            raise ValueError(f"{value!r} is not allowed (allowed: {', '.join(names)})")
+            close = difflib.get_close_matches(value, names, 1) if isinstance(value, str) else []
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"{value!r} is not allowed{hint} (allowed: {', '.join(names)})")
         return str(value)
 
     return parse

@@ -48,8 +48,11 @@ class Engine(Protocol):
     def prepare(self) -> None:
         """Connect and encode what does not change; raises EngineError."""
 
+    def connect(self, user: int) -> None:
+        """Open what user `user` (0, 1, ... in this process) needs, before the run; raises EngineError."""
+
     def produce(self, user: int) -> None:
-        """Perform operations of user `user` (0, 1, ... in this process) until the pacer ends. Failures are counted."""
+        """Perform operations of a user until the pacer ends. Failures are counted."""
 
     def settle(self, timeout_s: float) -> None:
         """Wait for the outcomes of what was sent, at most this long; what is open then is UNKNOWN."""

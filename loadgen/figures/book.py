@@ -48,13 +48,14 @@ class Book:
         return self._meters.values()
 
     def take(self, second: int) -> dict[str, Any]:
-        """Return the interval that ends at `second` of the run, and begin the next one."""
+        """Return the interval that began at `second` of the run, and begin the next one."""
         lateness = Histogram()
-        queued = 0
+        queued = unsent = 0
         for pacer in self._pacers:
             lateness.merge(pacer.lateness)
             queued += pacer.queued
-            pacer.lateness, pacer.queued = Histogram(), 0
+            unsent += pacer.unsent
+            pacer.lateness, pacer.queued, pacer.unsent = Histogram(), 0, 0
         now_s, cpu_s = time.monotonic(), time.process_time()
         interval = {
             "second": second,
@@ -63,6 +64,7 @@ class Book:
             "operations": {name: state for name, each in self._meters.items() if (state := each.take())},
             "lateness": lateness.state(),
             "queued": queued,
+            "unsent": unsent,
             "hub_lag": self.hub_lag.state(),
             "counts": self._counts,
         }

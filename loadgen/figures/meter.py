@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from bench.histogram import Histogram
@@ -39,17 +40,30 @@ class Meter:
         """Count an operation that failed: `error` is Kafka's name of the code, or the reason in a few words."""
         self.latency.add(now_ns - due_ns)
         self.service.add(now_ns - sent_ns)
+        self._fail(error, 1)
+
+    def _fail(self, error: str, count: int) -> None:
         if error not in self.errors and len(self.errors) >= ERRORS_MAX:
             error = OTHER
-        self.errors[error] = self.errors.get(error, 0) + 1
+        self.errors[error] = self.errors.get(error, 0) + count
 
-    def add(self, requests: int, records: int, size_bytes: int, latency: Histogram, service: Histogram) -> None:
-        """Count operations that an engine measured itself."""
+    def add(
+        self,
+        requests: int,
+        records: int,
+        size_bytes: int,
+        latency: Histogram,
+        service: Histogram,
+        errors: Mapping[str, int] | None = None,
+    ) -> None:
+        """Count operations that an engine measured itself, and those that failed by the name of the error."""
         self.requests += requests
         self.records += records
         self.bytes += size_bytes
         self.latency.merge(latency)
         self.service.merge(service)
+        for name, count in (errors or {}).items():
+            self._fail(name, count)
 
     def take(self) -> dict[str, Any] | None:
         """Return the state of the interval, which `Operation.add` reads, and begin the next; None if it is empty."""

@@ -73,7 +73,7 @@ class Totals:
         self.workers: dict[str, WorkerFigures] = {}
         self.series: dict[int, Second] = {}
         self.lateness, self.hub_lag = Histogram(), Histogram()
-        self.queued = 0
+        self.queued = self.unsent = 0
         self.counts: dict[str, int] = {}
 
     def add(self, worker: str, interval: dict[str, Any]) -> None:
@@ -95,6 +95,7 @@ class Totals:
         self.lateness.merge(histogram_of(interval["lateness"]))
         self.hub_lag.merge(histogram_of(interval["hub_lag"]))
         self.queued += interval["queued"]
+        self.unsent += interval["unsent"]
         for name, count in interval["counts"].items():
             self.counts[name] = self.counts.get(name, 0) + count
         if len(self.series) > SERIES_MAX:

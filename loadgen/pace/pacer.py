@@ -5,7 +5,8 @@ that becomes due while every user is busy goes to the first one that is free aga
 its latency counts. So a cluster that stalls is charged for all operations that waited for it.
 
 Lateness is recorded only for operations that an idle user waited for: how much later than due it was woken. That is the
-generator's own delay. Operations that waited for a user are counted in `queued`.
+generator's own delay. Operations that waited for a user are counted in `queued`, and those that still waited when the
+run ended in `unsent`.
 """
 
 from __future__ import annotations
@@ -20,57 +21,59 @@ from greenlet import getcurrent, greenlet
 from bench.histogram import Histogram
 from loadgen.pace.schedule import Schedule
 from loadgen.pace.timer import NS, Timer
+from loadgen.scenario.profile import RateProfile
 
 # Users woken at one ring of the timer, before the hub reads sockets again.
 WOKEN_AT_ONCE = 64
 
 
 class Pacer:
-    """The operations of one kind of users in one process, from `begin` until `end`."""
+    """The operations of one kind of users in one process, in rounds from `begin` to `end`.
 
-    def __init__(self, schedule: Schedule | None) -> None:
-        """Without a schedule every `take` returns at once: a closed loop."""
-        self._schedule = schedule
+    `profile` is that of all workers together; None is a closed loop, where `take` returns at once.
+    """
+
+    def __init__(self, worker: int = 0, workers: int = 1) -> None:
+        self._worker, self._workers = worker, workers
+        self.profile: RateProfile | None = None
+        self.start_ns = 0
+        self.end_ns = 0
+        self.measured_ns = 0  # when the warm-up of the round ends; 0: it has none
+        self.is_ended = True
+        self._schedule: Schedule | None = None
         self._number = 0
-        self._begun_ns = 0
         self._due_ns = 0
-        self._ended_ns: int | None = None
         self._idle: deque[greenlet] = deque()
         self._timer: Timer | None = None
         self._is_set = False
         self._hub = gevent.get_hub()
         self.lateness = Histogram()
         self.queued = 0
-        self.taken = 0
-        self.is_ended = False
+        self.unsent = 0
 
-    def begin(self, start_ns: int, end_ns: int | None = None) -> None:
+    def begin(self, profile: RateProfile | None, start_ns: int, end_ns: int, measured_ns: int = 0) -> None:
         """Let operations be due from `start_ns` on, and none that is due at `end_ns` or later."""
-        self._begun_ns, self._ended_ns = start_ns, end_ns
-        if self._schedule is not None:
+        self.profile, self.start_ns, self.end_ns, self.measured_ns = profile, start_ns, end_ns, measured_ns
+        self._schedule = None if profile is None else Schedule(profile, self._worker, self._workers)
+        self._number, self.is_ended, self._is_set = 0, False, False
+        self._due_ns = start_ns if self._schedule is None else self._due_of(0)
+        if self._timer is None:
             self._timer = Timer(self._ring)
-            self._due_ns = self._due_of(0)
-            if self._idle:
-                self._set()
+        if self._idle:
+            self._set()
 
     def _due_of(self, number: int) -> int:
         assert self._schedule is not None
-        due_s = self._schedule.due_s(number)
         # An operation that is never due: in 30 years.
-        return self._begun_ns + int(min(due_s, 1e9) * NS)
+        return self.start_ns + int(min(self._schedule.due_s(number), 1e9) * NS)
 
     def take(self) -> int | None:
         """Wait for the next operation; returns the time at which it was due, or None when there are no more."""
         if self.is_ended:
             return None
         now_ns = time.monotonic_ns()
-        if self._schedule is None:
-            if self._ended_ns is not None and now_ns >= self._ended_ns:
-                return None
-            self.taken += 1
-            return now_ns
-        if self._timer is not None and self._due_ns <= now_ns and not self._idle:
-            return self._next(queued=True)
+        if now_ns >= self._due_ns and not self._idle:
+            return self._next(now_ns, queued=True)
         me = getcurrent()
         self._idle.append(me)
         if not self._is_set:
@@ -84,13 +87,17 @@ class Pacer:
             raise
         return due_ns
 
-    def _next(self, *, queued: bool) -> int | None:
+    def _next(self, now_ns: int, *, queued: bool) -> int | None:
+        if self._schedule is None:
+            if now_ns < self.end_ns:
+                return now_ns
+            self.end()
+            return None
         due_ns = self._due_ns
-        if self._ended_ns is not None and due_ns >= self._ended_ns:
+        if due_ns >= self.end_ns:
             self.end()
             return None
         self._number += 1
-        self.taken += 1
         self.queued += queued
         self._due_ns = self._due_of(self._number)
         return due_ns
@@ -102,9 +109,9 @@ class Pacer:
             if not self._idle:
                 return
             now_ns = time.monotonic_ns()
-            if self._due_ns > now_ns:
+            if min(self._due_ns, self.end_ns) > now_ns:
                 break
-            due_ns = self._next(queued=False)
+            due_ns = self._next(now_ns, queued=False)
             if due_ns is None:
                 return
             self.lateness.add(now_ns - due_ns)
@@ -115,15 +122,28 @@ class Pacer:
     def _set(self) -> None:
         if self._timer is not None:
             self._is_set = True
-            self._timer.set(self._due_ns)
+            self._timer.set(min(self._due_ns, self.end_ns))
+
+    def cut(self, at_ns: int) -> None:
+        """Let no operation be due from this time on; users still perform those that were due before."""
+        self.end_ns = min(self.end_ns, at_ns)
+        if self._idle and not self.is_ended:
+            self._set()
 
     def end(self) -> None:
-        """Hand out no more operations; waiting users get None."""
+        """Hand out no more operations; waiting users get None. Those that were due and not handed out are `unsent`."""
         if self.is_ended:
             return
         self.is_ended = True
+        if self._schedule is not None:
+            due = self._schedule.due_before((min(self.end_ns, time.monotonic_ns()) - self.start_ns) / NS)
+            self.unsent += max(0, due - self._number)
+        while self._idle:
+            self._hub.loop.run_callback(self._idle.popleft().switch, None)
+
+    def close(self) -> None:
+        """End, and give the timer back."""
+        self.end()
         if self._timer is not None:
             self._timer.close()
             self._timer = None
-        while self._idle:
-            self._hub.loop.run_callback(self._idle.popleft().switch, None)

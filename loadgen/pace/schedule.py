@@ -1,8 +1,8 @@
 """Due times of operations on a profile: they depend on its rates alone, never on the cluster.
 
-Operation n of all workers (0, 1, ...) is due when the integral of the rate reaches n. A worker performs the operations
-first, first + stride, first + 2 stride, ...: with its index as `first` and the number of workers as `stride`, all of
-them together follow the profile exactly.
+Operation n of all workers (0, 1, ...) is due when the integral of the rate reaches n; if that is where the rate becomes
+0, when it rises again. A worker performs the operations first, first + stride, first + 2 stride, ...: with its index as
+`first` and the number of workers as `stride`, all of them together follow the profile exactly.
 """
 
 from __future__ import annotations
@@ -52,19 +52,23 @@ class Schedule:
         self._seconds, self._count = at_s, count
         self._repeats = profile.repeats
         self._last_rate = profile.pieces[-1].end
+        self._lead_s, self._lead_rate = profile.lead_s, profile.lead.start
+        self._lead_count = self._lead_s * self._lead_rate
 
     def due_s(self, number: int) -> float:
         """Return when operation `number` of this worker is due; infinity if it never is."""
-        target = float(self._first + number * self._stride)
-        shift_s = 0.0
+        target = self._first + number * self._stride - self._lead_count
+        if target < 0:
+            return (target + self._lead_count) / self._lead_rate
+        shift_s = self._lead_s
         if target >= self._count:
             if not self._repeats:
                 beyond = target - self._count
-                return self._seconds + beyond / self._last_rate if self._last_rate > 0 else math.inf
+                return shift_s + self._seconds + beyond / self._last_rate if self._last_rate > 0 else math.inf
             if self._count <= 0:
                 return math.inf
             rounds, target = divmod(target, self._count)
-            shift_s = rounds * self._seconds
+            shift_s += rounds * self._seconds
         return shift_s + self._spans[bisect_right(self._counts, target) - 1].due_s(target)
 
     def due_before(self, seconds: float) -> int:

@@ -1,4 +1,4 @@
-"""The first 32 bytes of each value that is verified.
+"""The stamp of each record that is verified: 32 bytes before its value.
 
     offset  type  field
     0       u64   run: a random number, so that records of other runs are recognized
@@ -6,12 +6,14 @@
     16      i64   sequence: 0, 1, ... of this producer in this partition
     24      i64   due: when the record was due, nanoseconds of the producing host's monotonic clock
 
-All are big endian.
+All are big endian. A value that a stamp would spoil, a line of a file or JSON, stays as it is: its record has the stamp
+in the header HEADER (`Payload.stamp_in_header`).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 PREFIX = struct.Struct(">QQqq")
@@ -19,10 +21,11 @@ PREFIX_BYTES = PREFIX.size
 # Where the fields that change with each record begin: sequence and due time.
 CHANGING_AT = 16
 CHANGING = struct.Struct(">qq")
+HEADER = "broker-load"
 
 
 class Stamp(NamedTuple):
-    """The fields of a prefix."""
+    """The fields of a stamp."""
 
     run: int
     producer: int
@@ -30,8 +33,16 @@ class Stamp(NamedTuple):
     due_ns: int
 
 
-def stamp_of(value: bytes | memoryview | None) -> Stamp | None:
-    """Return the prefix of a value; None if it is too short to have one."""
+def stamp_of(
+    value: bytes | memoryview | None, headers: Iterable[tuple[str, bytes | memoryview | None]] = ()
+) -> Stamp | None:
+    """Return the stamp of a record: that of its header, or else the first bytes of its value.
+
+    None if there is neither. A foreign value that is long enough looks like a stamp of another run.
+    """
+    for name, content in headers:
+        if name == HEADER and content is not None and len(content) == PREFIX_BYTES:
+            return Stamp(*PREFIX.unpack(content))
     if value is None or len(value) < PREFIX_BYTES:
         return None
     return Stamp(*PREFIX.unpack_from(value))

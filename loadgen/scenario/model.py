@@ -12,21 +12,11 @@ from typing import Any
 
 from loadgen.scenario.profile import RateProfile, Search
 
-# The kinds of users, by the name in a scenario.
-KINDS = (
-    "producer",
-    "hot-key",
-    "consumer",
-    "slow-consumer",
-    "group-member",
-    "transactional-copier",
-    "admin-churn",
-    "connection-storm",
-    "probe",
-)
 ENGINES = ("gevent", "raw", "librdkafka")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("all", "1", "0")
+# What is put on each verified value, before it or in a header.
+STAMP_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -44,17 +34,25 @@ class TopicSpec:
 
 @dataclass(frozen=True)
 class Payload:
-    """The values of records. `kind`: "fixed", "sizes", "file" or "json"."""
+    """The values of records. `kind`: "fixed", "sizes", "file" or "json".
+
+    Sizes are those of whole values, with the prefix of a verified one. `fields` are described in `fields.py`.
+    """
 
     kind: str = "fixed"
-    size: int = 100  # bytes of the whole value, with the 32 bytes of the prefix of a verified one
-    least: int = 0  # "sizes": lognormal or uniform between these bounds
+    size: int = 100  # bytes; 0 if not "fixed"
+    least: int = 0  # "sizes": bytes, lognormal or uniform between these bounds
     most: int = 0
     distribution: str = "lognormal"
     path: str = ""  # "file": each line is a value
     lines: tuple[bytes, ...] = ()  # those of `path`, read where the scenario was read
-    fields: dict[str, Any] = field(default_factory=dict)  # "json": name -> {kind = "int" | "choice" | ..., ...}
-    entropy: float = 1.0  # share of random bytes
+    fields: dict[str, dict[str, Any]] = field(default_factory=dict)  # "json"
+    entropy: float = 1.0  # "fixed", "sizes": share of random bytes
+
+    @property
+    def stamp_in_header(self) -> bool:
+        """Whether a stamp would spoil the value, and is therefore a header of the record."""
+        return self.kind in ("file", "json")
 
 
 @dataclass(frozen=True)
@@ -64,15 +62,15 @@ class Keys:
     kind: str = "none"
     count: int = 0
     s: float = 1.0
-    size: int = 8  # bytes
+    size: int = 8  # bytes: the key's number in decimal, with leading zeros
 
 
 @dataclass(frozen=True)
 class UserSpec:
-    """One kind of users of a run: `count` over all workers.
+    """One entry of a run: `count` users of one kind over all workers. `name` is unique in the scenario.
 
-    `name` is that of its figures. `rate` is the profile of operations a second of all of them together; without one,
-    each begins its next operation when the last one ended. `options` are those of the kind, checked by `toml_file`.
+    `rate` is the profile of operations a second of all of them together; without one, each begins its next operation
+    when the last one ended. `options` are those of the kind (`options.KINDS`), every one with a value.
     """
 
     kind: str
@@ -101,7 +99,10 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One run. Times in seconds; `seconds` is the measured part, after `warm_up_s`."""
+    """One run. Times in seconds; `seconds` is the measured part, after `warm_up_s`.
+
+    With `search`, `seconds` is the longest time of the search, and exactly one entry has a rate, which it replaces.
+    """
 
     name: str
     description: str = ""

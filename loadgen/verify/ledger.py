@@ -9,10 +9,14 @@ A producer numbers its records of a partition 0, 1, ... (`begin`); later each ge
 
 A record without an outcome at the end is UNKNOWN. Invariant of a Track: outcomes of `base`, `base` + 1, ... are in
 `recent`; all before `base` are ACKNOWLEDGED except those in `exceptions`.
+
+Records without a stamp are followed by the producer id and the sequences in the headers of their batches (KIP-98),
+which also count the records of a producer and a partition from 0 on. `of_batches` numbers such a producer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 PENDING: Final = 0
@@ -24,6 +28,11 @@ NAMES: Final = {ACKNOWLEDGED: "acknowledged", REFUSED: "refused", UNKNOWN: "unkn
 
 # Outcomes that are kept one by one until the oldest of them are folded.
 RECENT_MAX: Final = 1 << 16
+
+
+def of_batches(producer_id: int) -> int:
+    """Return the number in a ledger of the producer with this producer id; producers of stamps are not negative."""
+    return -1 - producer_id
 
 
 class Track:
@@ -72,15 +81,27 @@ class Track:
         self._base += end
 
     def state(self) -> list[Any]:
-        """Return the outcomes as plain data: [producer, topic, partition, sent, {sequence: outcome}], where the
-        others are ACKNOWLEDGED.
+        """Return the outcomes as plain data: [producer, topic, partition, sent, [[first, count, outcome], ...]], where
+        the others are ACKNOWLEDGED.
         """
         exceptions = dict(self._exceptions)
         for at, outcome in enumerate(self._recent):
             if outcome != ACKNOWLEDGED:
                 exceptions[self._base + at] = outcome
-        open_ones = {sequence: outcome or UNKNOWN for sequence, outcome in exceptions.items()}
-        return [self.producer, self.topic, self.partition, self.sent, open_ones]
+        ranges = _ranges((sequence, exceptions[sequence] or UNKNOWN) for sequence in sorted(exceptions))
+        return [self.producer, self.topic, self.partition, self.sent, ranges]
+
+
+def _ranges(outcomes: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Return [first, count, outcome] for each run of consecutive sequences with one outcome."""
+    found: list[list[int]] = []
+    for sequence, outcome in outcomes:
+        last = found[-1] if found else None
+        if last is not None and last[0] + last[1] == sequence and last[2] == outcome:
+            last[1] += 1
+        else:
+            found.append([sequence, 1, outcome])
+    return found
 
 
 class Ledger:
@@ -88,6 +109,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._tracks: dict[tuple[int, str, int], Track] = {}
+        self._batches: dict[tuple[int, str, int], tuple[int, int]] = {}
 
     def track(self, producer: int, topic: str, partition: int) -> Track:
         """Return the track of this producer in this partition."""
@@ -97,6 +119,17 @@ class Ledger:
             found = self._tracks[key] = Track(producer, topic, partition)
         return found
 
+    def batches(self, producer_id: int, topic: str, partition: int, acknowledged: int, sent: int) -> None:
+        """Note what became of the batches of an idempotent producer in a partition: the first `acknowledged` records
+        were, and the further ones up to `sent` are UNKNOWN. The last word counts.
+        """
+        self._batches[of_batches(producer_id), topic, partition] = acknowledged, sent
+
     def state(self) -> list[list[Any]]:
         """Return the states of all tracks, as plain data for the conductor."""
-        return [each.state() for each in self._tracks.values() if each.sent]
+        states = [each.state() for each in self._tracks.values() if each.sent]
+        for (producer, topic, partition), (acknowledged, sent) in self._batches.items():
+            unknown = [[acknowledged, sent - acknowledged, UNKNOWN]] if sent > acknowledged else []
+            if sent:
+                states.append([producer, topic, partition, sent, unknown])
+        return states

@@ -83,7 +83,8 @@ def test_every_key_of_a_workload_arrives(tmp_path: Path) -> None:
         (WHOLE.replace('"zstd"', '["zstd"]'), "w.toml:11: producers.codec: ['zstd'] is not allowed (allowed: none"),
         ("\n\nproducers.count = -1\n", "w.toml:3: producers.count: -1 is out of range (allowed: 0 to 10000)"),
         ("producers = 3\n", "w.toml:1: producers: 3 is not a table"),
-        ("a = " + "[" * 100_000, "w.toml:1: not a workload or target: nested too deeply"),
+        ('"a[b" = 1\n', "w.toml:1: a[b: unknown key"),
+        ("a = " + "[" * 100_000, "w.toml:1: nested too deeply"),
     ],
 )  # fmt: skip
 def test_a_wrong_workload_is_refused_at_its_line(tmp_path: Path, wrong: str, reported: str) -> None:
@@ -177,7 +178,7 @@ def test_keys_of_transactions_arrive(tmp_path: Path) -> None:
         ('driver = "kafka"\n[producers]\nidempotent = true\n', "Kafka's own tools are idempotent wherever"),
         (
             TRANSACTIONAL.replace("read_", "reed_"),
-            "consumers.isolation: 'reed_committed' is not allowed (allowed: read_",
+            "consumers.isolation: 'reed_committed' is not allowed; did you mean 'read_committed'? (allowed: read_",
         ),
         ('driver = "kafka"\n[consumers]\nisolation = "read_committed"\n', "Kafka's own tools read with read_unc"),
         (TRANSACTIONAL.replace("aborted", "abort"), "transactions.abort: unknown key; did you mean 'aborted'?"),
@@ -189,7 +190,10 @@ def test_keys_of_transactions_arrive(tmp_path: Path) -> None:
         ('[producers]\nbatch = "1 KB"\n[transactions]\n', "producers.batch: has no effect on transactions"),
         (TRANSACTIONAL + 'measure = "new-ids"\n', "writes nothing to be read"),
         ('[transactions]\nmeasure = "new-ids"\nids = 3\n', "transactions.ids: has no effect on 'new-ids'"),
-        ('[transactions]\nmeasure = "ids"\n', "'ids' is not allowed (allowed: transactions, new-ids, known-ids)"),
+        (
+            '[transactions]\nmeasure = "ids"\n',
+            "'ids' is not allowed; did you mean 'new-ids'? (allowed: transactions, new-ids, known-ids)",
+        ),
     ],
 )
 def test_what_is_wrong_with_transactions_is_reported(tmp_path: Path, wrong: str, reported: str) -> None:

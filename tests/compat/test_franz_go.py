@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.kafka_dist import cache_directory
+from bench.launch.cache import cache_directory
 from bench.launch.processes import run
 from tests.support.broker import Target
 

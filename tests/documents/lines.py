@@ -8,7 +8,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # First words of command lines; any other line of a block is output, configuration or code.
-PROGRAMS = {"broker-bench", "broker-cy", "broker-dash", "broker-tui", "echo", "kcat", "make", "pip", "python"}
+PROGRAMS = {
+    "broker-bench",
+    "broker-cy",
+    "broker-dash",
+    "broker-load",
+    "broker-tui",
+    "echo",
+    "kcat",
+    "make",
+    "pip",
+    "python",
+}
 # Exactly four blanks: text that is indented further belongs to a list.
 _BLOCK_LINE = re.compile(r"^ {4}(?=\S)")
 

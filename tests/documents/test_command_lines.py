@@ -25,6 +25,8 @@ from typing import Any
 import pytest
 
 from bench.launch.processes import Child, ProcessError, run
+from loadgen.cli import command as load_command
+from loadgen.scenario.toml_file import builtin_names
 from tests.documents.lines import ROOT, Line, blocks, documented, lines_of, shape_of
 from tests.support import network
 from tests.support.terminal import in_terminal
@@ -41,6 +43,8 @@ EXCEPTIONS = {
 }
 # Programs that measure: options and names are checked, but nothing is measured.
 MEASURING = re.compile(r"(\.venv/bin/)?broker-bench |python -m (bench|tools)\.")
+# The same for load; tests/loadgen/run runs each mode.
+LOADING = re.compile(r"broker-load ")
 # Lines that run until Ctrl-C, and what they show before it.
 ENDLESS = {
     "make run": "to open the console",
@@ -189,7 +193,8 @@ def test_there_are_command_lines() -> None:
 
 def test_commands_run_as_they_stand(world: World) -> None:
     """If this fails, a new user copies a line of the README or the documents, and it fails."""
-    lines = [line for line in LINES if not is_exception(line) and not MEASURING.match(line.command)]
+    unmeasured = [line for line in LINES if not MEASURING.match(line.command) and not LOADING.match(line.command)]
+    lines = [line for line in unmeasured if not is_exception(line)]
     first = next(line for line in lines if line.command == "make run" and line.output)
     world.broker = world.start(first.command, "make-run")
     world.broker.wait_for_output(ENDLESS["make run"], START_TIMEOUT_S)
@@ -266,6 +271,15 @@ def test_measuring_commands_are_understood(
     except SystemExit:
         pytest.fail(f"{line}: {capsys.readouterr().err}")
     pytest.fail(f"{line}: {module} parses no command line")
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if LOADING.match(line.command)], ids=str)
+def test_load_commands_are_understood(line: Line) -> None:
+    """If this fails, a documented load names a mode, an option, a value or a scenario that no longer exists."""
+    mode, *arguments = words_of(line)[1:]
+    context = load_command.commands[mode].make_context(mode, arguments)
+    scenario = context.params.get("scenario")
+    assert scenario is None or scenario.endswith(".toml") or scenario in builtin_names()
 
 
 def test_documented_workloads_and_targets_exist(tmp_path: Path) -> None:

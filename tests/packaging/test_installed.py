@@ -21,7 +21,12 @@ from tests.packaging import commands
 from tests.packaging.distributions import NAME, Environment, requirements_of
 
 # Each command that needs an extra, with its name.
-WITH_EXTRAS = (("broker-tui", "tui"), ("broker-bench", "bench"), ("broker-dash", "dashboard"))
+WITH_EXTRAS = (
+    ("broker-tui", "tui"),
+    ("broker-bench", "bench"),
+    ("broker-dash", "dashboard"),
+    ("broker-load", "loadgen"),
+)
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # Imports every module of the distribution except those that are programs.
 IMPORT_ALL = """

@@ -1,0 +1,15 @@
+"""Files that are never seen half written."""
+
+import os
+from pathlib import Path
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a text file; a reader finds the old one or the complete new one. Makes its directory. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    making = path.with_name(f".{path.name}.{os.getpid()}.making")
+    try:
+        making.write_text(text, encoding="utf-8")
+        making.replace(path)
+    finally:
+        making.unlink(missing_ok=True)

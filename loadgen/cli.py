@@ -1,0 +1,204 @@
+"""The command `broker-load`: load on a Kafka-compatible cluster by simulated clients. See docs/loadgen.md.
+
+Exit codes: 0 good, 1 a threshold was missed, 2 the generator was the limit, 3 data wrong; 64 an option or a file is
+wrong, 69 the run could not be made.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.spec.toml_file import SpecError
+from broker_cy import __version__
+from broker_cy.client.address import Address, parse_address, parse_addresses
+from loadgen.scenario.model import Scenario
+from loadgen.scenario.overrides import OVERRIDES
+from loadgen.scenario.toml_file import builtin_names, read_scenario
+
+if TYPE_CHECKING:
+    from loadgen.report.result import Result
+
+PROGRAM = "broker-load"
+WRONG_USE = 64  # EX_USAGE of sysexits.h; click's own 2 would say that the generator was the limit
+UNAVAILABLE = 69  # EX_UNAVAILABLE
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_SCENARIO = "mixed"
+MASTER_PORT = 5557  # locust's own
+WEB_PORT = 8089  # locust's own
+PROCESSES_MAX = 256
+EPILOG = """\b
+examples:
+  broker-load run --bootstrap 127.0.0.1:9092 --scenario mixed --rate 5000/s --duration 60s
+  broker-load run --scenario scenario.toml --processes 2 --html report.html --json result.json --junit result.xml
+  broker-load web --bootstrap 127.0.0.1:9092
+  broker-load master --workers 2 --scenario soak          on one host, and on each of the others
+  broker-load worker --master HOST
+"""
+
+
+class Program(click.Group):
+    """Wrong options end with WRONG_USE."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        try:
+            return super().main(*args, **{**extra, "standalone_mode": False})
+        except click.ClickException as error:
+            error.show()
+            sys.exit(WRONG_USE)
+        except click.Abort:
+            sys.exit(130)
+
+
+@click.group(cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message=f"{PROGRAM} %(version)s")
+def command() -> None:
+    """Generate load with simulated clients, and check what they wrote."""
+
+
+def _of_scenario(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that choose and change a scenario."""
+    for each in reversed(OVERRIDES.values()):
+        function = click.option(
+            f"--{each.name}", metavar=each.metavar, help=f"{each.help[:1].upper()}{each.help[1:]}."
+        )(function)
+    names = ", ".join(builtin_names())
+    function = click.option(
+        "--scenario",
+        default=DEFAULT_SCENARIO,
+        metavar="NAME|FILE",
+        help=f"A file, or one of: {names}.",
+        show_default=True,
+    )(function)
+    return click.option(
+        "--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT[,..]", help="The cluster.", show_default=True
+    )(function)
+
+
+def _of_report(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say where the result goes."""
+    for name, text in (
+        ("junit", "Write the verdicts as JUnit XML."),
+        ("json", "Write the result as JSON."),
+        ("html", "Write the result as a page."),
+    ):
+        path = click.Path(dir_okay=False, path_type=Path)
+        function = click.option(f"--{name}", f"{name}_path", type=path, metavar="FILE", help=text)(function)
+    return click.option("--quiet", is_flag=True, help="Show no progress.")(function)
+
+
+@command.command()
+@_of_scenario
+@_of_report
+@click.option(
+    "--processes", type=click.IntRange(1, PROCESSES_MAX), default=1, show_default=True, help="Worker processes."
+)
+def run(bootstrap: str, scenario: str, processes: int, **options: Any) -> None:
+    """Run a scenario, and judge it."""
+    wanted = _scenario(scenario, options)
+    workers = 0 if processes == 1 else processes
+    _run(wanted, _addresses(bootstrap), options, processes=workers)
+
+
+@command.command()
+@_of_scenario
+@_of_report
+@click.option("--workers", type=click.IntRange(1, PROCESSES_MAX), required=True, help="How many workers come.")
+@click.option("--listen", default=f"0.0.0.0:{MASTER_PORT}", metavar="HOST:PORT", show_default=True, help="For workers.")
+def master(bootstrap: str, scenario: str, workers: int, listen: str, **options: Any) -> None:
+    """Run a scenario with workers on other hosts."""
+    wanted = _scenario(scenario, options)
+    _run(wanted, _addresses(bootstrap), options, workers=workers, listen=_address("--listen", listen))
+
+
+@command.command()
+@click.option("--master", required=True, metavar="HOST[:PORT]", help=f"The master; port {MASTER_PORT} by default.")
+def worker(master: str) -> None:
+    """Generate a part of the load of a master, until it ends."""
+    address = _address("--master", master if ":" in master else f"{master}:{MASTER_PORT}")
+    from loadgen.headless import run_worker
+
+    sys.exit(0 if run_worker(address) else UNAVAILABLE)
+
+
+@command.command()
+@_of_scenario
+@click.option("--listen", default=f"127.0.0.1:{WEB_PORT}", metavar="HOST:PORT", show_default=True, help="Of the page.")
+@click.option(
+    "--processes", type=click.IntRange(1, PROCESSES_MAX), default=1, show_default=True, help="Worker processes."
+)
+def web(bootstrap: str, scenario: str, listen: str, processes: int, **options: Any) -> None:
+    """Serve locust's web page, with a tab of ours."""
+    wanted = _scenario(scenario, options)
+    addresses, address = _addresses(bootstrap), _address("--listen", listen)
+    from loadgen.web.server import serve
+
+    code = serve(wanted, addresses, address, processes=0 if processes == 1 else processes)
+    sys.exit(UNAVAILABLE if code is None else code)
+
+
+@command.command()
+@click.argument("scenario")
+def check(scenario: str) -> None:
+    """Read a scenario, and report what is wrong with it."""
+    found = _scenario(scenario, {})
+    for spec in found.users:
+        rate = "as fast as answered" if spec.rate is None else spec.rate.text
+        click.echo(f"{spec.name}: {spec.count} x {spec.kind}, {rate}")
+
+
+def _scenario(source: str, options: dict[str, Any]) -> Scenario:
+    chosen = {name: options[key] for name in OVERRIDES if (key := name.replace("-", "_")) in options}
+    try:
+        return read_scenario(source, {name: value for name, value in chosen.items() if value is not None})
+    except SpecError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _addresses(text: str) -> tuple[Address, ...]:
+    try:
+        return parse_addresses(text)
+    except ValueError as error:
+        raise click.ClickException(f"--bootstrap: {error}") from None
+
+
+def _address(option: str, text: str) -> Address:
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise click.ClickException(f"{option}: {error}") from None
+
+
+def _run(scenario: Scenario, bootstrap: Sequence[Address], options: dict[str, Any], **workers: Any) -> None:
+    """Make the run, write its result, and end with its exit code."""
+    from loadgen.headless import run_headless
+
+    result = run_headless(scenario, bootstrap, quiet=options["quiet"], **workers)
+    sys.exit(UNAVAILABLE if result is None else _write(result, options))
+
+
+def _write(result: Result, options: dict[str, Any]) -> int:
+    """Write the result where the options say; returns the exit code."""
+    from loadgen.report import junit, page, text
+    from loadgen.report import result as results
+
+    text.show(result)
+    for name, write in (("json", results.write), ("html", page.write), ("junit", junit.write)):
+        path = options[f"{name}_path"]
+        if path is None:
+            continue
+        try:
+            write(result, path)
+        except OSError as error:
+            click.echo(f"{PROGRAM}: --{name}: {path}: {error.strerror}", err=True)
+            return WRONG_USE
+    return result.exit_code
+
+
+def main() -> None:
+    """Run the command."""
+    command(prog_name=PROGRAM)

@@ -1,0 +1,44 @@
+"""A run without a page: progress on the terminal, and the result at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from broker_cy.client.address import Address
+from loadgen.net.cluster import Refused
+from loadgen.net.connection import NetError
+from loadgen.report.progress import Progress
+from loadgen.report.result import Result
+from loadgen.run.conductor import RunError
+from loadgen.run.local import conduct, conductor_of, serve
+from loadgen.scenario.model import Scenario
+from loadgen.session import Session
+
+
+def run_headless(scenario: Scenario, bootstrap: Sequence[Address], *, quiet: bool, **workers: Any) -> Result | None:
+    """Make a run, and return its result; None if it could not be made, which was reported."""
+    progress = None if quiet else Progress(scenario.name, scenario.seconds)
+    phase = (lambda text: None) if progress is None else progress.phase
+    try:
+        with (
+            progress or nullcontext(),
+            conductor_of(scenario, bootstrap, None if progress is None else progress.update, **workers) as conductor,
+        ):
+            session = Session(conductor, sys.argv, phase)
+            return session.run(lambda each: conduct(each, lambda: phase("creating topics and connecting users")))
+    except (RunError, NetError, Refused) as error:
+        print(f"broker-load: {error}", file=sys.stderr)
+        return None
+
+
+def run_worker(master: Address) -> bool:
+    """Be a worker until the master ends; returns whether the master said so. Otherwise the reason was reported."""
+    try:
+        serve(master)
+    except RunError as error:
+        print(f"broker-load: {error}", file=sys.stderr)
+        return False
+    return True

@@ -1,0 +1,106 @@
+"""Scenarios for plain locust: `locust -f loadgen/locustfiles/producers.py`, with all of locust's own options.
+
+A locustfile calls `use` with its namespace, in which locust looks for users. The scenario decides how many there are
+and how long they are measured, unless `--users` or `--run-time` say otherwise. When the measurement is over, a headless
+run prints our summary and ends with our exit code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+from locust import events
+from locust.runners import LocalRunner, MasterRunner, WorkerRunner
+
+from bench.spec.toml_file import SpecError
+from broker_cy.client.address import parse_addresses
+from loadgen.report import text
+from loadgen.run.conductor import Conductor
+from loadgen.run.dispatch import FixedWorkers
+from loadgen.run.display import keep_fractions
+from loadgen.run.worker import Worker
+from loadgen.runs import Runs
+from loadgen.scenario.model import Scenario
+from loadgen.scenario.overrides import OVERRIDES
+from loadgen.scenario.scaling import users_of, with_users
+from loadgen.scenario.toml_file import read_scenario
+from loadgen.session import Session
+from loadgen.users.registry import classes_of
+from loadgen.web.extension import extend
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+# Options of ours that locust does not have under the same name.
+OPTIONS = ("rate", "duration", "warm-up", "topic", "partitions", "engine", "acks", "codec", "size", "verify")
+WRONG_USE, UNAVAILABLE = 64, 69
+
+
+def use(namespace: dict[str, Any], source: str) -> None:
+    """Put the users of a scenario, by its name or file, into the namespace of a locustfile."""
+    namespace.update({each.__name__: each for each in classes_of(read_scenario(source))})
+    keep_fractions()
+    hooks: Any = events
+    hooks.init_command_line_parser.add_listener(_add_options)
+    hooks.init.add_listener(lambda environment, **_: _begin(environment, source))
+
+
+def _add_options(parser: Any) -> None:
+    # Options of a group are no fields of locust's page: those that have a meaning there are its own.
+    group = parser.add_argument_group("broker-load")
+    group.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT[,..]", help="the cluster")
+    for name in OPTIONS:
+        each = OVERRIDES[name]
+        group.add_argument(f"--{name}", metavar=each.metavar, help=each.help.replace("%", "%%"))
+
+
+def _begin(environment: Any, source: str) -> None:
+    runner, options = environment.runner, environment.parsed_options
+    environment.dispatcher_class = FixedWorkers
+    if isinstance(runner, WorkerRunner):
+        Worker(environment)
+        return
+    try:
+        if options.host:
+            raise SpecError(f"--host: {options.host!r} has no meaning (allowed: --bootstrap HOST:PORT)")
+        scenario = _scenario(options, source)
+        bootstrap = parse_addresses(options.bootstrap)
+    except (SpecError, ValueError) as error:
+        print(f"broker-load: {error}", file=sys.stderr)
+        sys.exit(WRONG_USE)
+    if isinstance(runner, LocalRunner):
+        Worker(environment)
+    workers = options.expect_workers if isinstance(runner, MasterRunner) else 1
+    session = Session(Conductor(environment, scenario, bootstrap, workers), sys.argv, lambda phase: None)
+    runs = Runs(session, runner.quit if options.headless else None)
+    if environment.web_ui is not None:
+        extend(environment.web_ui, runs)
+    environment.events.quitting.add_listener(lambda **_: _end(environment, runs))
+
+
+def _scenario(options: Any, source: str) -> Scenario:
+    """Read the scenario with the options of the command line, and let locust's own options agree with it."""
+    chosen = {name: getattr(options, name.replace("-", "_")) for name in OPTIONS}
+    scenario = read_scenario(source, {name: value for name, value in chosen.items() if value is not None})
+    if options.run_time:
+        scenario = dataclasses.replace(scenario, seconds=float(options.run_time))
+        # The run ends when its measurement does: locust's own timer begins with the first user.
+        options.run_time = None
+    if options.num_users is None:
+        options.num_users = users_of(scenario)
+    else:
+        # Refused here, and not when the run begins.
+        with_users(scenario, options.num_users)
+    options.spawn_rate = options.spawn_rate or options.num_users
+    return scenario
+
+
+def _end(environment: Any, runs: Runs) -> None:
+    """Print the result of the last run, and let locust end with its code. A run in progress is ended."""
+    runs.end()
+    if runs.result is not None:
+        text.show(runs.result)
+        environment.process_exit_code = runs.result.exit_code
+    elif runs.problem is not None:
+        print(f"broker-load: {runs.problem}", file=sys.stderr)
+        environment.process_exit_code = UNAVAILABLE

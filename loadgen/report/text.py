@@ -1,0 +1,151 @@
+"""The summary of a run on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from loadgen.report import tables
+from loadgen.report.measured import OperationFigures
+from loadgen.report.result import DATA_WRONG, DEFECTS, GENERATOR_LIMIT, GOOD, THRESHOLD_MISSED, Result
+
+STYLES = {GOOD: "bold green", THRESHOLD_MISSED: "bold red", GENERATOR_LIMIT: "bold yellow", DATA_WRONG: "bold red"}
+MIB = 1 << 20
+# What is listed of defects and of errors; all of it is in the JSON.
+LINES_MAX = 10
+# The operation that kafka-producer-perf-test measures.
+PRODUCE = "Produce"
+# Columns of a terminal from which on all figures of an operation are shown.
+WIDE = 100
+
+
+def show(result: Result, stream: TextIO | None = None) -> None:
+    """Print figures, errors, what was verified, and last the verdict, where it is not scrolled away."""
+    console = Console(file=stream or sys.stdout, highlight=False)
+    _search(console, result)
+    console.print(_figures(result, console.width))
+    produced = result.operations.get(PRODUCE)
+    if produced is not None and produced.records and produced.latency is not None:
+        console.print(perf_line(PRODUCE, produced), markup=False, soft_wrap=True)
+    _errors(console, result)
+    _workers(console, result)
+    if result.thresholds:
+        console.print(_thresholds(result))
+    _verification(console, result)
+    for note in result.notes:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
+    if result.ended is not None:
+        console.print(Text(f"{result.ended[:1].upper()}{result.ended[1:]}: these are the figures so far.", "yellow"))
+    for finding in result.findings:
+        console.print(f"- {finding}", markup=False, soft_wrap=True)
+    console.print(Text(f"{result.headline} (exit code {result.exit_code})", STYLES[result.exit_code]))
+
+
+def _search(console: Console, result: Result) -> None:
+    for each in result.steps:
+        state = f"bad: {each.why}" if each.why else "good"
+        console.print(
+            f"rate {each.rate:,.6g}/s: reached {each.reached:,.1f}/s, {tables.ms(each.latency_ms)} ms, {state}",
+            markup=False, soft_wrap=True,
+        )  # fmt: skip
+    if result.steps:
+        best = result.best
+        text = "no rate met the bound" if best is None else f"the highest rate that met the bound: {best.rate:,.6g}/s"
+        console.print(text)
+
+
+def _figures(result: Result, width: int) -> Table:
+    """Return the table of operations; on a narrow terminal without the columns that are rarely looked at."""
+    table = Table(
+        title=f"{escape(str(result.scenario.get('name', '')))}, {result.seconds:,.1f} s",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    wide = width >= WIDE
+    heads = ["/s", "records/s", "MB/s", "failed", "p50 ms", "p99 ms", "p99.9 ms", "max ms"]
+    left_out = set() if wide else {"MB/s", "p99.9 ms"}
+    table.add_column("operation", overflow="fold")
+    for head in heads:
+        if head not in left_out:
+            table.add_column(head, justify="right", no_wrap=True)
+    for name, each in result.operations.items():
+        p50, _, p99, p999, _, top, _ = tables.percentiles(each.latency)
+        failed = f"{each.failures:,} ({tables.percent(each.error_share)})" if each.failures else ""
+        rate, records = tables.number(each.requests_per_s, 1), tables.number(each.records_per_s, 1)
+        cells = [rate, records, tables.number(each.mb_per_s, 2), failed, p50, p99, p999, top]
+        table.add_row(escape(name), *(cell for head, cell in zip(heads, cells, strict=True) if head not in left_out))
+    return table
+
+
+def perf_line(name: str, each: OperationFigures) -> str:
+    """Return the last line of kafka-producer-perf-test for an operation: MB is 2^20 bytes there."""
+    found = each.latency
+    assert found is not None
+    seconds = each.records / each.records_per_s if each.records_per_s else 1.0
+    return (
+        f"{name}: {each.records} records, {each.records_per_s:.1f} records/sec "
+        f"({each.bytes / seconds / MIB:.2f} MB/sec), {found.mean_ms:.2f} ms avg latency, {found.max_ms:.2f} ms max "
+        f"latency, {found.p50_ms:.2f} ms 50th, {found.p95_ms:.2f} ms 95th, {found.p99_ms:.2f} ms 99th, "
+        f"{found.p999_ms:.2f} ms 99.9th."
+    )
+
+
+def _errors(console: Console, result: Result) -> None:
+    found = sorted(
+        ((count, name, error) for name, each in result.operations.items() for error, count in each.errors.items()),
+        reverse=True,
+    )
+    for count, name, error in found[:LINES_MAX]:
+        console.print(f"error: {name}: {error}: {count:,}", markup=False, soft_wrap=True)
+    if len(found) > LINES_MAX:
+        console.print(f"and {len(found) - LINES_MAX} other errors")
+
+
+def _workers(console: Console, result: Result) -> None:
+    busiest = max((each.cpu_share for each in result.workers), default=0.0)
+    words = [
+        f"{len(result.workers)} workers" if len(result.workers) != 1 else "1 worker",
+        f"busiest {busiest:.2f} cores",
+    ]
+    if result.lateness is not None:
+        words.append(f"lateness p99 {tables.ms(result.lateness.p99_ms)} ms")
+    if result.hub_lag is not None:
+        words.append(f"event loop lag p99 {tables.ms(result.hub_lag.p99_ms)} ms")
+    words.append(f"{tables.percent(result.queued_share)} of scheduled operations waited for a user")
+    if result.unsent:
+        words.append(f"{result.unsent:,} were never sent")
+    console.print(f"generator: {', '.join(words)}", markup=False, soft_wrap=True)
+
+
+def _thresholds(result: Result) -> Table:
+    table = Table(title="Thresholds", title_justify="left")
+    for head in ("verdict", "threshold"):
+        table.add_column(head)
+    for each in result.thresholds:
+        table.add_row("[green]met[/]" if each.is_met else "[red]missed[/]", escape(each.text))
+    return table
+
+
+def _verification(console: Console, result: Result) -> None:
+    found = result.verification
+    if found is None:
+        return
+    console.print(f"verification: {found.text} ({found.seconds:.1f} s)", markup=False, soft_wrap=True)
+    lines = [
+        f"  {DEFECTS.get(kind, kind)}: {example}"
+        for each in found.partitions
+        for kind, several in each.examples.items()
+        for example in several
+    ]
+    lines += [f"  {each.topic}-{each.partition}: {note}" for each in found.partitions for note in each.notes]
+    for line in lines[:LINES_MAX]:
+        console.print(line, markup=False, soft_wrap=True)
+    if len(lines) > LINES_MAX:
+        console.print(f"  and {len(lines) - LINES_MAX} more")

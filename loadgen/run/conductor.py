@@ -1,0 +1,377 @@
+"""The conductor's half of a run: topic, plan, rounds, and the figures of all workers. On a master or a local runner.
+
+    topics -> plan to each worker -> users connect -> begin -> intervals -> finish -> ledgers
+
+A worker that disappears is noted with the second of its last interval; the run goes on without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gevent
+from gevent.event import Event
+from locust.runners import STATE_MISSING, MasterRunner
+
+from broker_cy import __version__
+from loadgen.figures.totals import Totals, WorkerFigures
+from loadgen.net.cluster import Cluster, Refused
+from loadgen.net.connection import Address, NetError
+from loadgen.run import messages
+from loadgen.run.search import Searching, Step
+from loadgen.run.topics import Topics
+from loadgen.scenario.model import Scenario, state_of
+from loadgen.scenario.profile import RateProfile, Search
+from loadgen.scenario.scaling import users_of
+from loadgen.users.context import LEAD_S
+
+CLIENT_ID = "broker-load"
+# For the preparation of workers and the connections of their users, in addition to the timeout of a request.
+PREPARE_S = 60.0
+LOOK_S = 0.05
+REPEAT_S = 1.0
+# For the ledgers, after all answers have come or are overdue.
+RESULT_S = 10.0
+LOCAL = "local"
+
+
+class RunError(Exception):
+    """The run could not be made, or not to its end; the text says why."""
+
+
+@dataclass
+class _Member:
+    """A worker, as the conductor knows it."""
+
+    index: int
+    prepared: bool = False
+    problem: str | None = None
+    host: str = ""
+    pid: int = 0
+    ready: int = 0
+    result: dict[str, Any] | None = None
+    lost: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What people call it."""
+        return f"worker {self.index}" + (f" ({self.host}, process {self.pid})" if self.host else "")
+
+
+@dataclass
+class Finished:
+    """What a run left: its figures, what its users know of each record, and where the topics began."""
+
+    totals: Totals
+    run: int
+    seconds: float  # measured; of a search that of each rate
+    begun_ms: int  # when the users began, with the warm-up: ms since 1970
+    starts: dict[str, dict[int, int]]  # first offset of the run, by topic and partition
+    ledgers: list[list[Any]]
+    incomplete: list[str]  # why some ledgers are missing or have open records
+    steps: list[Step]  # of a search
+    interrupted: bool = False
+
+
+class Conductor:
+    """Conducts runs of a scenario; `watch` is called with the figures and the seconds since the start, each second."""
+
+    def __init__(
+        self,
+        environment: Any,
+        scenario: Scenario,
+        bootstrap: Sequence[Address],
+        workers: int = 1,
+        watch: Callable[[Totals, float], None] | None = None,
+    ) -> None:
+        self.environment, self.runner = environment, environment.runner
+        self.scenario, self.bootstrap, self.workers = scenario, tuple(bootstrap), workers
+        self.totals = Totals()
+        self._watch = watch
+        self._members: dict[str, _Member] = {}
+        self._stop = Event()
+        self._topics: Topics | None = None
+        self._cluster: Cluster | None = None
+        self._run = 0
+        # Between the plans and `close`; workers that came meanwhile.
+        self._is_on = False
+        self._late: list[str] = []
+        self.environment.events.worker_report.add_listener(self._on_report)
+        for name, listener in (
+            (messages.PREPARED, self._on_prepared),
+            (messages.READY, self._on_ready),
+            (messages.INTERVAL, self._on_interval),
+            (messages.RESULT, self._on_result),
+        ):
+            self.runner.register_message(name, listener)
+
+    # ------------------------------------------------------------------------------------------------ messages
+
+    def _member(self, msg: Any) -> _Member | None:
+        return self._members.get(msg.node_id)
+
+    def _on_prepared(self, environment: Any, msg: Any) -> None:
+        if (member := self._member(msg)) is not None:
+            member.prepared, member.problem = True, msg.data["problem"]
+            member.host, member.pid = msg.data["host"], msg.data["pid"]
+
+    def _on_ready(self, environment: Any, msg: Any) -> None:
+        if (member := self._member(msg)) is not None:
+            member.ready, member.problem = msg.data["ready"], msg.data["problem"]
+
+    def _on_interval(self, environment: Any, msg: Any) -> None:
+        if (member := self._member(msg)) is None:
+            return
+        self.totals.add(msg.node_id, msg.data)
+        figures = self.totals.workers.get(msg.node_id)
+        if figures is not None:
+            figures.index, figures.host, figures.pid = member.index, member.host, member.pid
+
+    def _on_result(self, environment: Any, msg: Any) -> None:
+        if (member := self._member(msg)) is not None:
+            member.result = msg.data
+
+    def _on_report(self, client_id: str, **_: Any) -> None:
+        """Tell a worker that came during a run that it has no part in it, each time it reports to locust (3 s)."""
+        if self._is_on and client_id not in self._members:
+            if client_id not in self._late:
+                self._late.append(client_id)
+            self.runner.send_message(messages.LATE, {}, client_id)
+
+    # ------------------------------------------------------------------------------------------------ the run
+
+    def interrupt(self) -> None:
+        """End the measurement now; its figures so far are kept."""
+        self._stop.set()
+
+    def renew(self) -> None:
+        """Forget that the run before was interrupted."""
+        self._stop.clear()
+
+    def prepare(self) -> None:
+        """Create the topics, and give each worker its plan. Locust may spawn the users then.
+
+        Raises RunError, NetError and Refused.
+        """
+        self.totals = Totals()
+        self._run = secrets.randbits(64)
+        self.close()
+        cluster = self._cluster = Cluster(self.bootstrap, CLIENT_ID, self.scenario.timeout_s)
+        self._topics = Topics(cluster, self.scenario)
+        self._send_plans(self._run, self._topics.create())
+
+    def proceed(self, begun: Callable[[], None] | None = None) -> Finished:
+        """Let the users that were spawned work; returns when all have ended. `begun` is called when they have
+        connected. Raises RunError, NetError and Refused.
+        """
+        assert self._topics is not None
+        self._await_users()
+        if begun is not None:
+            begun()
+        starts = self._topics.ends()
+        begun_ms = time.time_ns() // 1_000_000
+        steps: list[Step] = []
+        if self.scenario.search is None:
+            measured_s = self._measure({}, self.scenario.warm_up_s, self.scenario.seconds)
+        else:
+            measured_s, steps = self._find_rate(self.scenario.search)
+        ledgers, incomplete = self._collect(with_ledger=True)
+        incomplete += [
+            f"a worker on {_host_of(each)} came after the run had begun, and did nothing" for each in self._late
+        ]
+        finished = Finished(self.totals, self._run, measured_s, begun_ms, starts, ledgers, incomplete, steps)
+        finished.interrupted = self._stop.is_set()
+        return finished
+
+    def silent(self) -> list[WorkerFigures]:
+        """Return the workers that never reported figures."""
+        return [
+            WorkerFigures(member.index, member.host, member.pid, lost=member.lost or "reported no figures")
+            for name, member in self._members.items()
+            if name not in self.totals.workers
+        ]
+
+    def close(self) -> None:
+        """Let the workers forget the run."""
+        if self._cluster is not None:
+            self._send(messages.CLOSE, {})
+            self._cluster.close()
+            self._cluster = None
+        self._is_on = False
+
+    def clean_up(self) -> None:
+        """Delete the topic that the run created, if it is not to be kept."""
+        cluster = Cluster(self.bootstrap, CLIENT_ID, self.scenario.timeout_s)
+        try:
+            if self._topics is not None:
+                self._topics.delete(cluster)
+        except (NetError, Refused) as error:
+            raise RunError(f"the topic of the run is still there: {error}") from None
+        finally:
+            cluster.close()
+
+    def _send(self, name: str, data: dict[str, Any], worker: str | None = None) -> None:
+        if isinstance(self.runner, MasterRunner):
+            for each in [worker] if worker is not None else list(self._members):
+                self.runner.send_message(name, data, each)
+        else:
+            self.runner.send_message(name, data)
+
+    def _workers(self) -> list[str]:
+        """The ids of the workers of the run; waits for as many as are expected."""
+        if not isinstance(self.runner, MasterRunner):
+            return [LOCAL]
+        until_s = time.monotonic() + PREPARE_S
+        clients = self.runner.clients
+        while len(found := [each.id for each in clients.ready + clients.spawning + clients.running]) < self.workers:
+            if self._stop.is_set():
+                raise RunError("interrupted before the run began")
+            if time.monotonic() > until_s:
+                raise RunError(f"{len(found)} of {self.workers} workers came within {PREPARE_S:g} s")
+            gevent.sleep(LOOK_S)
+        return found
+
+    def _send_plans(self, run: int, partitions: int) -> None:
+        ids = self._workers()
+        self._members = {each: _Member(index) for index, each in enumerate(ids)}
+        self._is_on, self._late = True, []
+        plan = {
+            "version": __version__,
+            "scenario": state_of(self.scenario),
+            "bootstrap": [list(each) for each in self.bootstrap],
+            "partitions": partitions,
+            "run": run,
+            "workers": len(ids),
+        }
+        sending = gevent.spawn(self._repeat_plan, plan)
+        try:
+            self._await("were prepared", lambda member: member.prepared)
+        finally:
+            sending.kill()
+
+    def _repeat_plan(self, plan: dict[str, Any]) -> None:
+        """Send the plan until each worker has answered: one that has just come may not listen to our messages yet."""
+        while True:
+            for name, member in self._members.items():
+                if not member.prepared:
+                    self._send(messages.PLAN, {**plan, "worker": member.index}, name)
+            gevent.sleep(REPEAT_S)
+
+    def _await_users(self) -> None:
+        """Wait until all users have connected."""
+        wanted, most = users_of(self.scenario), 0
+        patience_s = PREPARE_S + self.scenario.timeout_s
+        until_s = time.monotonic() + patience_s
+        while (ready := sum(member.ready for member in self._members.values())) < wanted:
+            # The wait is bounded from the last user on: locust's page may spawn one a second.
+            if ready > most:
+                most, until_s = ready, time.monotonic() + patience_s
+            self._check_problems()
+            if self._stop.is_set():
+                raise RunError("interrupted before the run began")
+            if time.monotonic() > until_s:
+                raise RunError(f"{ready} of {wanted} users have connected")
+            gevent.sleep(LOOK_S)
+
+    def _await(self, what: str, done: Callable[[_Member], bool], timeout_s: float = PREPARE_S) -> None:
+        until_s = time.monotonic() + timeout_s
+        while not all(done(member) or member.lost for member in self._members.values()):
+            self._check_problems()
+            if time.monotonic() > until_s:
+                count = sum(map(done, self._members.values()))
+                raise RunError(f"{count} of {len(self._members)} workers {what} within {timeout_s:g} s")
+            gevent.sleep(LOOK_S)
+        self._check_problems()
+
+    def _check_problems(self) -> None:
+        self._note_lost()
+        for name, member in self._members.items():
+            if member.problem is not None:
+                raise RunError(member.problem if name == LOCAL else f"{member.text}: {member.problem}")
+        if all(member.lost for member in self._members.values()):
+            raise RunError("all workers have disappeared")
+
+    def _note_lost(self) -> None:
+        """Note which workers sent no heartbeat or have left."""
+        if not isinstance(self.runner, MasterRunner):
+            return
+        for name, member in self._members.items():
+            client = self.runner.clients.get(name)
+            if member.lost is None and (client is None or client.state == STATE_MISSING):
+                figures = self.totals.workers.get(name)
+                second = figures.last_second if figures is not None else 0
+                member.lost = f"disappeared; its last figures are of second {second}"
+                if figures is not None:
+                    figures.lost = member.lost
+
+    def _measure(self, rates: dict[str, RateProfile], warm_up_s: float, seconds: float) -> float:
+        """Let users perform operations for a round; returns for how long they were measured."""
+        states = {name: dataclasses.asdict(profile) for name, profile in rates.items()}
+        self._send(messages.BEGIN, {"rates": states, "warm_up_s": warm_up_s, "seconds": seconds})
+        begun_s = time.monotonic() + LEAD_S + warm_up_s
+        until_s, next_s = begun_s + seconds, 0.0
+        while (now_s := time.monotonic()) < until_s and not self._stop.is_set():
+            self._note_lost()
+            if all(member.lost for member in self._members.values()):
+                break
+            if self._watch is not None and now_s >= next_s:
+                self._watch(self.totals, now_s - begun_s)
+                next_s = now_s + 1
+            self._stop.wait(min(LOOK_S * 4, max(0.0, until_s - now_s)))
+        return max(0.0, min(seconds, time.monotonic() - begun_s))
+
+    def _find_rate(self, search: Search) -> tuple[float, list[Step]]:
+        """Try one rate after the other; the figures are then those of the best one, or else of the first.
+
+        Returns how long each was measured, and the steps.
+        """
+        searching = Searching(search)
+        (rated,) = (spec for spec in self.scenario.users if spec.rate is not None)
+        kept, warm_up_s = self.totals, self.scenario.warm_up_s
+        measured_s = search.hold_s
+        while (rate := searching.rate) is not None and not self._stop.is_set():
+            self.totals = Totals()
+            measured_s = self._measure({rated.name: RateProfile.constant(rate)}, warm_up_s, search.hold_s)
+            if self._stop.is_set():
+                break
+            self._collect(with_ledger=False)
+            operation = self.totals.operations.get(search.operation)
+            step = searching.take(operation, measured_s, self.totals.unsent)
+            if step.is_good or len(searching.steps) == 1:
+                kept = self.totals
+        if searching.steps:
+            self.totals, measured_s = kept, search.hold_s
+        return measured_s, searching.steps
+
+    def _collect(self, *, with_ledger: bool) -> tuple[list[list[Any]], list[str]]:
+        """End the round; returns the ledgers, and which workers did not end it, and why."""
+        timeout_s = self.scenario.timeout_s
+        for member in self._members.values():
+            member.result = None
+        self._send(messages.FINISH, {"timeout_s": timeout_s, "now": self._stop.is_set(), "with_ledger": with_ledger})
+        until_s = time.monotonic() + timeout_s + RESULT_S
+        while any(member.result is None and not member.lost for member in self._members.values()):
+            self._note_lost()
+            if time.monotonic() > until_s:
+                break
+            gevent.sleep(LOOK_S)
+        ledgers: list[list[Any]] = []
+        incomplete: list[str] = []
+        for member in self._members.values():
+            if member.result is None:
+                incomplete.append(f"{member.text}: {member.lost or 'sent no result'}")
+                continue
+            ledgers += member.result["ledger"]
+            if not member.result["complete"]:
+                incomplete.append(f"{member.text}: some users did not end within {timeout_s:g} s")
+        return ledgers, incomplete
+
+
+def _host_of(client_id: str) -> str:
+    """Return the host name that locust puts before the id of a worker."""
+    return client_id.rpartition("_")[0]

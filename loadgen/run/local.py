@@ -1,0 +1,151 @@
+"""One run from the command line: in this process, or as the master of workers."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import gevent
+from locust import runners
+from locust.env import Environment
+from locust.exception import RPCError
+from locust.runners import MasterRunner
+
+from bench.launch.processes import die_with_parent
+from loadgen.figures.totals import Totals
+from loadgen.net.connection import Address
+from loadgen.run.conductor import Conductor, Finished, RunError
+from loadgen.run.dispatch import FixedWorkers
+from loadgen.run.display import keep_fractions
+from loadgen.run.worker import Worker
+from loadgen.scenario.model import Scenario
+from loadgen.scenario.scaling import users_of
+from loadgen.users.registry import classes_of
+
+# Locust warns above 100 a second; users connect themselves, and the run begins when all have.
+SPAWN_RATE = 100_000
+LOOPBACK = "127.0.0.1"
+STOP_S = 10.0
+# A worker ends when its master was silent for this long; locust's own bound is 60 s, in which a worker would go on.
+SILENT_S = 15
+
+
+def environment_of(scenario: Scenario | None) -> Any:
+    """Return a locust environment for the users of a scenario."""
+    keep_fractions()
+    # Locust warns about spawn rates, and logs each change of state. What matters of that is reported by the run.
+    logging.getLogger("locust").setLevel(logging.CRITICAL)
+    classes: list[Any] = [] if scenario is None else classes_of(scenario)
+    # Those of locust's options that its runners and its page look at: otherwise a worker would read locust's own
+    # configuration files.
+    count = 0 if scenario is None else users_of(scenario)
+    options = Namespace(
+        num_users=count,
+        spawn_rate=count,
+        run_time=None,
+        headless=False,
+        enable_rebalancing=False,
+        stats_history_enabled=False,
+        web_base_path="",
+    )
+    name = None if scenario is None else scenario.name  # the title of the page
+    return Environment(user_classes=classes, parsed_options=options, dispatcher_class=FixedWorkers, locustfile=name)
+
+
+@contextmanager
+def conductor_of(
+    scenario: Scenario,
+    bootstrap: Sequence[Address],
+    watch: Callable[[Totals, float], None] | None = None,
+    *,
+    processes: int = 0,
+    listen: Address | None = None,
+    workers: int = 0,
+) -> Iterator[Conductor]:
+    """Return a conductor: of this process alone, of `processes` workers that it starts, or of `workers` that come to
+    `listen`. Raises RunError if nobody can come to `listen`.
+    """
+    environment = environment_of(scenario)
+    children: list[subprocess.Popen[bytes]] = []
+    if processes or workers:
+        host, port = listen or (LOOPBACK, 0)
+        runner = _master_runner(environment, host, port)
+        conductor = Conductor(environment, scenario, bootstrap, processes + workers, watch)
+        command = [sys.executable, "-m", "loadgen", "worker", "--master", f"{host}:{runner.server.port}"]
+        # In sessions of their own: Ctrl-C on a terminal is for the conductor, which lets them end.
+        children = [
+            subprocess.Popen(die_with_parent(command), stdin=subprocess.DEVNULL, start_new_session=True)
+            for _ in range(processes)
+        ]
+    else:
+        runner = environment.create_local_runner()
+        Worker(environment)
+        conductor = Conductor(environment, scenario, bootstrap, 1, watch)
+    try:
+        yield conductor
+    finally:
+        runner.quit()
+        _end(children)
+
+
+def _master_runner(environment: Any, host: str, port: int) -> Any:
+    try:
+        return environment.create_master_runner(host, port)
+    except (SystemExit, RPCError) as error:
+        # Locust exits if the port is in use, where it recognizes the text of that error.
+        why = "Address already in use" if isinstance(error, SystemExit) else str(error)
+        raise RunError(f"--listen: {host}:{port}: {why}") from None
+
+
+def _end(children: list[subprocess.Popen[bytes]]) -> None:
+    for each in children:
+        try:
+            each.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            each.kill()
+            each.wait()
+
+
+def conduct(conductor: Conductor, begin: Callable[[], None] = lambda: None) -> Finished:
+    """Make the run; Ctrl-C and SIGTERM end its measurement, and its figures so far are returned. `begin` is called when
+    they do.
+    """
+    runner = conductor.runner
+    count = users_of(conductor.scenario)
+    interrupts = [gevent.signal_handler(number, conductor.interrupt) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        begin()
+        conductor.prepare()
+        runner.start(count, SPAWN_RATE)
+        return conductor.proceed()
+    finally:
+        for each in interrupts:
+            each.cancel()
+        if not isinstance(runner, MasterRunner):
+            runner.stop()
+        conductor.close()
+
+
+def serve(master: Address) -> None:
+    """Be a worker of a master, until it ends. Raises RunError if it does not come, or is silent for SILENT_S."""
+    environment = environment_of(None)
+    module: Any = runners
+    module.MASTER_HEARTBEAT_TIMEOUT = SILENT_S
+    try:
+        runner = environment.create_worker_runner(*master)
+    except ConnectionError:
+        wait_s = runners.CONNECT_TIMEOUT * runners.CONNECT_RETRY_COUNT
+        raise RunError(f"--master: nothing answered at {master} within {wait_s} s") from None
+    Worker(environment)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        gevent.signal_handler(number, runner.quit)
+    runner.greenlet.join()
+    if runner.last_heartbeat_timestamp and time.time() - runner.last_heartbeat_timestamp > SILENT_S:
+        raise RunError(f"the master {master} was silent for {SILENT_S} s")

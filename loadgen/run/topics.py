@@ -1,0 +1,67 @@
+"""The topic of a run: created if it is not there, looked at before and after, and deleted if the run created it."""
+
+from __future__ import annotations
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
+from loadgen.net.cluster import Cluster, check
+from loadgen.scenario.model import Scenario
+from loadgen.users.settings import Copying, settings_of
+
+
+class Topics:
+    """The topics of one run: the scenario's, and those to which its copiers write."""
+
+    def __init__(self, cluster: Cluster, scenario: Scenario) -> None:
+        self._cluster, self._spec = cluster, scenario.topic
+        # The partitions that each topic gets if it is not there yet.
+        self._wanted = {scenario.topic.name: scenario.topic.partitions}
+        for each in scenario.users:
+            if each.kind == "transactional-copier":
+                copying = settings_of(Copying, each)
+                self._wanted.setdefault(copying.target, copying.target_partitions)
+        self._timeout_ms = int(scenario.timeout_s * 1000)
+        self._created: list[str] = []
+        self._partitions: dict[str, int] = {}
+
+    def create(self) -> int:
+        """Create the topics that do not exist; returns the number of partitions of the scenario's.
+
+        Raises NetError and Refused.
+        """
+        spec = self._spec
+        config = messages.CreateTopicsRequest.CreatableTopicConfig
+        topics = [
+            messages.CreateTopicsRequest.CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=spec.replication_factor,
+                configs=[config(name=key, value=value) for key, value in spec.configs.items()],
+            )
+            for name, partitions in self._wanted.items()
+        ]
+        request = messages.CreateTopicsRequest(topics=topics, timeout_ms=self._timeout_ms)
+        answer = self._cluster.controller().call(request, messages.CreateTopicsResponse)
+        for result in answer.topics:
+            if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                check(result.error_code, f"CreateTopics {result.name}", result.error_message)
+                self._created.append(result.name)
+        for name in self._wanted:
+            self._partitions[name] = len(self._cluster.partitions(name))
+        return self._partitions[spec.name]
+
+    def ends(self) -> dict[str, dict[int, int]]:
+        """Return the end offset of each partition, by topic. Raises NetError and Refused."""
+        return {name: self._cluster.offsets(name, range(count)) for name, count in self._partitions.items()}
+
+    def delete(self, cluster: Cluster) -> None:
+        """Delete what this run created, unless the scenario keeps it. Raises NetError and Refused."""
+        if not self._created or self._spec.keep:
+            return
+        # Version 6 gives topics by name or id (KIP-516), the ones before by name.
+        request = messages.DeleteTopicsRequest(topic_names=self._created, timeout_ms=self._timeout_ms)
+        answer = cluster.controller().call(request, messages.DeleteTopicsResponse, at_most=5)
+        for result in answer.responses:
+            if result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                check(result.error_code, f"DeleteTopics {result.name}")
+        self._created = []

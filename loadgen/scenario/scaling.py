@@ -1,0 +1,42 @@
+"""The same scenario with another number of users, as people type it into locust's page or as its option `--users`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench.spec.toml_file import SpecError
+from loadgen.scenario.model import Scenario
+from loadgen.scenario.options import COUNT_MAX
+
+
+def users_of(scenario: Scenario) -> int:
+    """Return how many users a scenario has."""
+    return sum(spec.count for spec in scenario.users)
+
+
+def with_users(scenario: Scenario, total: int) -> Scenario:
+    """Return the scenario with `total` users: the entries keep their proportions, and each has at least one user.
+
+    Rates stay as they are. Raises SpecError.
+    """
+    if total == users_of(scenario):
+        return scenario
+    entries = scenario.users
+    if not len(entries) <= total <= COUNT_MAX:
+        names = ", ".join(spec.name for spec in entries)
+        raise SpecError(
+            f"users: {total} is out of range (allowed: {len(entries)} to {COUNT_MAX}, one for each of {names})"
+        )
+    shares = [spec.count * (total - len(entries)) / users_of(scenario) for spec in entries]
+    counts = [1 + int(share) for share in shares]
+    # What is left goes to the entries that lost the largest fractions.
+    by_fraction = sorted(range(len(entries)), key=lambda at: int(shares[at]) - shares[at])
+    for at in by_fraction[: total - sum(counts)]:
+        counts[at] += 1
+    users = tuple(replace(spec, count=count) for spec, count in zip(entries, counts, strict=True))
+    for spec in users:
+        if (groups := spec.options.get("groups", 1)) > spec.count:
+            raise SpecError(
+                f"users: {total} leave {spec.count} for the {groups} groups of {spec.name!r} (allowed: more)"
+            )
+    return replace(scenario, users=users)

@@ -1,0 +1,109 @@
+"""What the figures of a run must be, and whether they were."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bench.spec import units
+from loadgen.scenario.model import Threshold
+
+PERCENTILES = {"p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "p9999": 99.99}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One key of a table of thresholds: which figure it bounds, and on which side."""
+
+    figure: str
+    is_least: bool
+    help: str
+    parse: Callable[[Any], float]
+
+
+def _most(figure: str, text: str, parse: Callable[[Any], float]) -> tuple[str, Bound]:
+    return figure, Bound(figure, False, text, parse)
+
+
+def _least(figure: str, text: str, parse: Callable[[Any], float]) -> tuple[str, Bound]:
+    return f"{figure}_least", Bound(figure, True, text, parse)
+
+
+_MS = units.number(0, 1e9)
+_SHARE = units.number(0, 1)
+_COUNT = units.integer(0, 1 << 53)
+_RATE = units.number(0, 1e9)
+
+# Of one operation: [thresholds.Produce].
+OPERATION_BOUNDS: dict[str, Bound] = dict(
+    (
+        *(_most(f"{name}_ms", f"percentile {at:g} of the latency, at most", _MS) for name, at in PERCENTILES.items()),
+        _most("mean_ms", "mean latency, at most", _MS),
+        _most("max_ms", "highest latency, at most", _MS),
+        _most("error_share", "share of the operations that failed, at most", _SHARE),
+        _most("errors", "operations that failed, at most", _COUNT),
+        _least("rate", "operations a second that succeeded, at least", _RATE),
+        _least("records_rate", "records a second, at least", _RATE),
+        _least("requests", "operations that succeeded, at least", _COUNT),
+    )
+)
+# Of the whole run: [thresholds].
+RUN_BOUNDS: dict[str, Bound] = dict(
+    (
+        _most("lateness_p50_ms", "median of the generator's own delay, at most", _MS),
+        _most("lateness_p99_ms", "percentile 99 of the generator's own delay, at most", _MS),
+        _most("lateness_max_ms", "highest delay of the generator, at most", _MS),
+        _most("hub_lag_p99_ms", "percentile 99 of the lag of the workers' event loops, at most", _MS),
+        _most("error_share", "share of all operations that failed, at most", _SHARE),
+        _most("queued_share", "share of the scheduled operations that waited for a free user, at most", _SHARE),
+        _most("workers_lost", "workers that were lost, at most", _COUNT),
+        _most("lost", "acknowledged records that are missing, at most", _COUNT),
+        _most("duplicated", "records that are there more than once, at most", _COUNT),
+        _most("reordered", "records that are out of order, at most", _COUNT),
+        _most("unknown", "records whose outcome was not reported, at most", _COUNT),
+    )
+)
+# The run's figures that only a verification gives.
+VERIFIED = ("lost", "duplicated", "reordered", "unknown")
+
+
+class Figures(Protocol):
+    """A result, as far as thresholds are concerned."""
+
+    def figure(self, operation: str, name: str) -> float | None:
+        """Return a figure of an operation by its name in OPERATION_BOUNDS (without `_least`), or with the operation ""
+        one of the run, by its name in RUN_BOUNDS. None if the run has no such figure.
+        """
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether one threshold was met; `text` says so with the figure."""
+
+    threshold: Threshold
+    value: float | None
+    is_met: bool
+    text: str
+
+
+def judge(thresholds: Iterable[Threshold], figures: Figures) -> list[Verdict]:
+    """Compare the figures with the thresholds. What was not measured is missed."""
+    return [_judged(each, figures.figure(each.operation, each.metric)) for each in thresholds]
+
+
+def _judged(threshold: Threshold, value: float | None) -> Verdict:
+    name = f"{threshold.operation} {threshold.metric}".strip()
+    bounds = [
+        f"{word} {bound:g}"
+        for word, bound in (("at least", threshold.least), ("at most", threshold.most))
+        if bound is not None
+    ]
+    asked = " and ".join(bounds)
+    if value is None or math.isnan(value):
+        return Verdict(threshold, None, False, f"{name}: not measured; expected {asked}")
+    is_met = (threshold.least is None or value >= threshold.least) and (
+        threshold.most is None or value <= threshold.most
+    )
+    return Verdict(threshold, value, is_met, f"{name}: {value:.6g}, {'as expected' if is_met else 'expected'} {asked}")

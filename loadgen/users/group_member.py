@@ -1,0 +1,110 @@
+"""Users that are members of a consumer group: `group-member`.
+
+Each polls, commits every `commit_every`, and with `churn` leaves, is killed or pauses at random times: each event of a
+group is exponentially distributed with the mean `churn_every`, so each of its n members has one in n times that.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+import gevent
+
+from loadgen.net.cluster import Cluster
+from loadgen.users.base import LoadUser
+from loadgen.users.fetching import Fetcher
+from loadgen.users.groups import Session
+from loadgen.users.membership import Membership
+from loadgen.users.settings import Churning, Fetching, Member, settings_of
+
+
+class GroupUser(LoadUser):
+    """A user with a Session and a Fetcher: what all members of groups share."""
+
+    abstract = True
+    # Whether offsets are committed with OffsetCommit.
+    commits = True
+    cluster: Cluster
+    fetcher: Fetcher
+    session: Session
+
+    def connect(self) -> None:
+        self.fetching, self.member = settings_of(Fetching, self.spec), settings_of(Member, self.spec)
+        self.cluster = self.new_cluster()
+        self.fetcher = Fetcher(self.shared.work, self.cluster, self.fetching)
+        topic = self.fetcher.topic
+        instance_id = f"{self.spec.name}-{self.place}" if self.member.static else None
+        partitions = len(self.cluster.partitions(topic))
+        membership = Membership(self.member, self.group, topic, partitions, instance_id)
+        self.session = Session(self, membership, self.fetcher, self.fetching, commits=self.commits)
+        self.session.start(self.load.plan.scenario.timeout_s)
+
+    @property
+    def group(self) -> str:
+        """The group of this user."""
+        return self.member.group
+
+    def disconnect(self) -> None:
+        if hasattr(self, "session"):
+            self.session.close()
+        if hasattr(self, "fetcher"):
+            self.fetcher.close()
+        if hasattr(self, "cluster"):
+            self.cluster.close()
+
+
+class GroupMember(GroupUser):
+    """Polls, commits, and churns."""
+
+    abstract = True
+
+    def connect(self) -> None:
+        self.churning = settings_of(Churning, self.spec)
+        self._random = random.Random(f"churn {self.load.plan.scenario.seed} {self.spec.name} {self.place}")
+        self._commit_s = 0.0
+        super().connect()
+
+    @property
+    def group(self) -> str:
+        groups = self.churning.groups
+        return self.member.group if groups == 1 else f"{self.member.group}-{self.place % groups}"
+
+    def drive(self) -> None:
+        churn = None if self.churning.churn == "none" else gevent.spawn(self._churn)
+        try:
+            super().drive()
+        finally:
+            if churn is not None:
+                churn.kill()
+            self.session.resume()
+            self.session.come_back()
+
+    def perform(self, due_ns: int) -> None:
+        if not self.session.await_part():
+            return
+        self.fetcher.poll(self.wait_ms(self.fetching.max_wait_ms))
+        if self.session.ready.is_set():
+            self.session.consumed = dict(self.fetcher.positions)
+        now_s = time.monotonic()
+        if now_s >= self._commit_s:
+            self._commit_s = now_s + self.churning.commit_every
+            self.session.commit()
+
+    def _churn(self) -> None:
+        """Disturb the group at random times until the round ends."""
+        settings, session = self.churning, self.session
+        members = max(1.0, self.spec.count / settings.groups)
+        while self.sleep(self._random.expovariate(1 / (settings.churn_every * members))):
+            if settings.churn == "pause":
+                session.pause()
+                self.sleep(settings.pause_for)
+                session.resume()
+                continue
+            if settings.churn == "leave":
+                session.leave()
+            else:
+                session.kill()
+                self.cluster.close()
+            self.sleep(settings.rejoin_after)
+            session.come_back()

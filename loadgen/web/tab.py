@@ -1,0 +1,82 @@
+"""Our two tabs of locust's web page: figures from the due time by operation, and what speaks for or against the run.
+
+Locust draws a table of each (`extended_tabs`, `extended_tables`) from rows that it finds in its own /stats/requests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.histogram import Histogram
+from loadgen.figures.totals import Operation, Totals
+from loadgen.report.result import Result
+
+NS_PER_MS = 1e6
+FIGURES, VERDICT = "broker-load", "broker-load-verdict"
+TABS = [{"title": "Kafka figures", "key": FIGURES}, {"title": "Kafka verdict", "key": VERDICT}]
+TABLES = [
+    {
+        "key": FIGURES,
+        "structure": [
+            {"key": "operation", "title": "Operation"},
+            {"key": "requests", "title": "# Requests"},
+            {"key": "rate", "title": "Requests/s"},
+            {"key": "p50", "title": "p50 (ms)"},
+            {"key": "p99", "title": "p99 (ms)"},
+            {"key": "p999", "title": "p99.9 (ms)"},
+            {"key": "highest", "title": "Max (ms)"},
+            {"key": "service", "title": "p99 from sending (ms)"},
+            {"key": "failures", "title": "# Failures"},
+            {"key": "errors", "title": "Errors"},
+        ],
+    },
+    {"key": VERDICT, "structure": [{"key": "what", "title": "What"}, {"key": "found", "title": "Found"}]},
+]
+
+
+def stats_of(totals: Totals, seconds: float, result: Result | None, state: str) -> list[dict[str, Any]]:
+    """Return the rows of both tabs. `state`: what the run does now, or why there is none."""
+    return [
+        {"key": FIGURES, "data": [_figures(name, each, seconds) for name, each in sorted(totals.operations.items())]},
+        {"key": VERDICT, "data": [{"what": what, "found": found} for what, found in _verdict(totals, result, state)]},
+    ]
+
+
+def _figures(name: str, operation: Operation, seconds: float) -> dict[str, Any]:
+    latency = operation.latency
+    return {
+        "operation": name,
+        "requests": operation.requests,
+        "rate": round(operation.requests / max(1.0, seconds), 1),
+        "p50": _ms(latency, 50),
+        "p99": _ms(latency, 99),
+        "p999": _ms(latency, 99.9),
+        "highest": round(latency.highest / NS_PER_MS, 3),
+        "service": _ms(operation.service, 99),
+        "failures": operation.failures,
+        "errors": ", ".join(f"{error} {count:,}" for error, count in sorted(operation.errors.items())),
+    }
+
+
+def _ms(histogram: Histogram, percent: float) -> float | None:
+    return round(histogram.percentile(percent) / NS_PER_MS, 3) if histogram.count else None
+
+
+def _verdict(totals: Totals, result: Result | None, state: str) -> list[tuple[str, str]]:
+    rows = [("Run", state)]
+    if totals.lateness.count:
+        rows.append(("Lateness of the generator, p99", f"{_ms(totals.lateness, 99)} ms"))
+    if totals.hub_lag.count:
+        rows.append(("Lag of the workers' event loops, p99", f"{_ms(totals.hub_lag, 99)} ms"))
+    rows.append(("Operations that waited for a free user", f"{totals.queued:,}"))
+    for worker in totals.workers.values():
+        text = f"{worker.cpu_share:.0%} of a core" + (f"; lost: {worker.lost}" if worker.lost else "")
+        rows.append((f"Worker {worker.index} ({worker.host})", text))
+    rows += [(name, f"{count:,}") for name, count in sorted(totals.counts.items())]
+    if result is None:
+        return rows
+    if result.verification is not None:
+        rows.append(("Verification", result.verification.text))
+    rows += [("Threshold", each.text) for each in result.thresholds]
+    rows += [("Finding", each) for each in result.findings]
+    return [*rows, ("Verdict", f"{result.headline} (exit code {result.exit_code})")]

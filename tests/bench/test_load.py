@@ -1,0 +1,154 @@
+"""The measurements of the load generator: their parts run, and fill the recorded table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench import load, load_parts
+from bench.launch import cache, kafka_user
+from bench.launch.kafka_user import Sent
+from bench.launch.processes import ProcessError
+from bench.load_children import Loaded
+from bench.record import plan as plans
+from bench.record import runner, tables
+from bench.result import Document
+
+SMALL = [
+    "--seconds", "1", "--pairs", "1", "--first-rate", "100", "--most-rate", "200", "--rate", "100", "--users", "5",
+    "--connections", "40",
+]  # fmt: skip
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small rates, and a KafkaUser that needs no package from PyPI."""
+    monkeypatch.setattr(load_parts, "FROZEN_RATE", 200.0)
+    monkeypatch.setattr(
+        load_parts, "VERIFIED", {name: (*each[:3], 100.0) for name, each in load_parts.VERIFIED.items()}
+    )
+    monkeypatch.setattr(kafka_user, "send", lambda *_, **__: Sent(1.0, 0.5, 170, 0))
+
+
+@pytest.mark.usefixtures("small")
+def test_every_part_is_measured_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails, the recorded table has rows without figures, or a quarter of an hour ends in an exception."""
+    path = tmp_path / "load.json"
+    assert load.main([*SMALL, "--json", str(path)]) == 0
+    found = json.loads(path.read_text())
+    (table,) = [each for each in plans.load().tables if each.name == "load"]
+    assert {row.metric for row in table.rows if not row.text} <= found.keys()
+    assert load.AT_LEAST.keys() | load.AT_MOST.keys() <= found.keys()
+    assert found["load_idle_connections"] == 40
+    assert found["kafka_user_plain_per_s"] == [170.0]
+    assert found["kafka_user_plain_core_per_s"] == [340.0]
+    # A stopped broker answers nothing: the latency is at least the time for which it stood.
+    assert min(found["load_gevent_frozen_max_ms"], found["load_raw_frozen_max_ms"]) >= 950
+    shown = capsys.readouterr().out
+    assert "missed: at least 25,000" in shown
+    assert "reached: at most 250" in shown
+    (measurement,) = [each for each in plans.load().measurements if each.name == "load"]
+    text = tables.markdown(table, {"load": runner.slim(kept(measurement, path))}, "measurements")
+    assert "| losses, duplicates and reorderings found of those that are injected | all: " in text
+    assert tables.NOT_MEASURED not in text
+    assert "**missed** ≥ 25,000" in text
+
+
+def kept(measurement: plans.Measurement, path: Path) -> Document:
+    """Return the document of a measurement as the recorder keeps it."""
+    found = runner.figures(measurement, path)
+    return replace(found, provenance={**found.provenance, "command": measurement.text})
+
+
+def test_figures_of_repeats_become_runs(tmp_path: Path) -> None:
+    """If this fails, the table shows the first repeat as if it were all of them."""
+    path = tmp_path / "figures.json"
+    path.write_text(json.dumps({"load_idle_mb": 100, "load_lateness_p99_ms": [1, 3, 2]}))
+    (measurement,) = [each for each in plans.load().measurements if each.name == "load"]
+    document = runner.figures(measurement, path)
+    assert [dict(run.figures) for run in document.runs] == [
+        {"load_idle_mb": 100.0, "load_lateness_p99_ms": 1.0},
+        {"load_lateness_p99_ms": 3.0},
+        {"load_lateness_p99_ms": 2.0},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "first", "most", "expected"),
+    [(10_000, 1_000, 64_000, 10_000), (999_999, 1_000, 5_000, 5_000), (1_000, 1_000, 64_000, 1_000)],
+)
+def test_the_highest_rate_is_found(limit: int, first: int, most: int, expected: int) -> None:
+    """If this fails, the rate is far below what the generator can do, or one that it never reached."""
+
+    def measure(rate: float) -> Loaded:
+        return Loaded({"operations": {"Produce": {"requests": 1, "requests_per_s": min(rate, limit)}}})
+
+    found = load_parts.highest_rate(measure, first, most)
+    assert expected / 1.2 <= found <= expected * 1.04
+
+
+def test_a_generator_that_is_too_slow_for_the_first_rate_is_named() -> None:
+    """If this fails, a figure is shown of a schedule that was never kept."""
+    slow = Loaded({"operations": {"Produce": {"requests": 1, "requests_per_s": 3.0}}})
+    with pytest.raises(ProcessError, match="the generator does not reach 4,000/s"):
+        load_parts.highest_rate(lambda _: slow, 4_000, 8_000)
+
+
+def test_requests_for_a_second_of_cpu_are_those_of_that_cpu() -> None:
+    """If this fails, the time in which the last answers are awaited makes the generator look cheaper than it is."""
+    result = {
+        "operations": {"Produce": {"requests": 6_000, "requests_per_s": 3_000.0}},
+        "workers": [{"cpu_s": 0.2}, {"cpu_s": 0.1}],
+    }
+    assert Loaded(result).per_core_s == pytest.approx(20_000)
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--only", "raw,ra"], "--only ra: unknown (allowed: kafka-user, raw,"),
+        (["--pairs", "0"], "--pairs 0: a number from 1 on is expected"),
+        (["--seconds", "0.5"], "--seconds 0.5: a number from 1 on is expected"),
+        (["--first-rate", "10", "--most-rate", "9"], "--most-rate 9: at least --first-rate 10 is expected"),
+    ],
+)
+def test_wrong_options_are_refused(argv: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails, a mistyped part is left out silently."""
+    with pytest.raises(SystemExit) as ended:
+        load.main(argv)
+    assert ended.value.code == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_fails_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails, a measurement that ended early leaves a traceback, or looks like a good one."""
+
+    def fail(*_: object) -> load_parts.Figures:
+        raise ProcessError("broker-load ended with exit code 3: data wrong")
+
+    monkeypatch.setitem(load_parts.PARTS, "raw", fail)
+    assert load.main(["--only", "raw"]) == 1
+    assert "bench.load: broker-load ended with exit code 3: data wrong" in capsys.readouterr().err
+
+
+def test_what_is_made_once_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, each measurement downloads its packages again, or uses the half of an interrupted download."""
+    monkeypatch.setenv("BROKER_CY_CACHE", str(tmp_path))
+    made: list[Path] = []
+
+    def make(directory: Path) -> None:
+        made.append(directory)
+        (directory / "part").write_text("1")
+        if len(made) == 1:
+            raise ProcessError("no network")
+
+    with pytest.raises(ProcessError):
+        cache.made_once("thing", make)
+    assert not (tmp_path / "thing").exists()
+    for _ in range(2):
+        assert (cache.made_once("thing", make) / "part").read_text() == "1"
+    assert len(made) == 2
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["thing"]

@@ -1,0 +1,184 @@
+"""Whole runs as users make them, from the command line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import uuid
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from bench.launch.nodes import free_ports
+from tests.loadgen.run.kit import UNDISTURBED, Load, children_of, freeze, load, loading, producers, thaw
+from tests.support.broker import Target
+
+FROZEN_S = 1.0
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"load-{uuid.uuid4().hex[:8]}"
+
+
+def test_a_run(either_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, the first thing that a user tries does not work."""
+    scenario = producers(tmp_path, topic, more="[thresholds.Produce]\nerror_share = 0\nrequests_least = 2500\n")
+    page, xml = tmp_path / "report.html", tmp_path / "result.xml"
+    run = load(tmp_path, either_broker.bootstrap, "--scenario", scenario, "--html", page, "--junit", xml)
+    assert run.code in UNDISTURBED, run.stdout + run.stderr
+    produced = run.of.operations["Produce"]
+    assert produced.failures == 0
+    assert produced.latency is not None
+    assert 2500 <= produced.requests <= 3500
+    verification = run.of.verification
+    assert verification is not None
+    assert verification.is_good
+    # All that was sent, in the warm-up and by the last users, is checked: 3.5 s of 1,000/s.
+    assert verification.total("acknowledged") == 3500
+    assert "all 3,500 acknowledged records are there" in run.stdout
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert ElementTree.parse(xml).getroot().find(".//testcase") is not None
+
+
+def test_two_processes_follow_one_schedule(own_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, workers together send another rate than one would, or one partition's records are miscounted."""
+    run = load(tmp_path, own_broker.bootstrap, "--scenario", producers(tmp_path, topic, rate=900), "--processes", "2")
+    assert run.code in UNDISTURBED, run.stdout + run.stderr
+    assert len(run.of.workers) == 2
+    assert all(each.requests for each in run.of.workers)
+    assert run.of.verification is not None
+    assert run.of.verification.total("acknowledged") == 3150
+
+
+def test_a_frozen_broker_is_charged_for_all_that_waited(own_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, a stall is measured by the one request that met it, and not by those that were due meanwhile."""
+    timers = []
+
+    def meanwhile(running: Load) -> None:
+        running.shows("Produce")
+        freeze(own_broker.pid)
+        timer = threading.Timer(FROZEN_S, thaw, [own_broker.pid])
+        timers.append(timer)
+        timer.start()
+
+    scenario = producers(tmp_path, topic, seconds=8, users=5)
+    try:
+        run = load(tmp_path, own_broker.bootstrap, "--scenario", scenario, meanwhile=meanwhile)
+    finally:
+        for timer in timers:
+            timer.join()
+    found = run.of.operations["Produce"].latency
+    assert found is not None
+    assert found.max_ms >= 950
+    # A thousand requests were due in that second, and most of them waited for more than 100 ms: 10 % of all.
+    assert found.p90_ms >= 50
+    # The users were busy because the broker stood still: that is not the generator's fault.
+    assert not [each for each in run.of.generator.reasons if "user" in each and "free" not in each]
+
+
+def test_a_killed_broker_loses_nothing(own_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, a crash of the broker loses acknowledged records, or the verification says so wrongly."""
+
+    def meanwhile(running: Load) -> None:
+        running.shows("Produce")
+        own_broker.kill()
+        own_broker.restart()
+
+    scenario = producers(tmp_path, topic, seconds=8, more="[thresholds.Produce]\nerrors = 0\n")
+    run = load(tmp_path, own_broker.bootstrap, "--scenario", scenario, meanwhile=meanwhile)
+    verification = run.of.verification
+    assert verification is not None
+    assert verification.is_good, verification
+    assert verification.total("acknowledged") > 3000
+    assert run.of.counts.get("retries", 0) > 0
+
+
+def test_a_worker_that_dies_is_reported(own_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, half of the load disappears and the figures look as if the cluster had served all of it."""
+
+    def meanwhile(running: Load) -> None:
+        running.shows("Produce")
+        os.kill(children_of(running.child.pid)[0], signal.SIGKILL)
+
+    scenario = producers(tmp_path, topic, seconds=12, rate=500)
+    run = load(tmp_path, own_broker.bootstrap, "--scenario", scenario, "--processes", "2", meanwhile=meanwhile)
+    assert run.code == 2, run.stdout + run.stderr
+    (lost,) = (each for each in run.of.workers if each.lost is not None)
+    assert lost.missing_share > 0
+    assert "disappeared" in (lost.lost or "")
+    assert run.of.verification is not None
+    assert run.of.verification.is_good
+
+
+def test_ctrl_c_gives_the_figures_so_far(own_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, whoever ends a long run early has nothing of it, or a topic is left behind."""
+
+    def meanwhile(running: Load) -> None:
+        running.shows("Produce")
+        running.interrupt()
+
+    run = load(
+        tmp_path, own_broker.bootstrap, "--scenario", producers(tmp_path, topic, seconds=600), meanwhile=meanwhile
+    )
+    assert run.code in UNDISTURBED, run.stdout + run.stderr
+    assert run.of.ended is not None
+    assert "of 600 s" in run.of.ended
+    assert run.of.verification is not None
+    assert run.of.verification.is_good
+    assert "Traceback" not in run.stderr
+    assert not [each for each in own_broker.data_dir.glob(f"{topic}-*") if not each.name.endswith("-delete")]
+
+
+def test_a_search_finds_a_rate(own_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, the question how much a cluster can take has no answer."""
+    path = tmp_path / "search.toml"
+    path.write_text(
+        f'warm_up = "0.2s"\n[topic]\nname = "{topic}"\n[[users]]\nkind = "producer"\ncount = 20\nrate = "1/s"\n'
+        '[search]\noperation = "Produce"\npercentile = 99\nbound = "10s"\nfrom = "200/s"\nto = "400/s"\nhold = "1s"\n',
+        encoding="utf-8",
+    )
+    run = load(tmp_path, own_broker.bootstrap, "--scenario", path)
+    assert run.code in UNDISTURBED, run.stdout + run.stderr
+    assert [step.rate for step in run.of.steps] == [200, 300, 400]
+    assert all(not step.why for step in run.of.steps)
+    assert run.of.operations["Produce"].requests == 400
+
+
+def test_no_cluster(tmp_path: Path) -> None:
+    """If this fails, a wrong address ends in a traceback or is taken for a failure of the cluster."""
+    run = load(tmp_path, "127.0.0.1:1", "--scenario", "hot-key")
+    assert run.code == 69
+    assert "127.0.0.1:1" in run.stderr
+    assert "refused" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--rate", "5x"], "--rate: '5x' has the unit 'x' (allowed: /s, /min, /h)"),
+        (["--scenario", "mixd"], "did you mean 'mixed'?"),
+        (["--processes", "0"], "'--processes'"),
+        (["--rat", "5/s"], "--rate"),
+    ],
+)
+def test_wrong_options(options: list[str], text: str, tmp_path: Path) -> None:
+    """If this fails, a typing error starts another run than was meant, or says that the generator was the limit."""
+    run = load(tmp_path, "127.0.0.1:1", *options)
+    assert run.code == 64, run.stderr
+    assert text in run.stderr
+
+
+def test_workers_that_do_not_come(own_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, Ctrl-C does not end a master that waits for its workers."""
+    scenario = producers(tmp_path, topic)
+    options = ["--scenario", str(scenario), "--workers", "2", "--listen", f"127.0.0.1:{free_ports(1)[0]}"]
+    with loading(tmp_path, own_broker.bootstrap, *options, mode="master") as running:
+        running.shows("creating topics")
+        running.interrupt()
+        run = running.end()
+    assert run.code == 69
+    assert "interrupted" in run.stderr

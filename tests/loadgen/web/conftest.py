@@ -1,0 +1,46 @@
+"""A browser, a broker, and `broker-load web` before it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.dashboard.browser.tab import Tab
+from tests.support.both_brokers import running
+from tests.support.broker import Target
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with running("broker-cy", tmp_path_factory.mktemp("load-web")) as target:
+        yield target
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for the tests of a module."""
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("there is no Chromium: tools/system_packages.sh installs it")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Browser) -> Iterator[Callable[[str], Tab]]:
+    """Open locust's page; at the end none may have reported an error, or loaded anything from elsewhere."""
+    opened: list[Tab] = []
+
+    def open_at(url: str) -> Tab:
+        opened.append(Tab(chromium.new_context(viewport={"width": 1280, "height": 900}), url))
+        opened[-1].page.goto(url)
+        return opened[-1]
+
+    yield open_at
+    for tab in opened:
+        tab.close()
