@@ -62,7 +62,9 @@ class RetentionMachine(RuleBasedStateMachine):
         policy=st.sampled_from([("delete",), ("delete",), ("compact", "delete"), ("compact",)]),
     )
     def open(self, segment_bytes: int, segment_ms: int, jitter_ms: int, policy: tuple[str, ...]) -> None:
-        self.root = tempfile.mkdtemp(prefix="retention-model-", dir=MEMORY)
+        # The jitter of segments depends on their path: hypothesis, which repeats examples, needs the same one.
+        self.root = os.path.join(MEMORY or tempfile.gettempdir(), f"retention-model-{os.getpid()}")
+        os.mkdir(self.root)
         self.now_ms = 1_000_000
         self.fixed = {
             "segment_bytes": segment_bytes,

@@ -38,7 +38,7 @@ def test_facts_and_lag_of_each_partition(broker: Target, topic: str) -> None:
         assert (first[2], first[3]) == ("100", "50")
         # Years, as the records are of 2023.
         assert first[4].startswith("= ")
-        assert " d " in first[4]
+        assert " d" in first[4]
         by_lag = await desk.state("group-lag", group=topic, sort="lag")
         assert [row["id"] for row in by_lag["rows"]] == [f"{topic}-1", f"{topic}-0"]
 
