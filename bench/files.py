@@ -5,7 +5,15 @@ from pathlib import Path
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a text file; a reader finds the old one or the complete new one. Makes its directory. Raises OSError."""
+    """Write a text file; a reader finds the old one or the complete new one. Makes its directory. Raises OSError.
+
+    A link stays, and what is no regular file, such as /dev/stdout or a named pipe, is written to: nothing may take its
+    place.
+    """
+    path = path.resolve() if path.is_symlink() and path.is_file() else path
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     making = path.with_name(f".{path.name}.{os.getpid()}.making")
     try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ WARM_UP_S = 1.0
 # To start, to connect, and to read back what was written.
 AROUND_S = 240.0
 SAMPLE_S = 0.05
+# That open idle connections: one alone would wait for each.
+IDLE_USERS = 20
+# For opening all of them.
+IDLE_S = 120.0
 # Exit codes of broker-load with which its figures are complete: good, and the generator was the limit.
 MEASURED = (0, 2)
 
@@ -33,18 +38,32 @@ class Loaded:
     result: Mapping[str, Any]
 
     @property
-    def operation(self) -> Mapping[str, Any]:
+    def _name(self) -> str:
         """The operation that the run is about: the one with most requests."""
-        found: Mapping[str, Any] = max(self.result["operations"].values(), key=lambda each: each["requests"])
+        operations: Mapping[str, Any] = self.result["operations"]
+        return max(operations, key=lambda name: int(operations[name]["requests"]))
+
+    @property
+    def operation(self) -> Mapping[str, Any]:
+        """Its figures."""
+        found: Mapping[str, Any] = self.result["operations"][self._name]
         return found
 
     @property
     def requests_per_s(self) -> float:
-        return float(self.operation["requests_per_s"])
+        return self._rate("requests_per_s")
 
     @property
     def records_per_s(self) -> float:
-        return float(self.operation["records_per_s"])
+        return self._rate("records_per_s")
+
+    def _rate(self, column: str) -> float:
+        """Return the mean of the seconds of the measured time. The whole run also has what was performed after it: all
+        that was due, and of a rate that is too high for the generator that is most.
+        """
+        series, seconds = self.result["series"], float(self.result["seconds"])
+        values: list[float] = series["operations"][self._name][column]
+        return sum(value for at_s, value in zip(series["t_s"], values, strict=True) if at_s < seconds) / seconds
 
     @property
     def per_core_s(self) -> float:
@@ -77,10 +96,11 @@ def producing(
 
 
 def idle(connections: int) -> str:
-    """Return a scenario of users that open so many connections, and keep them."""
+    """Return a scenario of users that open so many connections, or a few more, and keep them."""
+    each = -(-connections // IDLE_USERS)
     return (
         f'verify = "off"\nwarm_up = "0s"\n[topic]\nname = "{TOPIC}"\n'
-        f'[[users]]\nkind = "connection-storm"\nconnections = {connections}\nhold = "1h"\n'
+        f'[[users]]\nkind = "connection-storm"\ncount = {IDLE_USERS}\nconnections = {each}\nhold = "1h"\n'
     )
 
 
@@ -111,15 +131,22 @@ class Running:
             print(f"bench.load: the generator was the limit: {reason}", file=sys.stderr)
         return loaded
 
-    def peak(self) -> tuple[int, int]:
-        """Return the highest resident bytes and open files until the process ends."""
-        resident = files = 0
-        while self.child.returncode is None:
-            with suppress(OSError):
+    def hold(self, files: int, seconds: float) -> int:
+        """Wait until so many files are open, and return the highest resident bytes in the `seconds` after that. The
+        process then ends early. Raises ProcessError if it ends before.
+        """
+        until_s, resident = math.inf, 0
+        while (now_s := time.monotonic()) < until_s:
+            try:
                 sample = proc.sampled(self.child.pid)
-                resident, files = max(resident, sample.resident_bytes), max(files, sample.files)
+            except OSError:
+                raise ProcessError(f"broker-load ended before {files} files were open: {self.child.tail()}") from None
+            if until_s == math.inf and sample.files >= files:
+                until_s = now_s + seconds
+            resident = max(resident, sample.resident_bytes)
             time.sleep(SAMPLE_S)
-        return resident, files
+        self.child.send_signal(signal.SIGINT)
+        return resident
 
 
 def _command() -> list[str]:

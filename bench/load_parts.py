@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.launch import kafka_user
 from bench.launch.processes import ProcessError
-from bench.load_children import TOPIC, Loaded, Running, bench_p99_ms, idle, load, producing
+from bench.load_children import IDLE_S, TOPIC, Loaded, Running, bench_p99_ms, idle, load, producing
 from bench.targets import BrokerCy
 
 Figures = dict[str, float | list[float]]
@@ -25,6 +25,8 @@ REACHED = 0.97
 HALVINGS = 2
 FROZEN_S = 1.0
 FROZEN_RATE = 1_000.0
+# On both sides of the stop, which must lie in the measured time.
+GRACE_S = 2.0
 RECORDS = 100
 # For the cost of verification: one engine's users, records of a request, options and rate.
 VERIFIED = {
@@ -71,7 +73,7 @@ def highest_rate(measure: Callable[[float], Loaded], first: float, most: float) 
         return measure(rate).requests_per_s >= REACHED * rate
 
     if not reached(first):
-        raise ProcessError(f"the generator does not reach {first:g}/s")
+        raise ProcessError(f"the generator does not reach {first:,g}/s")
     good, bad = first, math.inf
     while good < most and bad == math.inf:
         tried = min(most, good * 2)
@@ -181,11 +183,10 @@ def frozen(place: Place, sizes: Sizes) -> Figures:
     for engine, users, options in (("gevent", CONNECTIONS, ""), ("raw", 1, f"connections = {CONNECTIONS}")):
         with place.broker() as (directory, bootstrap, target):
             scenario = producing(engine, users=users, rate=FROZEN_RATE, options=options)
-            # Two seconds of grace on both sides of the stop, which must lie in the measured time.
-            running = Running(directory, scenario, bootstrap, sizes.seconds + FROZEN_S + 4)
+            running = Running(directory, scenario, bootstrap, sizes.seconds + FROZEN_S + 2 * GRACE_S)
             try:
                 _wait_for_load(running, directory / "data")
-                time.sleep(2)
+                time.sleep(GRACE_S)
                 target.node.child.send_signal(signal.SIGSTOP)
                 time.sleep(FROZEN_S)
             finally:
@@ -207,12 +208,12 @@ def _wait_for_load(running: Running, data: Path) -> None:
 def idle_connections(place: Place, sizes: Sizes) -> Figures:
     """Measure the memory of a process that holds idle connections."""
     with place.broker() as (directory, bootstrap, _):
-        running = Running(directory, idle(sizes.connections), bootstrap, sizes.seconds + sizes.connections / 1_000)
-        resident, files = running.peak()
-        opened = running.finish().result["operations"]["Connect"]["requests"]
-    if opened < sizes.connections or files < sizes.connections:
-        raise ProcessError(f"{opened} connections were opened, and {files} files were open, of {sizes.connections}")
-    return {"load_idle_connections": sizes.connections, "load_idle_mb": resident / 1e6}
+        running = Running(directory, idle(sizes.connections), bootstrap, IDLE_S)
+        try:
+            resident = running.hold(sizes.connections, sizes.seconds)
+        finally:
+            loaded = running.finish()
+    return {"load_idle_connections": loaded.operation["requests"], "load_idle_mb": resident / 1e6}
 
 
 def verification(place: Place, sizes: Sizes) -> Figures:

@@ -187,6 +187,7 @@ def _write(result: Result, options: dict[str, Any]) -> int:
     from loadgen.report import result as results
 
     text.show(result)
+    exit_code = result.exit_code
     for name, write in (("json", results.write), ("html", page.write), ("junit", junit.write)):
         path = options[f"{name}_path"]
         if path is None:
@@ -194,9 +195,10 @@ def _write(result: Result, options: dict[str, Any]) -> int:
         try:
             write(result, path)
         except OSError as error:
+            # The other files are written all the same: the run cannot be made again.
             click.echo(f"{PROGRAM}: --{name}: {path}: {error.strerror}", err=True)
-            return WRONG_USE
-    return result.exit_code
+            exit_code = WRONG_USE
+    return exit_code
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from loadgen.net.connection import NetError
 from loadgen.report.progress import Progress
 from loadgen.report.result import Result
 from loadgen.run.conductor import RunError
-from loadgen.run.local import conduct, conductor_of, serve
+from loadgen.run.local import conduct, conductor_of, interruptible, serve
 from loadgen.scenario.model import Scenario
 from loadgen.session import Session
 
@@ -28,7 +28,9 @@ def run_headless(scenario: Scenario, bootstrap: Sequence[Address], *, quiet: boo
             conductor_of(scenario, bootstrap, None if progress is None else progress.update, **workers) as conductor,
         ):
             session = Session(conductor, sys.argv, phase)
-            return session.run(lambda each: conduct(each, lambda: phase("creating topics and connecting users")))
+            with interruptible(session.interrupt):
+                phase("creating topics and connecting users")
+                return session.run(conduct)
     except (RunError, NetError, Refused) as error:
         print(f"broker-load: {error}", file=sys.stderr)
         return None

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import gevent
+
 from broker_cy.client.address import Address
 from loadgen.figures.totals import WorkerFigures
+from loadgen.net.cluster import Refused
+from loadgen.net.connection import NetError
 from loadgen.report import build
 from loadgen.report.result import Event, Result, Verification
-from loadgen.run.conductor import Conductor, Finished
+from loadgen.run.conductor import Conductor, Finished, RunError
 from loadgen.run.events import ClusterEvents
 from loadgen.scenario import thresholds
 from loadgen.scenario.model import Scenario
@@ -26,10 +30,17 @@ class Session:
 
     def __init__(self, conductor: Conductor, command: Sequence[str], phase: Phase) -> None:
         self.conductor, self.phase, self._command = conductor, phase, tuple(command)
+        self._reader: gevent.Greenlet[[Finished], Verification] | None = None
 
     @property
     def scenario(self) -> Scenario:
         return self.conductor.scenario
+
+    def interrupt(self) -> None:
+        """End the measurement now or, once it has ended, the reading of what was written. The figures are kept."""
+        self.conductor.interrupt()
+        if self._reader is not None:
+            self._reader.kill(block=False)
 
     def run(self, work: Callable[[Conductor], Finished]) -> Result:
         """Make a run: `work` lets the users work. The topics that it created are deleted afterwards.
@@ -41,14 +52,28 @@ class Session:
             finished = work(self.conductor)
             verification = self._verify(finished)
             happened = events.since(finished.begun_ms, self.scenario.warm_up_s)
-            return self._result(finished, verification, [Event(**each) for each in happened])
-        finally:
-            self.conductor.clean_up()
+        except BaseException as error:
+            if (left := self.conductor.clean_up()) is not None and isinstance(error, RunError | NetError | Refused):
+                raise RunError(f"{error}; {left}") from error
+            raise
+        # A cluster that has gone away takes no topic with it, and must not take the figures with it.
+        if (left := self.conductor.clean_up()) is not None:
+            finished.incomplete.append(left)
+        return self._result(finished, verification, [Event(**each) for each in happened])
 
     def _verify(self, finished: Finished) -> Verification | None:
         if self.scenario.verify == "off":
             return None
         self.phase("reading back what was written")
+        self._reader = gevent.spawn(self._read_back, finished)
+        try:
+            found = self._reader.get()
+        finally:
+            self._reader = None
+        # What `get` returns of a greenlet that was killed.
+        return Verification(problem="interrupted") if isinstance(found, gevent.GreenletExit) else found
+
+    def _read_back(self, finished: Finished) -> Verification:
         try:
             found = check.verify(
                 self.conductor.bootstrap,

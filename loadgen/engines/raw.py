@@ -203,6 +203,7 @@ class _Load:
                 yield
             return
         profile = pacer.profile.scaled(1 / self._work.spec.count)
+        pacer.hand_over()
         for part in parts_of(profile, (pacer.end_ns - pacer.start_ns) / NS, self._share):
             if pacer.is_ended:
                 return

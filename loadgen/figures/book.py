@@ -25,6 +25,13 @@ class Book:
         self._at_s = time.monotonic()
         # What happened in the interval and is not an operation: rebalances of members, kills, ...
         self._counts: dict[str, int] = {}
+        self._start_ns = 0
+
+    def measure_from(self, start_ns: int) -> None:
+        """Leave out what was due before this time, and ends later."""
+        self._start_ns = start_ns
+        for each in self._meters.values():
+            each.start_ns = start_ns
 
     def meter(self, name: str) -> Meter:
         """Return the meter of this name. Raises ValueError beyond METERS_MAX."""
@@ -32,7 +39,7 @@ class Book:
         if found is None:
             if len(self._meters) >= METERS_MAX:
                 raise ValueError(f"more than {METERS_MAX} kinds of operations in one run: {name!r}")
-            found = self._meters[name] = Meter(name)
+            found = self._meters[name] = Meter(name, self._start_ns)
         return found
 
     def follow(self, pacer: Pacer) -> None:

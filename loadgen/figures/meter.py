@@ -17,10 +17,13 @@ class Meter:
 
     `latency` counts from the time at which the operation was due, with those that failed: whoever waited for them did
     so, too. `service` counts from the time at which the request was sent.
+
+    What was due before `start_ns`, in the warm-up, and ends after it is not counted: the measurement would have
+    operations of a time that it does not have.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, start_ns: int = 0) -> None:
+        self.name, self.start_ns = name, start_ns
         self._clear()
 
     def _clear(self) -> None:
@@ -30,6 +33,8 @@ class Meter:
 
     def done(self, due_ns: int, sent_ns: int, now_ns: int, records: int = 1, size_bytes: int = 0) -> None:
         """Count an operation that succeeded."""
+        if due_ns < self.start_ns <= now_ns:
+            return
         self.requests += 1
         self.records += records
         self.bytes += size_bytes
@@ -38,6 +43,8 @@ class Meter:
 
     def failed(self, error: str, due_ns: int, sent_ns: int, now_ns: int) -> None:
         """Count an operation that failed: `error` is Kafka's name of the code, or the reason in a few words."""
+        if due_ns < self.start_ns <= now_ns:
+            return
         self.latency.add(now_ns - due_ns)
         self.service.add(now_ns - sent_ns)
         self._fail(error, 1)

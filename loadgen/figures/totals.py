@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,8 @@ from bench.histogram import Histogram
 
 # Seconds of the series at most: two days. Of a longer run the first ones are dropped; the totals keep all.
 SERIES_MAX = 172_800
+# Rounding of the measured time.
+SLACK_S = 0.001
 
 
 @dataclass
@@ -75,6 +78,16 @@ class Totals:
         self.lateness, self.hub_lag = Histogram(), Histogram()
         self.queued = self.unsent = 0
         self.counts: dict[str, int] = {}
+
+    def late(self, name: str, seconds: float) -> Operation:
+        """Return the counts of an operation that was answered after the `seconds` of the run: due before, it waited."""
+        found = Operation()
+        for second, slot in self.series.items():
+            if second >= math.ceil(seconds - SLACK_S) and (each := slot.operations.get(name)) is not None:
+                found.requests += each.requests
+                found.records += each.records
+                found.bytes += each.bytes
+        return found
 
     def add(self, worker: str, interval: dict[str, Any]) -> None:
         """Add what `Book.take` of a worker returned."""

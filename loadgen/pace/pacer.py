@@ -124,6 +124,11 @@ class Pacer:
             self._is_set = True
             self._timer.set(min(self._due_ns, self.end_ns))
 
+    def hand_over(self) -> None:
+        """Note that an engine performs the round's operations by a schedule of its own: none of them is unsent here."""
+        self._schedule = None
+        self._due_ns = self.end_ns
+
     def cut(self, at_ns: int) -> None:
         """Let no operation be due from this time on; users still perform those that were due before."""
         self.end_ns = min(self.end_ns, at_ns)

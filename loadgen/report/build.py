@@ -53,7 +53,9 @@ def build(
         bootstrap=bootstrap,
         command=str(shown.get("command", "")),
         seconds=seconds,
-        operations={name: figures(each, seconds) for name, each in sorted(totals.operations.items())},
+        operations={
+            name: figures(each, seconds, totals.late(name, seconds)) for name, each in sorted(totals.operations.items())
+        },
         lateness=latencies(totals.lateness),
         hub_lag=latencies(totals.hub_lag),
         queued=totals.queued,
@@ -115,8 +117,10 @@ def latencies(histogram: Histogram) -> Latencies | None:
     )
 
 
-def figures(operation: Operation, seconds: float) -> OperationFigures:
-    """Return the figures of an operation over `seconds`."""
+def figures(operation: Operation, seconds: float, after: Operation) -> OperationFigures:
+    """Return the figures of an operation over `seconds`. What was answered `after` them counts, but in no rate: an
+    overloaded cluster did not keep a rate because it worked longer.
+    """
     performed = operation.requests + operation.failures
     per_s = 1 / seconds if seconds > 0 else 0.0
     return OperationFigures(
@@ -126,9 +130,9 @@ def figures(operation: Operation, seconds: float) -> OperationFigures:
         failures=operation.failures,
         errors=dict(sorted(operation.errors.items(), key=lambda each: -each[1])),
         error_share=operation.failures / performed if performed else 0.0,
-        requests_per_s=operation.requests * per_s,
-        records_per_s=operation.records * per_s,
-        mb_per_s=operation.bytes * per_s / MB,
+        requests_per_s=(operation.requests - after.requests) * per_s,
+        records_per_s=(operation.records - after.records) * per_s,
+        mb_per_s=(operation.bytes - after.bytes) * per_s / MB,
         latency=latencies(operation.latency),
         service=latencies(operation.service),
     )

@@ -48,6 +48,8 @@ SCHEDULED = {
 WAITS_FACTOR = 2.0
 # The cluster is slower than usual if its median answer takes this many times the median of quiet seconds.
 SLOWER_FACTOR = 2.0
+# Failures explain the waiting of a second from this share of its operations on.
+FAILED_SHARE = 0.05
 # A stall explains the waiting of a second if one answer took this share of the longest latency.
 STALL_SHARE = 0.5
 
@@ -128,6 +130,7 @@ def starved(totals: Totals, paced: Collection[str]) -> int:
     A second counts if more than QUEUED_SHARE_MAX of what is performed in a second on average had to wait, and a
     scheduled operation had a latency far above its service time without one of these explanations:
 
+    - the cluster failed: more than FAILED_SHARE of what ended in that second was an error;
     - the cluster stalled: an answer of that second took at least half of its longest latency; or it still works off
       such a stall: the longest latency falls from second to second since then;
     - the cluster became slower: the median service time is twice that of the seconds in which nothing had to wait. If
@@ -174,7 +177,8 @@ def _waits(operation: Operation) -> bool:
 def _explained(operation: Operation, stall: _Stall, usual_ns: int | None) -> bool:
     """Return whether the cluster made this operation wait in this second."""
     longest_ns = operation.latency.highest
-    if operation.service.highest >= STALL_SHARE * longest_ns or longest_ns < stall.latency_ns:
+    has_failed = operation.failures > FAILED_SHARE * (operation.requests + operation.failures)
+    if has_failed or operation.service.highest >= STALL_SHARE * longest_ns or longest_ns < stall.latency_ns:
         stall.latency_ns = longest_ns
         return True
     stall.latency_ns = 0

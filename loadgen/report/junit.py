@@ -61,7 +61,7 @@ def _data(suite: ElementTree.Element, name: str, result: Result) -> None:
     case = _case(suite, name, "verification", 0.0 if found is None else found.seconds)
     if found is None:
         ElementTree.SubElement(case, "skipped", message="the data was not checked")
-    elif found.problem is not None:
+    elif found.why_unchecked is not None:
         _add(case, "error", found.text, found.text)
     elif not found.is_good:
         lines = [

@@ -90,7 +90,7 @@ def _section(heading: str, inner: str) -> str:
 
 def _head(title: str, result: Result) -> str:
     findings = "".join(f"<li>{escape(each[:1].upper() + each[1:])}.</li>" for each in result.findings)
-    is_checked = result.verification is None or result.verification.problem is None
+    is_checked = result.verification is None or result.verification.why_unchecked is None
     meaning = MEANING[result.exit_code] if is_checked else ""
     ended = ""
     if result.ended is not None:

@@ -124,18 +124,26 @@ class Verification:
         return {name: count for name in DEFECTS if (count := self.total(name))}
 
     @property
+    def why_unchecked(self) -> str | None:
+        """Why nothing is said of the data, or not of all of it; None if all was checked, or what was is wrong."""
+        removed = 0 if self.defects else self.total("not_checkable")
+        if self.problem is None and removed:
+            return f"{removed:,} acknowledged records were removed before they were read"
+        return self.problem
+
+    @property
     def is_good(self) -> bool:
-        return self.problem is None and not self.defects
+        return self.why_unchecked is None and not self.defects
 
     @property
     def text(self) -> str:
         """What was found, in words."""
-        if self.problem is not None:
-            return f"the data could not be checked: {self.problem}"
+        if self.why_unchecked is not None:
+            return f"the data could not be checked: {self.why_unchecked}"
         words = [f"{count:,} {DEFECTS[name]}" for name, count in self.defects.items()]
         if words:
             return ", ".join(words)
-        kept = self.total("acknowledged") - self.total("not_checkable")
+        kept = self.total("acknowledged")
         return (
             f"all {kept:,} acknowledged records are there, once and in order" if kept else "no record was acknowledged"
         )
@@ -236,7 +244,7 @@ class Result:
         """The verdict in a few words."""
         if self.exit_code == DATA_WRONG:
             assert self.verification is not None
-            return "Data wrong" if self.verification.problem is None else "Data not checked"
+            return "Data wrong" if self.verification.why_unchecked is None else "Data not checked"
         if self.exit_code == GENERATOR_LIMIT:
             return "The generator was the limit"
         if self.exit_code == THRESHOLD_MISSED:
@@ -248,7 +256,7 @@ class Result:
         """Everything that speaks against the run, the gravest first."""
         found = []
         if self.verification is not None and not self.verification.is_good:
-            what = "" if self.verification.problem is not None else "data wrong: "
+            what = "" if self.verification.why_unchecked is not None else "data wrong: "
             found.append(f"{what}{self.verification.text}")
         found += [f"the generator was the limit: {reason}" for reason in self.generator.reasons]
         found += [f"threshold missed: {each.text}" for each in self.missed]
@@ -285,7 +293,7 @@ class Result:
             return self.queued_share
         if name == "workers_lost":
             return sum(each.lost is not None for each in self.workers)
-        if self.verification is None or self.verification.problem is not None:
+        if self.verification is None or self.verification.why_unchecked is not None:
             return None
         if name == "unknown":
             return self.verification.total("unknown_present") + self.verification.total("unknown_absent")

@@ -113,24 +113,31 @@ def _end(children: list[subprocess.Popen[bytes]]) -> None:
             each.wait()
 
 
-def conduct(conductor: Conductor, begin: Callable[[], None] = lambda: None) -> Finished:
-    """Make the run; Ctrl-C and SIGTERM end its measurement, and its figures so far are returned. `begin` is called when
-    they do.
-    """
+def conduct(conductor: Conductor) -> Finished:
+    """Make the run."""
     runner = conductor.runner
     count = users_of(conductor.scenario)
-    interrupts = [gevent.signal_handler(number, conductor.interrupt) for number in (signal.SIGINT, signal.SIGTERM)]
     try:
-        begin()
         conductor.prepare()
         runner.start(count, SPAWN_RATE)
         return conductor.proceed()
     finally:
-        for each in interrupts:
-            each.cancel()
         if not isinstance(runner, MasterRunner):
             runner.stop()
         conductor.close()
+
+
+@contextmanager
+def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM call `interrupt`, each time: without it they would end the process, and what the run
+    created would stay.
+    """
+    handlers = [gevent.signal_handler(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield
+    finally:
+        for each in handlers:
+            each.cancel()
 
 
 def serve(master: Address) -> None:

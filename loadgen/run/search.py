@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loadgen.figures.totals import Operation
+from loadgen.figures.totals import Totals
 from loadgen.scenario.profile import Search
 
 NS_PER_MS = 1_000_000
 # A rate that was not reached is not sustained, whatever its latency.
-REACHED_LEAST = 0.97
+REACHED_LEAST = 0.95
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Searching:
         good = [each for each in self.steps if each.is_good]
         return max(good, key=lambda each: each.rate) if good else None
 
-    def take(self, operation: Operation | None, seconds: float, unsent: int) -> Step:
+    def take(self, totals: Totals, seconds: float) -> Step:
         """Judge what was measured at `rate`, and choose the next one: None when the search is over."""
         assert self.rate is not None
-        step = self._judge(self.rate, operation, seconds, unsent)
+        step = self._judge(self.rate, totals, seconds)
         self.steps.append(step)
         if step.is_good:
             self._good = self.rate
@@ -59,18 +59,19 @@ class Searching:
         self.rate = self._next()
         return step
 
-    def _judge(self, rate: float, operation: Operation | None, seconds: float, unsent: int) -> Step:
+    def _judge(self, rate: float, totals: Totals, seconds: float) -> Step:
         search = self._search
+        operation = totals.operations.get(search.operation)
         if operation is None or not operation.latency.count:
             return Step(rate, 0.0, None, f"no {search.operation} was answered")
-        reached = operation.requests / seconds
+        reached = (operation.requests - totals.late(search.operation, seconds).requests) / seconds
         latency_ms = operation.latency.percentile(search.percentile) / NS_PER_MS
         why = ""
         if operation.failures:
             why = f"{operation.failures} failed"
         elif latency_ms > search.bound_ms:
             why = f"p{search.percentile:g} is {latency_ms:.3g} ms, above {search.bound_ms:g} ms"
-        elif unsent or reached < REACHED_LEAST * rate:
+        elif totals.unsent or reached < REACHED_LEAST * rate:
             why = f"only {reached:,.0f}/s were reached"
         return Step(rate, reached, latency_ms, why)
 

@@ -86,7 +86,7 @@ class RateProfile:
     def scaled(self, factor: float) -> RateProfile:
         """Return the same curve with `factor` times the rates."""
         pieces = tuple(Piece(each.seconds, each.start * factor, each.end * factor) for each in self.pieces)
-        return RateProfile(pieces, self.repeats, f"{self.text} x {factor:g}" if factor != 1 else self.text)
+        return replace(self, pieces=pieces, text=f"{self.text} x {factor:g}" if factor != 1 else self.text)
 
     def operations(self, seconds: float) -> float:
         """Return how many operations are due in the first `seconds`: the integral of the rate."""

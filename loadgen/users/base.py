@@ -72,15 +72,19 @@ class LoadUser(User):
         return not self.is_over
 
     def on_start(self) -> None:
-        """Wait for the plan of the run, take a number, and connect. What fails is reported, and ends the run."""
+        """Wait for the plan of the run, take a number, and connect.
+
+        A failure is reported to the conductor, which ends the run. The user then waits for a round that never begins:
+        of what is raised here, locust would log a traceback for each user.
+        """
         self.load = self.environment.broker_load.context()
         self.shared, self.number = self.load.join(self.spec.name)
         try:
             self.connect()
         except Exception as error:
             self.load.joined(f"{self.spec.name} {self.number}: {error}")
-            raise
-        self.load.joined(None)
+        else:
+            self.load.joined(None)
 
     @task
     def rounds(self) -> None:

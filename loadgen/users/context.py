@@ -147,6 +147,7 @@ class Context:
         """
         first_ns = time.monotonic_ns() + int(LEAD_S * NS)
         start_ns = first_ns + int(warm_up_s * NS)
+        self.book.measure_from(start_ns)
         for name, shared in self._shared.items():
             profile = rates.get(name, shared.spec.rate)
             led = None if profile is None else profile.led_by(warm_up_s)

@@ -38,7 +38,8 @@ class GroupUser(LoadUser):
         partitions = len(self.cluster.partitions(topic))
         membership = Membership(self.member, self.group, topic, partitions, instance_id)
         self.session = Session(self, membership, self.fetcher, self.fetching, commits=self.commits)
-        self.session.start(self.load.plan.scenario.timeout_s)
+        # The coordinator waits for members of an earlier run that died, until their sessions end.
+        self.session.start(self.load.plan.scenario.timeout_s + self.member.session_timeout_ms / 1000)
 
     @property
     def group(self) -> str:

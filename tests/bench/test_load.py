@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import load, load_parts
+from bench import load, load_children, load_parts
 from bench.launch import cache, kafka_user
 from bench.launch.kafka_user import Sent
 from bench.launch.processes import ProcessError
@@ -18,14 +18,16 @@ from bench.record import runner, tables
 from bench.result import Document
 
 SMALL = [
-    "--seconds", "1", "--pairs", "1", "--first-rate", "100", "--most-rate", "200", "--rate", "100", "--users", "5",
+    "--seconds", "1", "--pairs", "1", "--first-rate", "100", "--most-rate", "100", "--rate", "100", "--users", "5",
     "--connections", "40",
 ]  # fmt: skip
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small rates, and a KafkaUser that needs no package from PyPI."""
+    """Small rates and short times, and a KafkaUser that needs no package from PyPI."""
+    monkeypatch.setattr(load_children, "WARM_UP_S", 0.1)
+    monkeypatch.setattr(load_parts, "GRACE_S", 0.5)
     monkeypatch.setattr(load_parts, "FROZEN_RATE", 200.0)
     monkeypatch.setattr(
         load_parts, "VERIFIED", {name: (*each[:3], 100.0) for name, each in load_parts.VERIFIED.items()}
@@ -76,6 +78,18 @@ def test_figures_of_repeats_become_runs(tmp_path: Path) -> None:
     ]
 
 
+def loaded(rates: list[float], seconds: float = 1.0) -> Loaded:
+    """Return a run with these requests in each of its seconds, and in those after its end."""
+    column = {"requests_per_s": rates, "records_per_s": rates}
+    series = {"t_s": list(range(len(rates))), "operations": {"Produce": column}}
+    return Loaded({"operations": {"Produce": {"requests": sum(rates)}}, "series": series, "seconds": seconds})
+
+
+def test_what_is_performed_after_the_measured_time_is_no_rate() -> None:
+    """If this fails, a generator seems to reach every rate: it performs what is overdue when the run is over."""
+    assert loaded([30_000.0, 28_000.0, 31_000.0, 167_000.0], 2.0).requests_per_s == 29_000
+
+
 @pytest.mark.parametrize(
     ("limit", "first", "most", "expected"),
     [(10_000, 1_000, 64_000, 10_000), (999_999, 1_000, 5_000, 5_000), (1_000, 1_000, 64_000, 1_000)],
@@ -84,7 +98,7 @@ def test_the_highest_rate_is_found(limit: int, first: int, most: int, expected: 
     """If this fails, the rate is far below what the generator can do, or one that it never reached."""
 
     def measure(rate: float) -> Loaded:
-        return Loaded({"operations": {"Produce": {"requests": 1, "requests_per_s": min(rate, limit)}}})
+        return loaded([min(rate, limit), rate])
 
     found = load_parts.highest_rate(measure, first, most)
     assert expected / 1.2 <= found <= expected * 1.04
@@ -92,7 +106,7 @@ def test_the_highest_rate_is_found(limit: int, first: int, most: int, expected: 
 
 def test_a_generator_that_is_too_slow_for_the_first_rate_is_named() -> None:
     """If this fails, a figure is shown of a schedule that was never kept."""
-    slow = Loaded({"operations": {"Produce": {"requests": 1, "requests_per_s": 3.0}}})
+    slow = loaded([3.0])
     with pytest.raises(ProcessError, match="the generator does not reach 4,000/s"):
         load_parts.highest_rate(lambda _: slow, 4_000, 8_000)
 
@@ -100,7 +114,7 @@ def test_a_generator_that_is_too_slow_for_the_first_rate_is_named() -> None:
 def test_requests_for_a_second_of_cpu_are_those_of_that_cpu() -> None:
     """If this fails, the time in which the last answers are awaited makes the generator look cheaper than it is."""
     result = {
-        "operations": {"Produce": {"requests": 6_000, "requests_per_s": 3_000.0}},
+        "operations": {"Produce": {"requests": 6_000}},
         "workers": [{"cpu_s": 0.2}, {"cpu_s": 0.1}],
     }
     assert Loaded(result).per_core_s == pytest.approx(20_000)
@@ -130,8 +144,11 @@ def test_what_fails_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         raise ProcessError("broker-load ended with exit code 3: data wrong")
 
     monkeypatch.setitem(load_parts.PARTS, "raw", fail)
-    assert load.main(["--only", "raw"]) == 1
-    assert "bench.load: broker-load ended with exit code 3: data wrong" in capsys.readouterr().err
+    monkeypatch.setitem(load_parts.PARTS, "idle", lambda *_: {"load_idle_mb": 300.0})
+    assert load.main(["--only", "raw,idle"]) == 1
+    said = capsys.readouterr()
+    assert "bench.load: raw: broker-load ended with exit code 3: data wrong" in said.err
+    assert "missed: at most 250" in said.out
 
 
 def test_what_is_made_once_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

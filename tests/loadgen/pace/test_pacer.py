@@ -108,6 +108,15 @@ def test_what_nobody_performed_is_counted() -> None:
     assert pacer.unsent == 49
 
 
+def test_what_an_engine_performs_itself_is_not_unsent() -> None:
+    """If this fails, a run of the engine raw looks as if half of its requests had waited for a user."""
+    start_ns = time.monotonic_ns() - NS
+    pacer = begun(100, start_ns, 0.5)
+    pacer.hand_over()
+    pacer.end()
+    assert (pacer.unsent, pacer.queued) == (0, 0)
+
+
 def test_a_second_round() -> None:
     """If this fails, a search measures only its first rate."""
     start_ns = time.monotonic_ns() - NS

@@ -106,6 +106,16 @@ def test_a_frozen_cluster_is_not_the_generators_fault() -> None:
     assert found.reasons == ()
 
 
+def test_a_cluster_that_fails_is_not_the_generators_fault() -> None:
+    """If this fails, a run against a cluster that refuses everything ends with "more users are needed"."""
+    worse = [
+        Load(200, 2.0, waited_ms=each, waiting=1.0, errors={"CONNECTION_FAILED": 50}) for each in (800, 1600, 2400)
+    ]
+    assert judged(totals_of((USUAL, 0), *[(each, 190) for each in worse])).reasons == ()
+    few = [Load(200, 2.0, waited_ms=each, waiting=1.0, errors={"CONNECTION_FAILED": 5}) for each in (800, 1600, 2400)]
+    assert judged(totals_of((USUAL, 0), *[(each, 190) for each in few])).is_limit
+
+
 def test_waiting_that_a_stall_does_not_end_is_the_generators_fault() -> None:
     """If this fails, one slow answer excuses the lack of users for the rest of a run."""
     thaw = Load(200, 2.0, waited_ms=1000, waiting=0.9, slowest_ms=1000)

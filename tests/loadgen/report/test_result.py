@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,7 +20,7 @@ from loadgen.report.measured import OperationFigures
 from loadgen.report.result import Event, Generator, Partition, Result, ResultError, ThresholdVerdict, Verification
 from loadgen.run.search import Step
 from loadgen.scenario.model import Threshold
-from tests.support.load_results import ORIGIN, bad, good, good_totals, partitions, scenario
+from tests.support.load_results import ORIGIN, Load, bad, good, good_totals, interval, partitions, scenario
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_figures_by_the_names_of_thresholds(bad_result: Result, good_result: Res
     assert bad_result.figure("Absent", "p99_ms") is None
     assert bad_result.figure("Produce", "colour") is None
     assert bad_result.figure("", "colour") is None
-    for unchecked in (None, Verification(problem="no leader")):
+    for unchecked in (None, Verification(problem="no leader"), Verification(partitions(not_checkable=1))):
         assert replace(good_result, verification=unchecked).figure("", "lost") is None
 
 
@@ -114,6 +115,8 @@ MET = replace(MISSED, value=0.5, is_met=True, text="Produce p99_ms: 0.5, as expe
         (Verification(partitions(damaged=1)), True),
         (Verification(partitions(unknown_present=5, foreign=9, unclaimed=1)), False),
         (Verification(problem="partition 2 has no leader"), True),
+        # A broker that deletes what it acknowledged says that it was retention.
+        (Verification(partitions(not_checkable=1)), True),
     ],
 )
 def test_exit_code_is_the_gravest(
@@ -281,3 +284,12 @@ def test_types_are_those_of_the_json(good_result: Result) -> None:
     assert isinstance(good_result.operations["Produce"], OperationFigures)
     assert good_result.verification is not None
     assert all(isinstance(each, Partition) for each in good_result.verification.partitions)
+
+
+def test_what_was_answered_after_the_end_is_in_no_rate() -> None:
+    """If this fails, an overloaded cluster seems to keep the rate that it was asked for."""
+    totals = Totals()
+    for second in range(4):
+        totals.add("w", interval(second, {"Produce": Load(100, 1.0)}, random.Random(second)))
+    found = build.build(scenario(2), totals, seconds=2.0, bootstrap="", command=[], origin=ORIGIN).operations["Produce"]
+    assert (found.requests, found.requests_per_s) == (400, 100.0)

@@ -101,3 +101,9 @@ def test_a_scaled_profile_has_the_same_shape() -> None:
     scaled = RateProfile.spike(1, 11, 2, 3, 10).scaled(2)
     assert scaled.pieces == (Piece(2, 2, 2), Piece(3, 22, 22), Piece(5, 2, 2))
     assert (scaled.repeats, scaled.highest) == (True, 22)
+
+
+def test_a_scaled_curve_keeps_its_warm_up() -> None:
+    """If this fails, a spike comes while the engine raw still warms up."""
+    profile = RateProfile.ramp(10, 20, 5).led_by(3)
+    assert profile.scaled(2).lead == Piece(3, 20, 20)
