@@ -2,7 +2,7 @@
 
 - kafka-user: acknowledged requests of one record a second of CPU, scheduled and verified (goal: 25,000), at the highest
   rate that one process reaches, in turn with locust-plugins' KafkaUser as it is (goal: 145 times its rate) and in the
-  best forms that were found for it (bench/load_locustfile.py).
+  best forms that were found for it (bench/specs/locustfiles/kafka_user.py).
 - raw: acknowledged records of 100 B a second of one worker with the engine raw (goal: 1,000,000).
 - lateness: the generator's own delay at 5,000/s with 1,000 users (goal: p99 1 ms).
 - bench: the p99 of the latency, beside that of `broker-bench run` for the same schedule (goal: within 10 %).

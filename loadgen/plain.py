@@ -8,9 +8,11 @@ run prints our summary and ends with our exit code.
 from __future__ import annotations
 
 import dataclasses
+import signal
 import sys
 from typing import Any
 
+import gevent
 from locust import events
 from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 
@@ -73,6 +75,9 @@ def _begin(environment: Any, source: str) -> None:
     workers = options.expect_workers if isinstance(runner, MasterRunner) else 1
     session = Session(Conductor(environment, scenario, bootstrap, workers), sys.argv, lambda phase: None)
     runs = Runs(session, runner.quit if options.headless else None)
+    if options.headless:
+        # Without it, KeyboardInterrupt would be raised in whichever user works at that moment.
+        gevent.signal_handler(signal.SIGINT, runner.quit)
     if environment.web_ui is not None:
         extend(environment.web_ui, runs)
     environment.events.quitting.add_listener(lambda **_: _end(environment, runs))

@@ -13,10 +13,10 @@ from bench.launch.processes import ProcessError, run
 
 VERSION = "5.0.3"
 PACKAGES = (f"locust-plugins=={VERSION}", "locust==2.47.0", "gevent==26.9.0", "confluent-kafka==2.16.1")
-# See bench/load_locustfile.py. More users do not help the first two, which block gevent's hub.
+# See the file. More users do not help the first two, which block gevent's hub.
 FORMS = ("plain", "linger", "polled")
 USERS = 16
-LOCUSTFILE = Path(__file__).resolve().parents[1] / "load_locustfile.py"
+LOCUSTFILE = Path(__file__).resolve().parents[1] / "specs" / "locustfiles" / "kafka_user.py"
 INSTALL_S = 280.0
 # To start locust, and until it has stopped its users.
 AROUND_S = 60.0

@@ -286,7 +286,8 @@ class Result:
             if name.startswith(prefix):
                 return _of(delays, name.removeprefix(prefix))
         if name == "error_share":
-            failures = sum(each.failures for each in self.operations.values())
+            # What was due and never sent was not done, either.
+            failures = self.unsent + sum(each.failures for each in self.operations.values())
             performed = failures + sum(each.requests for each in self.operations.values())
             return failures / performed if performed else None
         if name == "queued_share":

@@ -56,7 +56,7 @@ RUN_BOUNDS: dict[str, Bound] = dict(
         _most("lateness_p99_ms", "percentile 99 of the generator's own delay, at most", _MS),
         _most("lateness_max_ms", "highest delay of the generator, at most", _MS),
         _most("hub_lag_p99_ms", "percentile 99 of the lag of the workers' event loops, at most", _MS),
-        _most("error_share", "share of all operations that failed, at most", _SHARE),
+        _most("error_share", "share of all operations that failed or were never sent, at most", _SHARE),
         _most("queued_share", "share of the scheduled operations that waited for a free user, at most", _SHARE),
         _most("workers_lost", "workers that were lost, at most", _COUNT),
         _most("lost", "acknowledged records that are missing, at most", _COUNT),

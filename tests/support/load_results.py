@@ -94,7 +94,7 @@ def good_totals(seconds: int = 60, workers: int = 2, seed: int = 1) -> Totals:
                 "Fetch": Load(300 // workers, 2.5, records=15),
                 "Probe": Load(20 // workers, 4.0),
             }
-            totals.add(f"w{worker}", interval(second, loads, chance, cpu_s=0.4 + 0.05 * chance.random()))
+            totals.add(f"w{worker}", interval(second - 1, loads, chance, cpu_s=0.4 + 0.05 * chance.random()))
     name_workers(totals)
     return totals
 
@@ -128,7 +128,7 @@ def bad_totals(seconds: int = 60, seed: int = 2) -> Totals:
             elif second in (21, 42):
                 loads["Produce"] = Load(190, 2.2, 500, 0.5, slowest_ms=480)
                 queued = 80
-            totals.add(f"w{worker}", interval(second, loads, chance, queued=queued, cpu_s=0.55))
+            totals.add(f"w{worker}", interval(second - 1, loads, chance, queued=queued, cpu_s=0.55))
     name_workers(totals)
     totals.workers["w2"].lost = "no report for 3 s"
     return totals

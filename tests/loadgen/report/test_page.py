@@ -121,7 +121,7 @@ def test_tables_say_what_the_charts_show(show: Callable[..., Tab], results: dict
     tab = show(results["bad"])
     tab.page.get_by_text("The charts over time as a table").click()
     rows = tab.page.get_by_role("region", name="The run over time").locator("tbody tr")
-    stall = rows.filter(has=tab.page.get_by_role("rowheader", name="20", exact=True)).filter(has_text="Produce")
+    stall = rows.filter(has=tab.page.get_by_role("rowheader", name="19", exact=True)).filter(has_text="Produce")
     assert stall.inner_text().split("\t")[-1] == "33"
     events = tab.page.get_by_role("region", name="Events", exact=True).inner_text()
     assert "session of readers-1 expired" in events
@@ -129,7 +129,7 @@ def test_tables_say_what_the_charts_show(show: Callable[..., Tab], results: dict
     assert data.split("\t")[:4] == ["broker-load-2", "wrong", "0", "1"]
     assert "duplicated: broker-load-2: sequence 1841 of producer 3 at offset 3391" in tab.page.inner_text("main")
     workers = tab.page.get_by_role("region", name="Workers").inner_text()
-    assert "lost after second 45: no report for 3 s; 8.33 % of the load is missing" in workers
+    assert "lost after second 44: no report for 3 s; 8.33 % of the load is missing" in workers
 
 
 def test_reader_hides_an_operation_and_chooses_the_service_time(

@@ -52,7 +52,7 @@ def test_figures_are_those_of_the_intervals(good_result: Result) -> None:
     assert produce.latency is not None
     assert produce.latency.p50_ms == pytest.approx(1.8, rel=0.05)
     assert hdr.decode(produce.latency.hdr).get_total_count() == 4000
-    assert good_result.series.t_s == tuple(range(1, 11))
+    assert good_result.series.t_s == tuple(range(10))
     assert set(good_result.series.operations["Produce"].requests_per_s) == {400.0}
     assert good_result.series.workers == (2,) * 10
 
@@ -62,13 +62,13 @@ def test_errors_count_beside_what_succeeded(bad_result: Result) -> None:
     joins = bad_result.operations["JoinGroup"]
     assert joins.errors == {"REBALANCE_IN_PROGRESS": 24}
     assert joins.error_share == 24 / (24 + joins.requests)
-    assert bad_result.series.operations["JoinGroup"].errors == {"REBALANCE_IN_PROGRESS": ((20, 12), (41, 12))}
+    assert bad_result.series.operations["JoinGroup"].errors == {"REBALANCE_IN_PROGRESS": ((19, 12), (40, 12))}
 
 
 def test_a_lost_worker_is_marked_with_what_it_misses(bad_result: Result) -> None:
     """If this fails, figures of a part of the load pass for those of all of it."""
     lost = bad_result.workers[2]
-    assert (lost.lost, lost.last_second, lost.host) == ("no report for 3 s", 45, "load-3")
+    assert (lost.lost, lost.last_second, lost.host) == ("no report for 3 s", 44, "load-3")
     assert lost.missing_share == pytest.approx(0.25 / 3)
     assert [each.missing_share for each in bad_result.workers[:2]] == [0, 0]
 
@@ -293,3 +293,12 @@ def test_what_was_answered_after_the_end_is_in_no_rate() -> None:
         totals.add("w", interval(second, {"Produce": Load(100, 1.0)}, random.Random(second)))
     found = build.build(scenario(2), totals, seconds=2.0, bootstrap="", command=[], origin=ORIGIN).operations["Produce"]
     assert (found.requests, found.requests_per_s) == (400, 100.0)
+
+
+def test_what_was_never_sent_counts_as_failed() -> None:
+    """If this fails, a cluster that answers nothing any more has no errors, and passes the threshold for them."""
+    totals = good_totals(10)
+    before = sum(each.requests for each in totals.operations.values())
+    totals.unsent = before
+    found = build.build(scenario(10), totals, seconds=10.0, bootstrap="", command=[], origin=ORIGIN)
+    assert found.figure("", "error_share") == 0.5
