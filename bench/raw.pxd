@@ -16,6 +16,7 @@ cdef class Driver(Connections):
     cdef bint check_crc
     cdef int depth
     cdef double first           # number of the schedule's first request
+    cdef int64_t asked          # requests of an open loop until its end; `total` is lower when it is stopped
     cdef int64_t stop_limit_ns
     cdef int64_t start_ns, deadline_ns, last_answer_ns, ended_ns, look_ns, scan_ns, polled_ns, stop_ns
     # shared with other threads

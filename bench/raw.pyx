@@ -142,7 +142,7 @@ cdef class Driver(Connections):
         self.reported[:] = [0, 0, 0, 0]
         self.stopping = self.stop_ns = self.sample_ready = self.last_answer_ns = self.polled_ns = self.scan_ns = 0
         self.cpu_seconds = self.seconds = 0
-        self.total, self.start_ns = total, origin_ns or now
+        self.total, self.asked, self.start_ns = total, total, origin_ns or now
         self.deadline_ns = self.start_ns + <int64_t> (seconds * 1e9)
         self.look_ns, self.next_sample_ns = now, now + SAMPLE_NS
         for i in range(self.count):
@@ -171,6 +171,13 @@ cdef class Driver(Connections):
     def stop(self):
         """Let `loop` end soon; requests that are answered by then count. May be called from any thread."""
         store_release(&self.stopping, 1)
+
+    def fail_due(self):
+        """Count what waits for a lost connection as errors. For an open loop that ends without any connection."""
+        cdef int64_t until = min(now_ns(), self.stop_ns or 1 << 62)
+        while self.begun < self.asked and self._due_ns(self.begun) <= until:
+            self.begun += 1
+            self.errors += 1
 
     def take_sample(self):
         """Return the interval that is ready, or None; called from another thread.
@@ -295,11 +302,11 @@ cdef class Driver(Connections):
             due = self._due_ns(self.begun)
             if due > now:
                 return min(TICK_NS, max(0, due - now - SPIN_NS))
+            if self.alive == 0:
+                return 0                                # it waits for a connection that is made again: see `revive`
             conn = &self.conns[self.begun % self.count]
             self.begun += 1
             if conn.dead:
-                if self.alive == 0:
-                    return 0
                 self.errors += 1                        # it was due, but could not be sent
                 continue
             conn.released += 1

@@ -2,7 +2,8 @@
 
 One user is one driver with `connections` connections (at least one for each leader), which send in turn. An operation
 is one request with one batch of `records` records; a connection's go to its partitions, all of one leader, in turn. A
-request that is due on a connection that is lost fails. Without a rate, `in_flight` requests are kept waiting on each
+request that is due on a lost connection fails, unless all are lost: then it waits for the first that is made again, at
+most until the round ends. Without a rate, `in_flight` requests are kept waiting on each
 connection. Values and keys are drawn and encoded when the run is prepared, and each batch is sent again and again, with
 the times of its preparation; keys do not decide the partition.
 
@@ -25,9 +26,8 @@ from bench import protocol
 from bench.histogram import Histogram
 from bench.protocol import Template
 from bench.raw import Driver
-from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record, encode_batch
-from loadgen.engines.base import EngineError, Work
+from loadgen.engines.base import ACKS, CODECS, EngineError, Work
 from loadgen.engines.pieces import parts_of
 from loadgen.net.cluster import Cluster, Refused, error_name
 from loadgen.net.connection import Address, NetError
@@ -50,8 +50,6 @@ SAMPLE_NS: Final = 250_000_000
 RETRY_S: Final = 0.1
 # Of producer ids without a transactional id, which brokers ignore.
 TRANSACTION_TIMEOUT_MS: Final = 60_000
-ACKS: Final = {"all": -1, "1": 1, "0": 0}
-CODECS: Final = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _NO_LIMIT = 1 << 62
 _PRODUCE_ERROR = re.compile(r"Produce error (-?\d+)")
 _Sample = tuple[float, int, int, int, int, Histogram]
@@ -234,6 +232,8 @@ class _Load:
                 break
             if lost and not self._revive(driver, lost) and is_over:
                 gevent.sleep(RETRY_S)
+        if lost and pacer.profile is not None:
+            driver.fail_due()
         for sample in driver.last_samples():
             self._take(sample, driver)
         if pacer.profile is not None:
@@ -260,7 +260,7 @@ class _Load:
         return revived
 
     def _note(self, driver: Driver) -> None:
-        """Tell the ledger what is acknowledged."""
+        """Note in the ledger what is acknowledged."""
         if (ledger := self._work.ledger) is not None:
             for _, producer_id, partition, acknowledged, sent in driver.acknowledged():
                 ledger.batches(producer_id, self._topic, partition, acknowledged, sent)
@@ -270,20 +270,20 @@ class _Load:
         if sample is None:
             return
         ended_s, records, size_bytes, responses, failures, latency = sample
-        pacer = self._work.pacer
-        if is_left_over(self._begun_ns + int(ended_s * NS), pacer.measured_ns, time.monotonic_ns()):
+        meter = self._work.meter
+        if is_left_over(self._begun_ns + int(ended_s * NS), meter.start_ns, time.monotonic_ns()):
             return
         errors = {error_of(driver.first_error or self._error): failures} if failures else None
         # In a closed loop a request is due when it is sent; in an open one, that is not noted.
-        service = latency if pacer.profile is None else Histogram()
-        self._work.meter.add(responses, records, size_bytes, latency, service, errors)
+        service = latency if self._work.pacer.profile is None else Histogram()
+        meter.add(responses, records, size_bytes, latency, service, errors)
 
 
-def is_left_over(ended_ns: int, measured_ns: int, now_ns: int) -> bool:
+def is_left_over(ended_ns: int, start_ns: int, now_ns: int) -> bool:
     """Return whether an interval of the driver belongs to the warm-up by most of its time, but is taken after it: then
-    its requests would be in the figures of the measured time, which begins at `measured_ns` (0: there is no warm-up).
+    its requests would be in the figures of the measured time, which begins at `start_ns` (0: there is no warm-up).
     """
-    return 0 < measured_ns <= now_ns and ended_ns - SAMPLE_NS // 2 < measured_ns
+    return 0 < start_ns <= now_ns and ended_ns - SAMPLE_NS // 2 < start_ns
 
 
 def _outcome(result: Any) -> tuple[bool, list[int]]:

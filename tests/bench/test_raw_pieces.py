@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -114,6 +115,32 @@ def test_lost_connections_are_made_again_as_other_producers(broker: BrokerCy) ->
     after = driver.acknowledged()[0]
     assert after[1] == other[0]
     assert after[3] == after[4] > 0
+    driver.close()
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_each_request_of_an_outage_is_answered_or_fails(broker: BrokerCy, is_back: bool) -> None:
+    """If this fails, requests that were due while no connection was left are missing in the figures of a run."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        driver = Driver(listener.getsockname(), [[template(0)]])
+        listener.accept()[0].close()
+    driver.start_open(start=1000, end=1000, ramp_s=0, seconds=0.2)
+    begun_ns = time.monotonic_ns()
+    finish(driver)
+    assert driver.lost() == [0]
+    lost = driver.errors
+    while time.monotonic_ns() < begun_ns + NS * (1 if is_back else 3) // 10:
+        assert driver.loop(0.001)  # there is nothing to do, but more and more is due
+    if is_back:
+        driver.revive(0, broker.address)
+        finish(driver)
+        assert driver.responses == 200 - lost
+    else:
+        driver.fail_due()
+        driver.fail_due()
+        assert driver.responses == 0
+    assert driver.errors + driver.responses == 200
+    assert sum(each[3] for each in driver.last_samples()) == driver.responses
     driver.close()
 
 

@@ -120,6 +120,18 @@ def test_a_broker_that_is_killed_loses_nothing(make_broker: Callable[..., Target
     assert figures.requests + figures.failures == 800
 
 
+def test_an_outage_to_the_end_fails_all_that_was_due(make_broker: Callable[..., Target], topic: str) -> None:
+    """If this fails, a run whose broker dies reports fewer failures the earlier it dies."""
+    broker = make_broker()
+    with rig(broker, topic, engine="raw", rate=RateProfile.constant(200)) as load:
+        killing = gevent.spawn_later(0.5, broker.kill)
+        figures = load.run(1.5)
+        killing.join()
+    assert figures.requests >= 50
+    assert figures.failures > 0
+    assert figures.requests + figures.failures == 300
+
+
 PATCHED = """
 import sys
 from gevent import monkey
