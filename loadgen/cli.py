@@ -6,6 +6,7 @@ wrong, 69 the run could not be made.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import click
 from bench.spec.toml_file import SpecError
 from broker_cy import __version__
 from broker_cy.client.address import Address, parse_address, parse_addresses
+from loadgen.command import DEFAULT_BOOTSTRAP, UNAVAILABLE, WRONG_USE
 from loadgen.scenario.model import Scenario
 from loadgen.scenario.overrides import OVERRIDES
 from loadgen.scenario.toml_file import builtin_names, read_scenario
@@ -24,13 +26,16 @@ if TYPE_CHECKING:
     from loadgen.report.result import Result
 
 PROGRAM = "broker-load"
-WRONG_USE = 64  # EX_USAGE of sysexits.h; click's own 2 would say that the generator was the limit
-UNAVAILABLE = 69  # EX_UNAVAILABLE
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_SCENARIO = "mixed"
 MASTER_PORT = 5557  # locust's own
 WEB_PORT = 8089  # locust's own
 PROCESSES_MAX = 256
+# Options for the files of a result.
+FILES = {
+    "html": "Write the result as a page.",
+    "json": "Write the result as JSON.",
+    "junit": "Write the verdicts as JUnit XML.",
+}
 EPILOG = """\b
 examples:
   broker-load run --bootstrap 127.0.0.1:9092 --scenario mixed --rate 5000/s --duration 60s
@@ -79,13 +84,14 @@ def _of_scenario(function: Callable[..., None]) -> Callable[..., None]:
     )(function)
 
 
+_of_processes = click.option(
+    "--processes", type=click.IntRange(1, PROCESSES_MAX), default=1, show_default=True, help="Worker processes."
+)
+
+
 def _of_report(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say where the result goes."""
-    for name, text in (
-        ("junit", "Write the verdicts as JUnit XML."),
-        ("json", "Write the result as JSON."),
-        ("html", "Write the result as a page."),
-    ):
+    for name, text in reversed(FILES.items()):
         path = click.Path(dir_okay=False, path_type=Path)
         function = click.option(f"--{name}", f"{name}_path", type=path, metavar="FILE", help=text)(function)
     return click.option("--quiet", is_flag=True, help="Show no progress.")(function)
@@ -94,14 +100,11 @@ def _of_report(function: Callable[..., None]) -> Callable[..., None]:
 @command.command()
 @_of_scenario
 @_of_report
-@click.option(
-    "--processes", type=click.IntRange(1, PROCESSES_MAX), default=1, show_default=True, help="Worker processes."
-)
+@_of_processes
 def run(bootstrap: str, scenario: str, processes: int, **options: Any) -> None:
     """Run a scenario, and judge it."""
     wanted = _scenario(scenario, options)
-    workers = 0 if processes == 1 else processes
-    _run(wanted, _addresses(bootstrap), options, processes=workers)
+    _run(wanted, _addresses(bootstrap), options, processes=processes)
 
 
 @command.command()
@@ -128,16 +131,14 @@ def worker(master: str) -> None:
 @command.command()
 @_of_scenario
 @click.option("--listen", default=f"127.0.0.1:{WEB_PORT}", metavar="HOST:PORT", show_default=True, help="Of the page.")
-@click.option(
-    "--processes", type=click.IntRange(1, PROCESSES_MAX), default=1, show_default=True, help="Worker processes."
-)
+@_of_processes
 def web(bootstrap: str, scenario: str, listen: str, processes: int, **options: Any) -> None:
     """Serve locust's web page, with a tab of ours."""
     wanted = _scenario(scenario, options)
     addresses, address = _addresses(bootstrap), _address("--listen", listen)
     from loadgen.web.server import serve
 
-    code = serve(wanted, addresses, address, processes=0 if processes == 1 else processes)
+    code = serve(wanted, addresses, address, processes=processes)
     sys.exit(UNAVAILABLE if code is None else code)
 
 
@@ -175,10 +176,22 @@ def _address(option: str, text: str) -> Address:
 
 def _run(scenario: Scenario, bootstrap: Sequence[Address], options: dict[str, Any], **workers: Any) -> None:
     """Make the run, write its result, and end with its exit code."""
+    for name in FILES:
+        if (path := options[f"{name}_path"]) is not None and (problem := _problem_of(path)) is not None:
+            raise click.ClickException(f"--{name}: {path}: {problem}")
     from loadgen.headless import run_headless
 
     result = run_headless(scenario, bootstrap, quiet=options["quiet"], **workers)
     sys.exit(UNAVAILABLE if result is None else _write(result, options))
+
+
+def _problem_of(path: Path) -> str | None:
+    """Return why a file could not be written here, as far as that is known before the run."""
+    if path.exists():
+        return None if os.access(path, os.W_OK) else "it cannot be written"
+    if not path.parent.is_dir():
+        return f"{path.parent} is no directory"
+    return None if os.access(path.parent, os.W_OK | os.X_OK) else f"no file can be created in {path.parent}"
 
 
 def _write(result: Result, options: dict[str, Any]) -> int:

@@ -18,6 +18,7 @@ from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 
 from bench.spec.toml_file import SpecError
 from broker_cy.client.address import parse_addresses
+from loadgen.command import DEFAULT_BOOTSTRAP, UNAVAILABLE, WRONG_USE
 from loadgen.report import text
 from loadgen.run.conductor import Conductor
 from loadgen.run.dispatch import FixedWorkers
@@ -32,10 +33,8 @@ from loadgen.session import Session
 from loadgen.users.registry import classes_of
 from loadgen.web.extension import extend
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 # Options of ours that locust does not have under the same name.
 OPTIONS = ("rate", "duration", "warm-up", "topic", "partitions", "engine", "acks", "codec", "size", "verify")
-WRONG_USE, UNAVAILABLE = 64, 69
 
 
 def use(namespace: dict[str, Any], source: str) -> None:
@@ -59,7 +58,7 @@ def _add_options(parser: Any) -> None:
 def _begin(environment: Any, source: str) -> None:
     runner, options = environment.runner, environment.parsed_options
     environment.dispatcher_class = FixedWorkers
-    if isinstance(runner, WorkerRunner):
+    if isinstance(runner, WorkerRunner) and not options.processes:
         Worker(environment)
         return
     try:
@@ -68,10 +67,14 @@ def _begin(environment: Any, source: str) -> None:
         scenario = _scenario(options, source)
         bootstrap = parse_addresses(options.bootstrap)
     except (SpecError, ValueError) as error:
-        print(f"broker-load: {error}", file=sys.stderr)
+        # The processes that locust forks have the same options. They end by themselves: it would leave them behind.
+        if not isinstance(runner, WorkerRunner):
+            print(f"broker-load: {error}", file=sys.stderr)
         sys.exit(WRONG_USE)
-    if isinstance(runner, LocalRunner):
+    if isinstance(runner, LocalRunner | WorkerRunner):
         Worker(environment)
+    if isinstance(runner, WorkerRunner):
+        return
     workers = options.expect_workers if isinstance(runner, MasterRunner) else 1
     session = Session(Conductor(environment, scenario, bootstrap, workers), sys.argv, lambda phase: None)
     runs = Runs(session, runner.quit if options.headless else None)

@@ -9,11 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from broker_cy.wire.compression import Codec
 from loadgen.figures.book import Book
 from loadgen.figures.meter import Meter
 from loadgen.pace.pacer import Pacer
 from loadgen.scenario.model import Scenario, UserSpec
 from loadgen.verify.ledger import Ledger
+
+# What a scenario calls them, as the protocol knows them.
+ACKS = {"all": -1, "1": 1, "0": 0}
+CODECS = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
 
 class EngineError(Exception):

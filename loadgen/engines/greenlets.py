@@ -14,9 +14,8 @@ import gevent
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.api_keys import ApiKey
-from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record, encode_batch
-from loadgen.engines.base import EngineError, Work
+from loadgen.engines.base import ACKS, CODECS, EngineError, Work
 from loadgen.engines.outcomes import RETRIABLE, outcome_of
 from loadgen.engines.template import Template, produce_code
 from loadgen.net.cluster import PRODUCE_BY_NAME, RETRY_S, Cluster, Refused, error_name
@@ -26,8 +25,6 @@ from loadgen.payload.prefix import HEADER, PREFIX
 from loadgen.payload.values import ValueSource
 from loadgen.verify.ledger import ACKNOWLEDGED, REFUSED, UNKNOWN, Track
 
-ACKS = {"all": -1, "1": 1, "0": 0}
-CODECS = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _NO_IDENTITY = (-1, -1)
 _SEQUENCE_MASK = 0x7FFFFFFF
 NS_PER_MS = 1_000_000

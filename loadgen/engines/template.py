@@ -45,7 +45,6 @@ class Template:
             [Record(timestamp=0, value=value)], producer_id=identity[0], producer_epoch=identity[1],
             base_sequence=0 if self._is_idempotent else -1,
         )  # fmt: skip
-        self._batch_bytes = len(batch)
         request = messages.ProduceRequest(
             acks=acks,
             timeout_ms=timeout_ms,

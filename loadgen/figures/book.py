@@ -28,7 +28,7 @@ class Book:
         self._start_ns = 0
 
     def measure_from(self, start_ns: int) -> None:
-        """Leave out what was due before this time, and ends later."""
+        """Leave out what was due before this time, the end of the warm-up, and ends later. 0: there is no warm-up."""
         self._start_ns = start_ns
         for each in self._meters.values():
             each.start_ns = start_ns

@@ -19,7 +19,7 @@ class Meter:
     so, too. `service` counts from the time at which the request was sent.
 
     What was due before `start_ns`, in the warm-up, and ends after it is not counted: the measurement would have
-    operations of a time that it does not have.
+    operations of a time that it does not have. 0: there is no warm-up.
     """
 
     def __init__(self, name: str, start_ns: int = 0) -> None:

@@ -10,6 +10,7 @@ from bench.histogram import Histogram
 
 # Seconds of the series at most: two days. Of a longer run the first ones are dropped; the totals keep all.
 SERIES_MAX = 172_800
+NS_PER_MS = 1_000_000
 # Rounding of the measured time.
 SLACK_S = 0.001
 
@@ -113,6 +114,11 @@ class Totals:
             self.counts[name] = self.counts.get(name, 0) + count
         if len(self.series) > SERIES_MAX:
             del self.series[min(self.series)]
+
+
+def percentile_ms(histogram: Histogram, percent: float) -> float | None:
+    """Return a percentile of a histogram of ns; None if it is empty."""
+    return histogram.percentile(percent) / NS_PER_MS if histogram.count else None
 
 
 def histogram_of(state: Any) -> Histogram:

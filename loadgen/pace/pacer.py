@@ -38,7 +38,6 @@ class Pacer:
         self.profile: RateProfile | None = None
         self.start_ns = 0
         self.end_ns = 0
-        self.measured_ns = 0  # when the warm-up of the round ends; 0: it has none
         self.is_ended = True
         self._schedule: Schedule | None = None
         self._number = 0
@@ -51,9 +50,9 @@ class Pacer:
         self.queued = 0
         self.unsent = 0
 
-    def begin(self, profile: RateProfile | None, start_ns: int, end_ns: int, measured_ns: int = 0) -> None:
+    def begin(self, profile: RateProfile | None, start_ns: int, end_ns: int) -> None:
         """Let operations be due from `start_ns` on, and none that is due at `end_ns` or later."""
-        self.profile, self.start_ns, self.end_ns, self.measured_ns = profile, start_ns, end_ns, measured_ns
+        self.profile, self.start_ns, self.end_ns = profile, start_ns, end_ns
         self._schedule = None if profile is None else Schedule(profile, self._worker, self._workers)
         self._number, self.is_ended, self._is_set = 0, False, False
         self._due_ns = start_ns if self._schedule is None else self._due_of(0)

@@ -10,14 +10,13 @@ from typing import Any
 
 from bench import hdr, provenance
 from bench.histogram import Histogram
-from loadgen.figures.totals import Operation, Second, Totals, WorkerFigures
+from loadgen.figures.totals import NS_PER_MS, Operation, Second, Totals, WorkerFigures, percentile_ms
 from loadgen.report import generator
 from loadgen.report.measured import Latencies, OperationFigures, OperationSeries, Series
 from loadgen.report.result import Event, Result, Verification, Worker
 from loadgen.run.search import Step
 from loadgen.scenario.model import Scenario
 
-NS_PER_MS = 1e6
 MB = 1e6
 # Events of a result: the first ones of a run, whose number is bounded by nothing else. The rest is only counted.
 EVENTS_MAX = 5_000
@@ -160,15 +159,11 @@ def _column(name: str, times: Sequence[int], slots: Sequence[Second]) -> Operati
     return OperationSeries(
         tuple(float(each.requests) for each in found),
         tuple(float(each.records) for each in found),
-        tuple(_percentile_ms(each.latency, 50) for each in found),
-        tuple(_percentile_ms(each.latency, 99) for each in found),
-        tuple(_percentile_ms(each.latency, 100) for each in found),
+        tuple(percentile_ms(each.latency, 50) for each in found),
+        tuple(percentile_ms(each.latency, 99) for each in found),
+        tuple(percentile_ms(each.latency, 100) for each in found),
         {error: tuple(counts) for error, counts in errors.items()},
     )
-
-
-def _percentile_ms(histogram: Histogram, percent: float) -> float | None:
-    return histogram.percentile(percent) / NS_PER_MS if histogram.count else None
 
 
 def workers_of(found: Iterable[WorkerFigures], seconds: float) -> tuple[Worker, ...]:

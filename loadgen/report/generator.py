@@ -20,30 +20,15 @@ from dataclasses import dataclass
 
 from bench.drivers.base import GENERATOR_LIMIT as CPU_SHARE_MAX
 from bench.histogram import Histogram
-from loadgen.figures.totals import Operation, Second, Totals
+from loadgen.figures.totals import Operation, Second, Totals, percentile_ms
 from loadgen.report.result import Check, Generator, Worker
 from loadgen.scenario.model import Scenario
+from loadgen.scenario.options import KINDS
 
-NS_PER_MS = 1e6
 LATENESS_MS_MIN = 1.0  # lateness below this is never the limit
 LATENESS_SHARE_MAX = 0.1  # of the p99 of the latency
 HUB_LAG_MS_MAX = 50.0
 QUEUED_SHARE_MAX = 0.05
-# The operations that the rate of a kind of users counts; the figures of an entry may also have its name.
-SCHEDULED = {
-    "producer": ("Produce",),
-    "hot-key": ("Produce",),
-    "consumer": ("Fetch",),
-    "slow-consumer": ("Fetch",),
-    "group-member": ("Fetch",),
-    "transactional-copier": ("Transaction",),
-    "admin-churn": (
-        "CreateTopics", "Metadata", "DeleteTopics", "CreatePartitions", "IncrementalAlterConfigs", "DescribeConfigs",
-        "ListGroups", "DescribeCluster", "ListOffsets",
-    ),
-    "connection-storm": ("Connect",),
-    "probe": ("Probe",),
-}  # fmt: skip
 # An operation waits for users if its latency is this many times its service time, on average.
 WAITS_FACTOR = 2.0
 # The cluster is slower than usual if its median answer takes this many times the median of quiet seconds.
@@ -59,7 +44,7 @@ def judge(scenario: Scenario, totals: Totals, workers: Sequence[Worker]) -> Gene
     paced = _paced(scenario, totals)
     cpu = max((each.cpu_share for each in workers), default=None)
     late, late_most = _lateness(totals, paced)
-    lag = _p99_ms(totals.hub_lag)
+    lag = percentile_ms(totals.hub_lag, 99)
     share = starved(totals, paced.keys()) / max(1, scheduled(totals))
     lost = sum(each.missing_share for each in workers)
     checks = (
@@ -103,18 +88,14 @@ def scheduled(totals: Totals) -> int:
 
 def _paced(scenario: Scenario, totals: Totals) -> dict[str, Operation]:
     """Return the operations with a schedule."""
-    names = {name for each in scenario.users if each.rate for name in (each.name, *SCHEDULED.get(each.kind, ()))}
+    names = {name for each in scenario.users if each.rate for name in KINDS[each.kind].scheduled}
     return {name: each for name, each in totals.operations.items() if name in names}
 
 
 def _lateness(totals: Totals, paced: dict[str, Operation]) -> tuple[float | None, float]:
     """Return the p99 of the lateness and what it may be at most, in ms."""
-    known = [p99 for each in paced.values() if (p99 := _p99_ms(each.latency)) is not None]
-    return _p99_ms(totals.lateness), max(LATENESS_MS_MIN, LATENESS_SHARE_MAX * min(known, default=0.0))
-
-
-def _p99_ms(histogram: Histogram) -> float | None:
-    return histogram.percentile(99) / NS_PER_MS if histogram.count else None
+    known = [p99 for each in paced.values() if (p99 := percentile_ms(each.latency, 99)) is not None]
+    return percentile_ms(totals.lateness, 99), max(LATENESS_MS_MIN, LATENESS_SHARE_MAX * min(known, default=0.0))
 
 
 @dataclass

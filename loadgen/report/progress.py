@@ -15,11 +15,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from loadgen.figures.totals import Operation, Second, Totals
+from loadgen.figures.totals import Operation, Second, Totals, percentile_ms
 from loadgen.report import tables
 
 LINE_S = 5.0  # between plain lines
-NS_PER_MS = 1e6
 # Operations that are shown; a terminal has no room for more.
 ROWS_MAX = 20
 
@@ -80,8 +79,8 @@ class Progress:
             f"{elapsed_s:,.0f} s, {max(0.0, self._seconds - elapsed_s):,.0f} s left",
             f"workers {len(totals.workers) - lost}" + (f" ({lost} lost)" if lost else ""),
         ]
-        if totals.lateness.count:
-            words.append(f"lateness p99 {tables.ms(totals.lateness.percentile(99) / NS_PER_MS)} ms")
+        if (lateness_ms := percentile_ms(totals.lateness, 99)) is not None:
+            words.append(f"lateness p99 {tables.ms(lateness_ms)} ms")
         failures = sum(each.failures for each in totals.operations.values())
         words.append(f"errors {failures:,}")
         return ", ".join(words)
@@ -120,7 +119,8 @@ def _busiest(second: Second) -> list[tuple[str, Operation]]:
 
 
 def _percentile(operation: Operation, percent: float) -> str:
-    return tables.ms(operation.latency.percentile(percent) / NS_PER_MS) if operation.latency.count else ""
+    found = percentile_ms(operation.latency, percent)
+    return "" if found is None else tables.ms(found)
 
 
 def _words(name: str, operation: Operation) -> str:

@@ -137,7 +137,7 @@ class Conductor:
             member.result = msg.data
 
     def _on_report(self, client_id: str, **_: Any) -> None:
-        """Tell a worker that came during a run that it has no part in it, each time it reports to locust (3 s)."""
+        """Inform a worker that came during a run that it has no part in it, each time it reports to locust (3 s)."""
         if self._is_on and client_id not in self._members:
             if client_id not in self._late:
                 self._late.append(client_id)

@@ -11,7 +11,7 @@ class FixedWorkers(UsersDispatcher):
     """
 
     def add_worker(self, worker_node: object) -> None:
-        """Ignore a worker that comes during a run; the conductor tells it."""
+        """Ignore a worker that comes during a run; the conductor informs it."""
 
     @property
     def dispatch_in_progress(self) -> bool:

@@ -65,24 +65,25 @@ def conductor_of(
     bootstrap: Sequence[Address],
     watch: Callable[[Totals, float], None] | None = None,
     *,
-    processes: int = 0,
+    processes: int = 1,
     listen: Address | None = None,
     workers: int = 0,
 ) -> Iterator[Conductor]:
-    """Return a conductor: of this process alone, of `processes` workers that it starts, or of `workers` that come to
+    """Return a conductor: of this process alone, of several `processes` that it starts, or of `workers` that come to
     `listen`. Raises RunError if nobody can come to `listen`.
     """
     environment = environment_of(scenario)
     children: list[subprocess.Popen[bytes]] = []
-    if processes or workers:
+    started = 0 if workers or processes == 1 else processes
+    if started or workers:
         host, port = listen or (LOOPBACK, 0)
         runner = _master_runner(environment, host, port)
-        conductor = Conductor(environment, scenario, bootstrap, processes + workers, watch)
+        conductor = Conductor(environment, scenario, bootstrap, started + workers, watch)
         command = [sys.executable, "-m", "loadgen", "worker", "--master", f"{host}:{runner.server.port}"]
         # In sessions of their own: Ctrl-C on a terminal is for the conductor, which lets them end.
         children = [
             subprocess.Popen(die_with_parent(command), stdin=subprocess.DEVNULL, start_new_session=True)
-            for _ in range(processes)
+            for _ in range(started)
         ]
     else:
         runner = environment.create_local_runner()

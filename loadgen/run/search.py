@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loadgen.figures.totals import Totals
+from loadgen.figures.totals import Totals, percentile_ms
 from loadgen.scenario.profile import Search
 
-NS_PER_MS = 1_000_000
 # A rate that was not reached is not sustained, whatever its latency.
 REACHED_LEAST = 0.95
 
@@ -62,10 +61,10 @@ class Searching:
     def _judge(self, rate: float, totals: Totals, seconds: float) -> Step:
         search = self._search
         operation = totals.operations.get(search.operation)
-        if operation is None or not operation.latency.count:
+        latency_ms = None if operation is None else percentile_ms(operation.latency, search.percentile)
+        if operation is None or latency_ms is None:
             return Step(rate, 0.0, None, f"no {search.operation} was answered")
         reached = (operation.requests - totals.late(search.operation, seconds).requests) / seconds
-        latency_ms = operation.latency.percentile(search.percentile) / NS_PER_MS
         why = ""
         if operation.failures:
             why = f"{operation.failures} failed"

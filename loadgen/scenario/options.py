@@ -36,12 +36,13 @@ class Option:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of users. `rate` says what its operations are, which a rate counts."""
+    """One kind of users. `rate` says in words what a rate counts; `scheduled` are the names of these operations."""
 
     name: str
     help: str
     rate: str
     operations: tuple[str, ...]  # the names of its figures
+    scheduled: tuple[str, ...]
     fields: tuple[str, ...] = ()  # of PRODUCING
     options: tuple[Option, ...] = ()
 
@@ -126,6 +127,17 @@ ADMIN_OPERATIONS = (
     "describe-cluster",
     "list-offsets",
 )
+_ADMIN_APIS = (
+    "CreateTopics",
+    "Metadata",
+    "DeleteTopics",
+    "CreatePartitions",
+    "IncrementalAlterConfigs",
+    "DescribeConfigs",
+    "ListGroups",
+    "DescribeCluster",
+    "ListOffsets",
+)
 # These act on a topic that the same entry created.
 ON_OWN_TOPICS = ("describe-topic", "delete-topic", "create-partitions", "alter-config", "describe-config")
 
@@ -148,6 +160,7 @@ _PRODUCER = Kind(
     "writes to the topic of the run",
     "requests, each of `records` records",
     ("Produce",),
+    ("Produce",),
     PRODUCING,
 )
 
@@ -160,6 +173,7 @@ KINDS: dict[str, Kind] = {
             "a producer whose keys follow Zipf's law, so that a few partitions get most records",
             _PRODUCER.rate,
             _PRODUCER.operations,
+            _PRODUCER.scheduled,
             PRODUCING,
         ),
         Kind(
@@ -168,6 +182,7 @@ KINDS: dict[str, Kind] = {
             "readers if there are more users than partitions",
             "Fetch requests",
             ("Fetch", "EndToEnd"),
+            ("Fetch",),
             options=(
                 *_FETCHING,
                 _FROM,
@@ -180,6 +195,7 @@ KINDS: dict[str, Kind] = {
             "max_poll_interval_ms, it leaves the group as Kafka's own client does",
             "polls, each of at most max_poll_records records",
             _GROUP_OPERATIONS,
+            ("Fetch",),
             options=(
                 _name("group", "broker-load-slow", "group.id"),
                 _whole("records_per_second", 0, 0, 10_000_000, "records that each user processes in a second; 0: all"),
@@ -196,6 +212,7 @@ KINDS: dict[str, Kind] = {
             "a member of a group (classic protocol), which can leave, be killed or pause, and come back",
             "polls",
             _GROUP_OPERATIONS,
+            ("Fetch",),
             options=(
                 _name("group", "broker-load", "group.id; with several groups, followed by -0, -1, ..."),
                 _whole("groups", 1, 1, 10_000, "groups to which the users of the entry belong in turn"),
@@ -231,6 +248,7 @@ KINDS: dict[str, Kind] = {
                 "EndTxn",
                 *_MEMBER_OPERATIONS,
             ),
+            ("Transaction",),
             ("codec",),
             (
                 _name("target", "broker-load-copies", "topic of the copies; created and deleted like the run's topic"),
@@ -248,17 +266,8 @@ KINDS: dict[str, Kind] = {
             "admin-churn",
             "creates, changes and deletes topics of its own",
             "admin operations",
-            (
-                "CreateTopics",
-                "Metadata",
-                "DeleteTopics",
-                "CreatePartitions",
-                "IncrementalAlterConfigs",
-                "DescribeConfigs",
-                "ListGroups",
-                "DescribeCluster",
-                "ListOffsets",
-            ),
+            _ADMIN_APIS,
+            _ADMIN_APIS,
             options=(
                 _choices(
                     "operations", ADMIN_OPERATIONS, ADMIN_OPERATIONS[:3], "performed at random, with equal shares"
@@ -273,6 +282,7 @@ KINDS: dict[str, Kind] = {
             "opens connections, and closes them again",
             "connections that are opened",
             ("Connect", "ApiVersions", "Metadata"),
+            ("Connect",),
             options=(
                 _whole("connections", 1, 1, 100_000, "connections of a user that are open at one time, at most"),
                 _duration("hold", 1.0, 0.0, "how long a connection stays open"),
@@ -284,6 +294,7 @@ KINDS: dict[str, Kind] = {
             "writes a record to each partition in turn and waits until it is read",
             "records",
             ("Probe", "Produce", "Fetch"),
+            ("Probe",),
             ("acks", "payload"),
             (_whole("partitions", 0, 0, 10_000, "partitions that are probed, from 0 on; 0: all"),),
         ),

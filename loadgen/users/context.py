@@ -147,11 +147,11 @@ class Context:
         """
         first_ns = time.monotonic_ns() + int(LEAD_S * NS)
         start_ns = first_ns + int(warm_up_s * NS)
-        self.book.measure_from(start_ns)
+        self.book.measure_from(start_ns if warm_up_s else 0)
         for name, shared in self._shared.items():
             profile = rates.get(name, shared.spec.rate)
             led = None if profile is None else profile.led_by(warm_up_s)
-            shared.pacer.begin(led, first_ns, start_ns + int(seconds * NS), start_ns if warm_up_s else 0)
+            shared.pacer.begin(led, first_ns, start_ns + int(seconds * NS))
         if self._round.number == 0:
             # What users did to connect is no part of the figures.
             self.book.take(-1)

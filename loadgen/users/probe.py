@@ -16,7 +16,7 @@ from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.records import Record, decode_batches, encode_batch
-from loadgen.engines.greenlets import ACKS
+from loadgen.engines.base import ACKS
 from loadgen.engines.outcomes import outcome_of
 from loadgen.net.cluster import (
     FETCH_BY_NAME,

@@ -19,8 +19,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from broker_cy.wire.codec import Message
 from broker_cy.wire.records import Record, encode_batch
-from loadgen.engines.base import Work
-from loadgen.engines.greenlets import CODECS
+from loadgen.engines.base import CODECS, Work
 from loadgen.engines.outcomes import RETRIABLE
 from loadgen.net.cluster import GROUP, RETRY_S, TRANSACTION, Cluster, Refused, error_name
 from loadgen.net.connection import Connection, NetError

@@ -26,7 +26,7 @@ from loadgen.web.guard import own_names
 LOOK_S = 0.05
 
 
-def serve(scenario: Scenario, bootstrap: Sequence[Address], listen: Address, *, processes: int = 0) -> int | None:
+def serve(scenario: Scenario, bootstrap: Sequence[Address], listen: Address, *, processes: int = 1) -> int | None:
     """Serve the page until SIGINT or SIGTERM; returns the exit code of the last run, 0 without one, None if the page
     cannot be served, which was reported.
     """

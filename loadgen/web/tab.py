@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from bench.histogram import Histogram
-from loadgen.figures.totals import Operation, Totals
+from loadgen.figures.totals import NS_PER_MS, Operation, Totals, percentile_ms
 from loadgen.report.result import Result
 
-NS_PER_MS = 1e6
 FIGURES, VERDICT = "broker-load", "broker-load-verdict"
 TABS = [{"title": "Kafka figures", "key": FIGURES}, {"title": "Kafka verdict", "key": VERDICT}]
 TABLES = [
@@ -59,7 +58,8 @@ def _figures(name: str, operation: Operation, seconds: float) -> dict[str, Any]:
 
 
 def _ms(histogram: Histogram, percent: float) -> float | None:
-    return round(histogram.percentile(percent) / NS_PER_MS, 3) if histogram.count else None
+    found = percentile_ms(histogram, percent)
+    return None if found is None else round(found, 3)
 
 
 def _verdict(totals: Totals, result: Result | None, state: str) -> list[tuple[str, str]]:

@@ -23,6 +23,8 @@ from tests.support.broker import Target
 from tests.support.wait import until
 
 LOCUST = (sys.executable, "-m", "locust", "-f", str(ROOT / "loadgen/locustfiles/mixed.py"))
+# Below the minute after which locust's processes end without their master.
+REFUSED_S = 40.0
 SHORT = ("--warm-up", "0s", "--run-time", "2s", "--rate", "300/s")
 
 
@@ -58,9 +60,15 @@ def test_a_headless_run(broker: Target, tmp_path: Path) -> None:
         assert "2.0 s" in ended(child)
 
 
+def at_port() -> tuple[str, ...]:
+    """Return options with which the processes that locust forks do not meet those of another test."""
+    (port,) = free_ports(1)
+    return ("--master-bind-port", str(port), "--master-port", str(port))
+
+
 def test_locusts_own_processes(broker: Target, tmp_path: Path) -> None:
     """If this fails, clients are shared by the processes that locust forks, or only one of them has users."""
-    options = ("--headless", "--bootstrap", broker.bootstrap, "--processes", "2", *SHORT)
+    options = ("--headless", "--bootstrap", broker.bootstrap, "--processes", "2", *at_port(), *SHORT)
     with locust(tmp_path, "locust", *options) as child:
         assert "generator: 2 workers" in ended(child)
 
@@ -132,8 +140,9 @@ def test_locusts_page_has_our_tabs(broker: Target, tmp_path: Path) -> None:
 def test_wrong_options(options: tuple[str, ...], text: str, tmp_path: Path) -> None:
     """If this fails, a typing error starts another run than was meant."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words = [*LOCUST, "--headless", *options]
-    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, timeout=ENDS_S)
+    words = [*LOCUST, "--headless", *options, *(at_port() if "--processes" in options else ())]
+    # It waits until the pipes are closed by all processes: those that locust forked end, too.
+    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, timeout=REFUSED_S)
     assert run.returncode == 64, run.stderr
     assert f"broker-load: {text}" in run.stderr.decode()
     assert "Traceback" not in run.stderr.decode()

@@ -228,6 +228,7 @@ def test_no_cluster(tmp_path: Path) -> None:
         (["--scenario", "mixd"], "did you mean 'mixed'?"),
         (["--processes", "0"], "'--processes'"),
         (["--rat", "5/s"], "--rate"),
+        (["--html", "missing/report.html"], "--html: missing/report.html: missing is no directory"),
     ],
 )
 def test_wrong_options(options: list[str], text: str, tmp_path: Path) -> None:
