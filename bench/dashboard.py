@@ -34,9 +34,10 @@ from pathlib import Path
 from typing import Any
 
 from bench import proc
-from bench.dashboard_browser import BrowserError, Chromium, Tab, chromium
+from bench.dashboard_browser import Chromium, Tab, chromium
 from bench.dashboard_large import fill, measure_large
 from bench.dashboard_live import Load, measure_live
+from bench.launch.chromium import BrowserError
 from bench.launch.dashboard import CLUSTER, Dashboard
 from bench.launch.processes import ProcessError
 from bench.targets import BrokerCy, raise_file_limit

@@ -7,14 +7,14 @@ script of the page (`Tab.install`). The time zone is UTC, so that the charts' ti
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from bench.launch.chromium import BrowserError, launched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 WAIT_MS = 60_000
 WIDTH, HEIGHT = 1280, 900
 # Panels that have an answer; the others are loading, stale, or show an error.
@@ -22,10 +22,6 @@ _SETTLED = """() => {
   const states = [...document.querySelectorAll("[data-panel] [data-state]")].map((each) => each.dataset.state);
   return states.length > 0 && states.every((each) => ["ok", "empty", "absent"].includes(each));
 }"""
-
-
-class BrowserError(Exception):
-    """There is no browser, or a page did not do what is measured; the text says what is missing."""
 
 
 class Tab:
@@ -123,20 +119,6 @@ class Chromium:
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Chromium]:
-    """Run a headless Chromium. Raises BrowserError if Playwright or Chromium is missing.
-
-    Playwright runs an event loop in this thread: asyncio.run works only before and afterwards, or in other threads.
-    """
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        raise BrowserError("playwright is missing: pip install playwright (requirements/dev.in)") from None
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        raise BrowserError(f"there is no Chromium ({', '.join(PROGRAMS)}): tools/system_packages.sh installs it")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        try:
-            yield Chromium(browser)
-        finally:
-            browser.close()
+    """Run a headless Chromium, as `launched` does. Raises BrowserError."""
+    with launched() as browser:
+        yield Chromium(browser)

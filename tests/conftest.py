@@ -7,11 +7,16 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from bench.launch.chromium import BrowserError, launched
 from tests.support.broker import Target, new_target
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # A shell starts background jobs with SIGINT ignored, and every program that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,3 +56,15 @@ def make_broker(tmp_path: Path) -> Iterator[Callable[..., Target]]:
 def topic(request: pytest.FixtureRequest) -> str:
     """A topic name for the test alone; the topic is not created."""
     return re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:6]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium for the tests of a module: as long as it runs, the tests' thread has a running event loop, in
+    which asyncio.run of other modules would fail. Without one the tests are skipped, with the reason.
+    """
+    try:
+        with launched() as browser:
+            yield browser
+    except BrowserError as error:
+        pytest.skip(str(error))

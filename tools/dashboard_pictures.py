@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
+from bench.launch.chromium import BrowserError, launched
 from dashboard.pages.registry import PAGES
 from demo.topics import PACKAGES, SLOW
 
@@ -102,15 +102,12 @@ def main() -> int:
     parser.add_argument("--page", action="append", choices=names, help="only this page; may be repeated")
     parser.add_argument("--seconds", type=float, default=150.0, help="history before the first picture; %(default)g s")
     given = parser.parse_args()
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        print("dashboard_pictures: there is no Chromium (Debian: apt-get install chromium)", file=sys.stderr)
-        return 1
-    with running_demo() as url, sync_playwright() as playwright:
-        time.sleep(given.seconds)
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        problems = take(browser, url, given.page or names)
-        browser.close()
+    try:
+        with launched() as browser, running_demo() as url:
+            time.sleep(given.seconds)
+            problems = take(browser, url, given.page or names)
+    except BrowserError as error:
+        problems = [f"dashboard_pictures: {error}"]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

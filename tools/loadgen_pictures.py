@@ -6,7 +6,6 @@ verdict. Console messages of the browser end the program with exit code 1.
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sys
 import tempfile
@@ -14,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
+from bench.launch.chromium import BrowserError, launched
 from bench.launch.nodes import BrokerCy, free_ports
 from bench.launch.processes import Child
 
@@ -84,22 +84,19 @@ def take_page(browser: Browser, directory: Path, bootstrap: str, problems: list[
 
 
 def main() -> int:
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        print("loadgen_pictures: there is no Chromium (Debian: apt-get install chromium)", file=sys.stderr)
-        return 1
     problems: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="loadgen-pictures-") as name, sync_playwright() as playwright:
-        directory = Path(name)
-        broker = BrokerCy(directory / "broker", {})
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        try:
-            broker.start()
-            take_report(browser, directory, broker.bootstrap, problems)
-            take_page(browser, directory, broker.bootstrap, problems)
-        finally:
-            browser.close()
-            broker.close()
+    try:
+        with launched() as browser, tempfile.TemporaryDirectory(prefix="loadgen-pictures-") as name:
+            directory = Path(name)
+            broker = BrokerCy(directory / "broker", {})
+            try:
+                broker.start()
+                take_report(browser, directory, broker.bootstrap, problems)
+                take_page(browser, directory, broker.bootstrap, problems)
+            finally:
+                broker.close()
+    except BrowserError as error:
+        problems.append(f"loadgen_pictures: {error}")
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

@@ -12,16 +12,16 @@ a broken report is worse than none.
 """
 
 import argparse
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
+
+from bench.launch.chromium import BrowserError, launched
 
 # After two frames the layout is drawn.
 DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 HEIGHT = 900  # of the window; the picture is as high as its contents
 # Keeps only the requested parts: sections by their heading, charts by their id.
 SHOW = """([sections, charts]) => {
@@ -63,14 +63,10 @@ def picture(
     dark: bool = False,
     width: int = 1100,
 ) -> None:
-    """Draw `report` into `out` (PNG); the whole page if no part is named. Raises PictureError."""
-    executable = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if executable is None:
-        raise PictureError(f"none of {', '.join(BROWSERS)} is here (Debian: apt-get install chromium)")
+    """Draw `report` into `out` (PNG); the whole page if no part is named. Raises PictureError and BrowserError."""
     if not report.is_file():
         raise PictureError(f"{report}: no such file")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable)
+    with launched() as browser:
         page = browser.new_page(
             viewport={"width": width, "height": HEIGHT},
             color_scheme="dark" if dark else "light",
@@ -88,7 +84,6 @@ def picture(
             raise PictureError(f"{report}: the browser complained: {'; '.join(complaints)}")
         out.parent.mkdir(parents=True, exist_ok=True)
         page.locator("main").screenshot(path=out)
-        browser.close()
 
 
 def known(page: Page) -> list[str]:
@@ -112,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         picture(options.report, options.out, options.section, options.chart, dark=options.dark, width=options.width)
-    except PictureError as error:
+    except (BrowserError, PictureError) as error:
         print(f"report_picture: {error}", file=sys.stderr)
         return 1
     print(f"{options.out}: {options.out.stat().st_size / 1000:.0f} KB")

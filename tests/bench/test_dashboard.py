@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from websockets.frames import Frame, Opcode
 
-from bench import dashboard, dashboard_browser, dashboard_large, dashboard_live
+from bench import dashboard, dashboard_large, dashboard_live
 from bench.dashboard_live import Received, delays
 from bench.dashboard_viewers import Frames, masked
+from bench.launch import chromium
 from bench.launch.dashboard import Dashboard
 from bench.launch.processes import ProcessError
 from bench.record import plan as plans
 
 needs_chromium = pytest.mark.skipif(
-    not any(map(shutil.which, dashboard_browser.PROGRAMS)), reason="there is no Chromium: tools/system_packages.sh"
+    not any(map(shutil.which, chromium.PROGRAMS)), reason="there is no Chromium: tools/system_packages.sh"
 )
 
 
@@ -144,7 +145,7 @@ def test_wrong_options_are_refused(argv: list[str], words: str, capsys: pytest.C
 
 def test_a_missing_browser_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, a traceback says what an installation lacks."""
-    monkeypatch.setattr(dashboard_browser, "PROGRAMS", ("no-such-browser",))
+    monkeypatch.setattr(chromium, "PROGRAMS", ("no-such-browser",))
     assert dashboard.main(["--only", "transfer"]) == 1
     assert "there is no Chromium (no-such-browser): tools/system_packages.sh installs it" in capsys.readouterr().err
 

@@ -2,14 +2,12 @@
 
 import json
 import re
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from bench import measured, result
 from bench.html import charts, page
@@ -21,22 +19,11 @@ WIDTH = 1280
 EVIL = "</script><script>window.evil = 1</script><img src=x onerror='window.evil = 1'>%{x}"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    executable = shutil.which("chromium")
-    if executable is None:
-        pytest.skip("chromium is missing (Debian: apt-get install chromium)")
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=executable)
-        yield found
-        found.close()
-
-
 class Opened:
     """A report in the browser, with all its console messages, errors and requests."""
 
-    def __init__(self, browser: Browser, path: Path, scheme: str = "light") -> None:
-        self.context = browser.new_context(
+    def __init__(self, chromium: Browser, path: Path, scheme: str = "light") -> None:
+        self.context = chromium.new_context(
             viewport={"width": WIDTH, "height": 900}, color_scheme="dark" if scheme == "dark" else "light"
         )
         self.page: Page = self.context.new_page()
@@ -67,10 +54,10 @@ def written(tmp_path: Path, *documents: Document) -> Path:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_chart_is_drawn_without_a_complaint_or_a_request(browser: Browser, tmp_path: Path, scheme: str) -> None:
+def test_every_chart_is_drawn_without_a_complaint_or_a_request(chromium: Browser, tmp_path: Path, scheme: str) -> None:
     """A report that needs a network will be blank in ten years."""
     path = written(tmp_path, document())
-    opened = Opened(browser, path, scheme)
+    opened = Opened(chromium, path, scheme)
     assert opened.complaints == []
     assert opened.requests == [path.as_uri()]
     assert opened.page.locator(".plot").count() == 8  # the ratios, latency by percentile, six over time
@@ -91,10 +78,10 @@ def test_absolute_figures_and_the_warm_up_stand_beside_the_ratios() -> None:
     assert "<li>compare: the disk was slow</li>" in noted
 
 
-def test_documents_stand_side_by_side(browser: Browser, tmp_path: Path) -> None:
+def test_documents_stand_side_by_side(chromium: Browser, tmp_path: Path) -> None:
     """`report a.json b.json`: each target of each document has its colour and its column."""
     other = replace(document(), mode="run", pairs=())
-    opened = Opened(browser, written(tmp_path, document(), other))
+    opened = Opened(chromium, written(tmp_path, document(), other))
     assert opened.complaints == []
     assert opened.undrawn() == []
     names = opened.page.locator(".controls button").all_inner_texts()
@@ -106,10 +93,10 @@ def test_documents_stand_side_by_side(browser: Browser, tmp_path: Path) -> None:
     opened.context.close()
 
 
-def test_reader_hides_a_target_and_chooses_a_label(browser: Browser, tmp_path: Path) -> None:
+def test_reader_hides_a_target_and_chooses_a_label(chromium: Browser, tmp_path: Path) -> None:
     """Forty lines of a matrix in one chart are unreadable."""
     known = document(repeats=1, labels=("100 B, none", "1 KB, lz4"))
-    opened = Opened(browser, written(tmp_path, known))
+    opened = Opened(chromium, written(tmp_path, known))
     lines = opened.page.locator("#time-records_per_s .scatterlayer .trace")
     assert lines.count() == 2
     opened.page.select_option("#label", "1 KB, lz4")
@@ -123,17 +110,17 @@ def test_reader_hides_a_target_and_chooses_a_label(browser: Browser, tmp_path: P
     opened.context.close()
 
 
-def test_what_failed_stands_at_the_head_and_has_no_line(browser: Browser, tmp_path: Path) -> None:
+def test_what_failed_stands_at_the_head_and_has_no_line(chromium: Browser, tmp_path: Path) -> None:
     """A reader must not take the rest of a broken comparison for all of it."""
     known = document()
     failed = Run(
         "kafka", known.runs[1].started, 0, failed="3 errors, the first: error 6", verdicts=("failed: 3 errors",)
     )
     broken = replace(known, runs=(known.runs[0], failed, *known.runs[2:]))
-    opened = Opened(browser, written(tmp_path, broken))
+    opened = Opened(chromium, written(tmp_path, broken))
     assert "kafka, pair 1: 3 errors, the first: error 6" in opened.page.inner_text("header .state.bad")
     assert opened.page.locator("#time-records_per_s .scatterlayer .trace").count() == 7
-    nothing = Opened(browser, written(tmp_path, replace(known, runs=(failed,), pairs=(), failed="stopped by Ctrl-C")))
+    nothing = Opened(chromium, written(tmp_path, replace(known, runs=(failed,), pairs=(), failed="stopped by Ctrl-C")))
     assert "stopped by Ctrl-C" in nothing.page.inner_text("header .state.bad")
     assert nothing.page.locator(".plot").count() == 0
     assert (opened.complaints, nothing.complaints) == ([], [])
@@ -141,7 +128,7 @@ def test_what_failed_stands_at_the_head_and_has_no_line(browser: Browser, tmp_pa
     nothing.context.close()
 
 
-def test_text_of_a_document_is_never_code(browser: Browser, tmp_path: Path) -> None:
+def test_text_of_a_document_is_never_code(chromium: Browser, tmp_path: Path) -> None:
     """A report of a foreign document runs in the reader's browser."""
     known = document(repeats=1, labels=(EVIL, "other"))
     evil = replace(
@@ -156,7 +143,7 @@ def test_text_of_a_document_is_never_code(browser: Browser, tmp_path: Path) -> N
         pairs=(Pair("p99_ms", EVIL, "kafka", (0.5,), 0.5, None, 0.95, EVIL, EVIL),),
         failed=EVIL,
     )
-    opened = Opened(browser, written(tmp_path, evil))
+    opened = Opened(chromium, written(tmp_path, evil))
     assert opened.page.evaluate("window.evil") is None
     assert opened.page.locator("img").count() == 0
     assert opened.undrawn() == []

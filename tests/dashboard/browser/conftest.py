@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
@@ -18,20 +17,6 @@ from tests.support.confluent import assigned, close_consumer, new_consumer
 from tests.support.dashboard import running_dashboard
 
 TOPIC, GROUP = "orders", "billing"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for the tests of a module: as long as it runs, the tests' thread has a running event loop, in which
-    asyncio.run of other modules would fail.
-    """
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("there is no Chromium: tools/system_packages.sh installs it")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -10,23 +10,13 @@ from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from dashboard.security import OidcConfig
 from dashboard.security.users import remove_user
 from tests.dashboard.security.kit import PASSWORD, add_user
 from tests.dashboard.security.provider import Provider, config
 from tests.dashboard.security.server import Server
-
-CHROMIUM = "/usr/bin/chromium"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture
@@ -36,9 +26,9 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def page(chromium: Browser) -> Iterator[Page]:
     """A page in a new profile; the test fails on what is on its console."""
-    context = browser.new_context()
+    context = chromium.new_context()
     found = context.new_page()
     messages: list[str] = []
     found.on("console", lambda message: messages.append(message.text))
@@ -103,9 +93,9 @@ def test_login_and_logout(server: Server, page: Page) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_login_is_accessible(server: Server, browser: Browser, scheme: str) -> None:
+def test_the_login_is_accessible(server: Server, chromium: Browser, scheme: str) -> None:
     """If this fails, people with a screen reader or weak eyes cannot log in."""
-    context = browser.new_context(color_scheme="dark" if scheme == "dark" else "light")
+    context = chromium.new_context(color_scheme="dark" if scheme == "dark" else "light")
     page = context.new_page()
     for number in range(2):
         page.goto(f"{server.origin}/login")
@@ -130,9 +120,9 @@ def test_a_link_of_another_site_keeps_the_login(server: Server, page: Page, othe
     page.get_by_text('"name":"anna"').wait_for()
 
 
-def test_another_site_can_do_nothing(server: Server, browser: Browser, other_site: OtherSite) -> None:
+def test_another_site_can_do_nothing(server: Server, chromium: Browser, other_site: OtherSite) -> None:
     """If this fails, any site acts in the name of a user who visits it."""
-    context = browser.new_context()
+    context = chromium.new_context()
     page = context.new_page()
     page.goto(f"{server.origin}/login")
     log_in(page)

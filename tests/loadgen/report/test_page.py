@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from loadgen.figures.totals import Totals
 from loadgen.report import build, charts, page
@@ -24,30 +23,19 @@ UNDRAWN = """() => [...document.querySelectorAll(".plot")]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("there is no Chromium: tools/system_packages.sh installs it")
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
-@pytest.fixture(scope="module")
 def results() -> dict[str, Result]:
     return {"good": good(20), "bad": bad()}
 
 
 @pytest.fixture
-def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
+def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
     """Open results; at the end no tab may have reported anything, or asked anyone for anything."""
     opened: list[Tab] = []
 
     def make(result: Result, *, dark: bool = False, width: int = 1280) -> Tab:
         path = tmp_path / f"{len(opened)}.html"
         page.write(result, path)
-        context = browser.new_context(
+        context = chromium.new_context(
             viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", locale="en-US"
         )
         tab = Tab(context, path.as_uri())

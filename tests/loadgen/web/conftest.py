@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.dashboard.browser.tab import Tab
 from tests.support.both_brokers import running
@@ -17,18 +16,6 @@ from tests.support.broker import Target
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     with running("broker-cy", tmp_path_factory.mktemp("load-web")) as target:
         yield target
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for the tests of a module."""
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("there is no Chromium: tools/system_packages.sh installs it")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
