@@ -21,7 +21,6 @@ from broker_cy.client.address import parse_addresses
 from loadgen.command import DEFAULT_BOOTSTRAP, UNAVAILABLE, WRONG_USE
 from loadgen.report import text
 from loadgen.run.conductor import Conductor
-from loadgen.run.dispatch import FixedWorkers
 from loadgen.run.display import keep_fractions
 from loadgen.run.worker import Worker
 from loadgen.runs import Runs
@@ -57,7 +56,6 @@ def _add_options(parser: Any) -> None:
 
 def _begin(environment: Any, source: str) -> None:
     runner, options = environment.runner, environment.parsed_options
-    environment.dispatcher_class = FixedWorkers
     if isinstance(runner, WorkerRunner) and not options.processes:
         Worker(environment)
         return

@@ -14,6 +14,7 @@ from loadgen.figures.book import Book
 from loadgen.figures.meter import Meter
 from loadgen.pace.pacer import Pacer
 from loadgen.scenario.model import Scenario, UserSpec
+from loadgen.scenario.share import Share
 from loadgen.verify.ledger import Ledger
 
 # What a scenario calls them, as the protocol knows them.
@@ -35,7 +36,7 @@ class Work:
     partitions: int
     run: int  # random, in the prefix of each value
     worker: int  # index of the process
-    workers: int
+    share: Share  # of the entry's users
     pacer: Pacer
     meter: Meter
     book: Book

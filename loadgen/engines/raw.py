@@ -125,7 +125,7 @@ class _Load:
     def __init__(self, work: Work, user: int, batches: list[bytes]) -> None:
         """Connect. Raises OSError, NetError and Refused."""
         self._work, spec = work, work.spec
-        self._share = (user * work.workers + work.worker) % spec.count / spec.count
+        self._first = work.share.user(user) / spec.count
         self._in_flight = spec.options["in_flight"]
         self._topic = work.scenario.topic.name
         self._cluster = Cluster(work.bootstrap, f"broker-load-{spec.name}-{user}", work.scenario.timeout_s)
@@ -202,7 +202,7 @@ class _Load:
             return
         profile = pacer.profile.scaled(1 / self._work.spec.count)
         pacer.hand_over()
-        for part in parts_of(profile, (pacer.end_ns - pacer.start_ns) / NS, self._share):
+        for part in parts_of(profile, (pacer.end_ns - pacer.start_ns) / NS, self._first):
             if pacer.is_ended:
                 return
             self._begun_ns = pacer.start_ns + int(part.at_s * NS)

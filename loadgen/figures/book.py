@@ -19,7 +19,7 @@ class Book:
 
     def __init__(self) -> None:
         self._meters: dict[str, Meter] = {}
-        self._pacers: list[Pacer] = []
+        self._pacers: list[tuple[str, Pacer]] = []
         self.hub_lag = Histogram()
         self._cpu_s = time.process_time()
         self._at_s = time.monotonic()
@@ -42,9 +42,9 @@ class Book:
             found = self._meters[name] = Meter(name, self._start_ns)
         return found
 
-    def follow(self, pacer: Pacer) -> None:
-        """Report the lateness of this pacer."""
-        self._pacers.append(pacer)
+    def follow(self, name: str, pacer: Pacer) -> None:
+        """Report the lateness of the pacer of the scenario's entry `name`, and what it did not hand out."""
+        self._pacers.append((name, pacer))
 
     def count(self, name: str, number: int = 1) -> None:
         """Count what is not an operation."""
@@ -57,11 +57,13 @@ class Book:
     def take(self, second: int) -> dict[str, Any]:
         """Return the interval that began at `second` of the run, and begin the next one."""
         lateness = Histogram()
-        queued = unsent = 0
-        for pacer in self._pacers:
+        queued = 0
+        unsent: dict[str, int] = {}
+        for name, pacer in self._pacers:
             lateness.merge(pacer.lateness)
             queued += pacer.queued
-            unsent += pacer.unsent
+            if pacer.unsent:
+                unsent[name] = unsent.get(name, 0) + pacer.unsent
             pacer.lateness, pacer.queued, pacer.unsent = Histogram(), 0, 0
         now_s, cpu_s = time.monotonic(), time.process_time()
         interval = {

@@ -77,8 +77,14 @@ class Totals:
         self.workers: dict[str, WorkerFigures] = {}
         self.series: dict[int, Second] = {}
         self.lateness, self.hub_lag = Histogram(), Histogram()
-        self.queued = self.unsent = 0
+        self.queued = 0
+        self.unsent_of: dict[str, int] = {}  # by entry of the scenario
         self.counts: dict[str, int] = {}
+
+    @property
+    def unsent(self) -> int:
+        """Operations that were due and not begun when the run ended."""
+        return sum(self.unsent_of.values())
 
     def late(self, name: str, seconds: float) -> Operation:
         """Return the counts of an operation that was answered after the `seconds` of the run: due before, it waited."""
@@ -109,7 +115,8 @@ class Totals:
         self.lateness.merge(histogram_of(interval["lateness"]))
         self.hub_lag.merge(histogram_of(interval["hub_lag"]))
         self.queued += interval["queued"]
-        self.unsent += interval["unsent"]
+        for name, count in interval["unsent"].items():
+            self.unsent_of[name] = self.unsent_of.get(name, 0) + count
         for name, count in interval["counts"].items():
             self.counts[name] = self.counts.get(name, 0) + count
         if len(self.series) > SERIES_MAX:

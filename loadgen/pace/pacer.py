@@ -19,9 +19,10 @@ import gevent
 from greenlet import getcurrent, greenlet
 
 from bench.histogram import Histogram
-from loadgen.pace.schedule import Schedule
+from loadgen.pace.schedule import WHOLE, Schedule
 from loadgen.pace.timer import NS, Timer
 from loadgen.scenario.profile import RateProfile
+from loadgen.scenario.share import Share
 
 # Users woken at one ring of the timer, before the hub reads sockets again.
 WOKEN_AT_ONCE = 64
@@ -33,8 +34,8 @@ class Pacer:
     `profile` is that of all workers together; None is a closed loop, where `take` returns at once.
     """
 
-    def __init__(self, worker: int = 0, workers: int = 1) -> None:
-        self._worker, self._workers = worker, workers
+    def __init__(self, share: Share = WHOLE) -> None:
+        self._share = share
         self.profile: RateProfile | None = None
         self.start_ns = 0
         self.end_ns = 0
@@ -53,7 +54,7 @@ class Pacer:
     def begin(self, profile: RateProfile | None, start_ns: int, end_ns: int) -> None:
         """Let operations be due from `start_ns` on, and none that is due at `end_ns` or later."""
         self.profile, self.start_ns, self.end_ns = profile, start_ns, end_ns
-        self._schedule = None if profile is None else Schedule(profile, self._worker, self._workers)
+        self._schedule = None if profile is None else Schedule(profile, self._share)
         self._number, self.is_ended, self._is_set = 0, False, False
         self._due_ns = start_ns if self._schedule is None else self._due_of(0)
         if self._timer is None:

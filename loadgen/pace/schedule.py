@@ -1,8 +1,8 @@
 """Due times of operations on a profile: they depend on its rates alone, never on the cluster.
 
 Operation n of all workers (0, 1, ...) is due when the integral of the rate reaches n; if that is where the rate becomes
-0, when it rises again. A worker performs the operations first, first + stride, first + 2 stride, ...: with its index as
-`first` and the number of workers as `stride`, all of them together follow the profile exactly.
+0, when it rises again. A worker performs those of its share of the entry (`loadgen.scenario.share`): all workers
+together follow the profile exactly.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from loadgen.scenario.profile import RateProfile
+from loadgen.scenario.share import Share
+
+WHOLE = Share()
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class _Span:
 class Schedule:
     """The due times of one worker, in seconds since the run began."""
 
-    def __init__(self, profile: RateProfile, first: int = 0, stride: int = 1) -> None:
-        self._first, self._stride = first, stride
+    def __init__(self, profile: RateProfile, share: Share = WHOLE) -> None:
+        self._share, self._has_users = share, share.users > 0
         self._spans: list[_Span] = []
         self._counts: list[float] = []
         at_s = count = 0.0
@@ -57,7 +60,9 @@ class Schedule:
 
     def due_s(self, number: int) -> float:
         """Return when operation `number` of this worker is due; infinity if it never is."""
-        target = self._first + number * self._stride - self._lead_count
+        if not self._has_users:
+            return math.inf
+        target = self._share.operation(number) - self._lead_count
         if target < 0:
             return (target + self._lead_count) / self._lead_rate
         shift_s = self._lead_s

@@ -16,6 +16,7 @@ from loadgen.report.measured import Latencies, OperationFigures, OperationSeries
 from loadgen.report.result import Event, Result, Verification, Worker
 from loadgen.run.search import Step
 from loadgen.scenario.model import Scenario
+from loadgen.scenario.options import KINDS
 
 MB = 1e6
 # Events of a result: the first ones of a run, whose number is bounded by nothing else. The rest is only counted.
@@ -52,9 +53,7 @@ def build(
         bootstrap=bootstrap,
         command=str(shown.get("command", "")),
         seconds=seconds,
-        operations={
-            name: figures(each, seconds, totals.late(name, seconds)) for name, each in sorted(totals.operations.items())
-        },
+        operations=_operations(scenario, totals, seconds),
         lateness=latencies(totals.lateness),
         hub_lag=latencies(totals.hub_lag),
         queued=totals.queued,
@@ -73,6 +72,24 @@ def build(
         notes=tuple(notes),
         ended=ended,
     )
+
+
+def _operations(scenario: Scenario, totals: Totals, seconds: float) -> dict[str, OperationFigures]:
+    """Return the figures of each operation, and of those of the scenario's entries of which none ended in the measured
+    time: they would be missing where people look for what went wrong.
+
+    What was due and never sent belongs to an operation if the kind of the entry has only one with a schedule.
+    """
+    unsent: dict[str, int] = {}
+    for spec in scenario.users:
+        if len(names := KINDS[spec.kind].scheduled) == 1:
+            unsent[names[0]] = unsent.get(names[0], 0) + totals.unsent_of.get(spec.name, 0)
+    return {
+        name: figures(
+            totals.operations.get(name, Operation()), seconds, totals.late(name, seconds), unsent.get(name, 0)
+        )
+        for name in sorted({*totals.operations, *unsent})
+    }
 
 
 def interrupted(after_s: float, scenario: Scenario) -> str:
@@ -116,11 +133,11 @@ def latencies(histogram: Histogram) -> Latencies | None:
     )
 
 
-def figures(operation: Operation, seconds: float, after: Operation) -> OperationFigures:
+def figures(operation: Operation, seconds: float, after: Operation, unsent: int = 0) -> OperationFigures:
     """Return the figures of an operation over `seconds`. What was answered `after` them counts, but in no rate: an
-    overloaded cluster did not keep a rate because it worked longer.
+    overloaded cluster did not keep a rate because it worked longer. What was never sent was not done, either.
     """
-    performed = operation.requests + operation.failures
+    due = operation.requests + operation.failures + unsent
     per_s = 1 / seconds if seconds > 0 else 0.0
     return OperationFigures(
         requests=operation.requests,
@@ -128,7 +145,8 @@ def figures(operation: Operation, seconds: float, after: Operation) -> Operation
         bytes=operation.bytes,
         failures=operation.failures,
         errors=dict(sorted(operation.errors.items(), key=lambda each: -each[1])),
-        error_share=operation.failures / performed if performed else 0.0,
+        unsent=unsent,
+        error_share=(operation.failures + unsent) / due if due else 0.0,
         requests_per_s=(operation.requests - after.requests) * per_s,
         records_per_s=(operation.records - after.records) * per_s,
         mb_per_s=(operation.bytes - after.bytes) * per_s / MB,

@@ -32,7 +32,8 @@ class OperationFigures:
     bytes: int
     failures: int
     errors: dict[str, int]
-    error_share: float  # of all operations
+    unsent: int  # that were due and never begun
+    error_share: float  # what failed or was never sent, of all that was due
     requests_per_s: float
     records_per_s: float
     mb_per_s: float

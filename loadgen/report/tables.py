@@ -80,11 +80,12 @@ def figures(result: Result) -> str:
     """Return rates and errors: a row for each operation."""
     rows = []
     for name, each in result.operations.items():
-        failed = number(each.failures)
+        failed = number(each.failures) + (f" + {number(each.unsent)} never sent" if each.unsent else "")
         rows.append([
             escape(name), number(each.requests_per_s, 1), number(each.requests), number(each.records_per_s, 1),
             number(each.records), number(each.mb_per_s, 2),
-            f'<strong class="bad-text">{failed}</strong>' if each.failures else failed, percent(each.error_share),
+            f'<strong class="bad-text">{failed}</strong>' if each.failures or each.unsent else failed,
+            percent(each.error_share),
         ])  # fmt: skip
     heads = ("Operation", "/s", "Succeeded", "Records/s", "Records", "MB/s", "Failed", "Failed share")
     return table("Rates by operation", heads, rows)

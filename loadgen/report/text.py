@@ -77,7 +77,10 @@ def _figures(result: Result, width: int) -> Table:
             table.add_column(head, justify="right", no_wrap=True)
     for name, each in result.operations.items():
         p50, _, p99, p999, _, top, _ = tables.percentiles(each.latency)
-        failed = f"{each.failures:,} ({tables.percent(each.error_share)})" if each.failures else ""
+        words = [f"{each.failures:,}"] if each.failures else []
+        if each.unsent:
+            words.append(f"{each.unsent:,} never sent")
+        failed = f"{' + '.join(words)} ({tables.percent(each.error_share)})" if words else ""
         rate, records = tables.number(each.requests_per_s, 1), tables.number(each.records_per_s, 1)
         cells = [rate, records, tables.number(each.mb_per_s, 2), failed, p50, p99, p999, top]
         table.add_row(escape(name), *(cell for head, cell in zip(heads, cells, strict=True) if head not in left_out))

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gevent
@@ -23,12 +24,15 @@ from loadgen.figures.totals import Totals, WorkerFigures
 from loadgen.net.cluster import Cluster, Refused
 from loadgen.net.connection import Address, NetError
 from loadgen.run import messages
+from loadgen.run.dispatch import FixedWorkers
 from loadgen.run.search import Searching, Step
 from loadgen.run.topics import Topics
 from loadgen.scenario.model import Scenario, state_of
 from loadgen.scenario.profile import RateProfile, Search
 from loadgen.scenario.scaling import users_of
+from loadgen.scenario.share import worker_of
 from loadgen.users.context import LEAD_S
+from loadgen.users.registry import class_name
 
 CLIENT_ID = "broker-load"
 # For the preparation of workers and the connections of their users, in addition to the timeout of a request.
@@ -90,6 +94,7 @@ class Conductor:
         watch: Callable[[Totals, float], None] | None = None,
     ) -> None:
         self.environment, self.runner = environment, environment.runner
+        environment.dispatcher_class = partial(FixedWorkers, worker_of=self._worker_of)
         self.scenario, self.bootstrap, self.workers = scenario, tuple(bootstrap), workers
         self.totals = Totals()
         self._watch = watch
@@ -237,6 +242,13 @@ class Conductor:
                 raise RunError(f"{len(found)} of {self.workers} workers came within {PREPARE_S:g} s")
             gevent.sleep(LOOK_S)
         return found
+
+    def _worker_of(self, user_class: str, number: int) -> str:
+        """Return the id of the worker that has this user: its plan says the same."""
+        names = [class_name(spec) for spec in self.scenario.users]
+        counts = [spec.count for spec in self.scenario.users]
+        index = worker_of(counts, names.index(user_class), number, len(self._members))
+        return list(self._members)[index]
 
     def _send_plans(self, run: int, partitions: int) -> None:
         ids = self._workers()

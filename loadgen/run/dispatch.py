@@ -2,16 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 from locust.dispatch import UsersDispatcher
 
 
+@dataclass(frozen=True)
+class _Node:
+    """As much of a worker as locust needs in order to take users away again."""
+
+    id: str
+
+
 class FixedWorkers(UsersDispatcher):
-    """Keeps the workers that a run began with. Locust would move users to a worker that comes later, which has no plan,
-    and stop them on the others in the middle of their requests.
+    """Gives each worker its share of each class, and keeps the workers that a run began with.
+
+    Locust deals users of all classes in turn, where a worker may have all users of one class and none of another. It
+    would also move users to a worker that comes later, which has no plan, and stop them on the others in the middle of
+    their requests. `worker_of` returns the id of the worker for a class and the number of its user.
     """
+
+    def __init__(self, worker_nodes: Any, user_classes: Any, worker_of: Callable[[str, int], str]) -> None:
+        super().__init__(worker_nodes, user_classes)
+        self._worker_of = worker_of
+        self._given: dict[str, int] = {each.__name__: 0 for each in user_classes}
+
+    def _add_users_on_workers(self) -> dict[str, dict[str, int]]:
+        """Give the users of this iteration to their workers."""
+        until = min(self._current_user_count + self._user_count_per_dispatch_iteration, self._target_user_count)
+        while self._current_user_count < until:
+            name = next(self._user_generator)
+            if not name:
+                self._no_user_to_spawn = True
+                break
+            worker = self._worker_of(name, self._given[name])
+            given = self._users_on_workers.setdefault(worker, dict.fromkeys(self._given, 0))
+            given[name] += 1
+            self._given[name] += 1
+            self._current_user_count += 1
+            self._active_users.append((_Node(worker), name))  # type: ignore[arg-type]
+        return self._users_on_workers
 
     def add_worker(self, worker_node: object) -> None:
         """Ignore a worker that comes during a run; the conductor informs it."""
+
+    def remove_worker(self, worker_node: object) -> None:
+        """Leave the others as they are; the conductor notes what is missing."""
 
     @property
     def dispatch_in_progress(self) -> bool:

@@ -22,7 +22,6 @@ from bench.launch.processes import die_with_parent
 from loadgen.figures.totals import Totals
 from loadgen.net.connection import Address
 from loadgen.run.conductor import Conductor, Finished, RunError
-from loadgen.run.dispatch import FixedWorkers
 from loadgen.run.display import keep_fractions
 from loadgen.run.worker import Worker
 from loadgen.scenario.model import Scenario
@@ -56,7 +55,7 @@ def environment_of(scenario: Scenario | None) -> Any:
         web_base_path="",
     )
     name = None if scenario is None else scenario.name  # the title of the page
-    return Environment(user_classes=classes, parsed_options=options, dispatcher_class=FixedWorkers, locustfile=name)
+    return Environment(user_classes=classes, parsed_options=options, locustfile=name)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from loadgen.net.cluster import Cluster, check
@@ -21,7 +23,7 @@ class Topics:
                 copying = settings_of(Copying, each)
                 self._wanted.setdefault(copying.target, copying.target_partitions)
         self._timeout_ms = int(scenario.timeout_s * 1000)
-        self._created: list[str] = []
+        self._created: dict[str, UUID] = {}
         self._partitions: dict[str, int] = {}
 
     def create(self) -> int:
@@ -45,7 +47,7 @@ class Topics:
         for result in answer.topics:
             if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 check(result.error_code, f"CreateTopics {result.name}", result.error_message)
-                self._created.append(result.name)
+                self._created[result.name] = result.topic_id
         for name in self._wanted:
             self._partitions[name] = len(self._cluster.partitions(name))
         return self._partitions[spec.name]
@@ -58,10 +60,18 @@ class Topics:
         """Delete what this run created, unless the scenario keeps it. Raises NetError and Refused."""
         if not self._created or self._spec.keep:
             return
-        # Version 6 gives topics by name or id (KIP-516), the ones before by name.
-        request = messages.DeleteTopicsRequest(topic_names=self._created, timeout_ms=self._timeout_ms)
-        answer = cluster.controller().call(request, messages.DeleteTopicsResponse, at_most=5)
+        # By id, so that a topic that others created meanwhile under the same name stays (KIP-516: brokers with ids in
+        # CreateTopics have them in version 6 of DeleteTopics, too).
+        names = {topic_id: name for name, topic_id in self._created.items()}
+        if UUID(int=0) in names:
+            request, at_most = messages.DeleteTopicsRequest(topic_names=list(self._created)), 5
+        else:
+            topic = messages.DeleteTopicsRequest.DeleteTopicState
+            request = messages.DeleteTopicsRequest(topics=[topic(name=None, topic_id=each) for each in names])
+            at_most = 6
+        request.timeout_ms = self._timeout_ms
+        answer = cluster.controller().call(request, messages.DeleteTopicsResponse, at_most=at_most)
         for result in answer.responses:
-            if result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                check(result.error_code, f"DeleteTopics {result.name}")
-        self._created = []
+            if result.error_code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+                check(result.error_code, f"DeleteTopics {names.get(result.topic_id, result.name)}")
+        self._created = {}

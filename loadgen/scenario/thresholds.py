@@ -42,7 +42,7 @@ OPERATION_BOUNDS: dict[str, Bound] = dict(
         *(_most(f"{name}_ms", f"percentile {at:g} of the latency, at most", _MS) for name, at in PERCENTILES.items()),
         _most("mean_ms", "mean latency, at most", _MS),
         _most("max_ms", "highest latency, at most", _MS),
-        _most("error_share", "share of the operations that failed, at most", _SHARE),
+        _most("error_share", "share of the operations that failed or were never sent, at most", _SHARE),
         _most("errors", "operations that failed, at most", _COUNT),
         _least("rate", "operations a second that succeeded, at least", _RATE),
         _least("records_rate", "records a second, at least", _RATE),

@@ -45,9 +45,8 @@ class LoadUser(User):
 
     @property
     def place(self) -> int:
-        """A number of the user that no other user of its entry has in any process."""
-        plan = self.load.plan
-        return self.number * plan.workers + plan.worker
+        """The number of the user in its entry, over all processes."""
+        return self.shared.work.share.user(self.number)
 
     def new_cluster(self) -> Cluster:
         """Return a client of the cluster for this user alone."""

@@ -33,10 +33,7 @@ class ConnectionStorm(LoadUser):
 
     def connect(self) -> None:
         self._settings = settings_of(Connecting, self.spec)
-        plan = self.load.plan
-        # Users of an entry are spread over the workers; this process has its share, rounded up.
-        here = -(-self.spec.count // plan.workers)
-        allow_files(here * self._settings.connections)
+        allow_files(self.shared.work.share.users * self._settings.connections)
         # The oldest first, with the time when it is closed.
         self._held: deque[tuple[float, Connection]] = deque()
         self._freed = Event()

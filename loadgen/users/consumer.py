@@ -25,11 +25,7 @@ class Consumer(LoadUser):
         self.fetcher = Fetcher(self.shared.work, self.cluster, self._fetching)
         everything = [each.number for each in self.cluster.partitions(self.fetcher.topic)]
         users = self.spec.count
-        mine = (
-            everything
-            if users > len(everything)
-            else [each for each in everything if each % users == self.place % users]
-        )
+        mine = everything if users > len(everything) else [each for each in everything if each % users == self.place]
         self._firsts = self.fetcher.begin(mine, "earliest")
         self.fetcher.assign(self._firsts if self._fetching.from_ == "earliest" else self.fetcher.begin(mine, "latest"))
 

@@ -18,6 +18,7 @@ from loadgen.pace.pacer import Pacer
 from loadgen.pace.timer import NS
 from loadgen.scenario.model import Scenario, UserSpec
 from loadgen.scenario.profile import RateProfile
+from loadgen.scenario.share import Share, shares
 from loadgen.verify.ledger import Ledger
 
 # Kinds whose records are sent by an engine.
@@ -98,16 +99,17 @@ class Context:
         self._round = _Round()
         self._shared: dict[str, Shared] = {}
         try:
-            for spec in scenario.users:
-                self._shared[spec.name] = self._share(spec)
+            counts = [spec.count for spec in scenario.users]
+            for spec, share in zip(scenario.users, shares(counts, plan.worker, plan.workers), strict=True):
+                self._shared[spec.name] = self._share(spec, share)
         except BaseException:
             self.close()
             raise
 
-    def _share(self, spec: UserSpec) -> Shared:
+    def _share(self, spec: UserSpec, share: Share) -> Shared:
         plan = self.plan
-        pacer = Pacer(plan.worker, plan.workers)
-        self.book.follow(pacer)
+        pacer = Pacer(share)
+        self.book.follow(spec.name, pacer)
         work = Work(
             plan.bootstrap,
             plan.scenario,
@@ -115,7 +117,7 @@ class Context:
             plan.partitions,
             plan.run,
             plan.worker,
-            plan.workers,
+            share,
             pacer,
             self.book.meter(PRODUCE),
             self.book,

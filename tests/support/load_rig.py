@@ -17,6 +17,7 @@ from loadgen.pace.timer import NS
 from loadgen.scenario.model import Scenario, TopicSpec, UserSpec
 from loadgen.scenario.options import defaults_of
 from loadgen.scenario.profile import RateProfile
+from loadgen.scenario.share import Share
 from loadgen.verify.check import ends_of, verify
 from loadgen.verify.ledger import Ledger
 from loadgen.verify.verification import Verification
@@ -52,8 +53,8 @@ class Rig:
         self.ledger = Ledger() if is_verified else None
         self.pacer = Pacer()
         self.work = Work(
-            (address,), self.scenario, of_users, partitions, RUN, 0, 1, self.pacer, self.book.meter(NAME), self.book,
-            self.ledger,
+            (address,), self.scenario, of_users, partitions, RUN, 0, Share(count=users), self.pacer,
+            self.book.meter(NAME), self.book, self.ledger,
         )  # fmt: skip
         self.engine: Engine = engine_of(self.work)
         self.engine.prepare()

@@ -95,14 +95,15 @@ def test_an_interval_is_taken_once() -> None:
 def test_an_interval_has_the_lateness_of_all_pacers() -> None:
     """If this fails, the generator's own delay is reported too small, and its figures are believed."""
     book, pacers = Book(), [Pacer(), Pacer()]
-    for pacer in pacers:
+    for name, pacer in zip(("a", "b"), pacers, strict=True):
         pacer.lateness.add(1000)
-        pacer.queued = 3
-        book.follow(pacer)
+        pacer.queued, pacer.unsent = 3, 2
+        book.follow(name, pacer)
     totals = Totals()
     for second in range(2):
         totals.add("w", interval_of(book, second))
     assert (totals.lateness.count, totals.queued, totals.series[0].queued) == (2, 6, 6)
+    assert (totals.unsent_of, totals.unsent) == ({"a": 2, "b": 2}, 4)
 
 
 def test_the_warm_up_is_left_out() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from loadgen.pace.schedule import Schedule
 from loadgen.scenario.profile import Piece, RateProfile
+from loadgen.scenario.share import Share
 
 # Neither so low that an operation takes a year, nor so high that floats have no nanoseconds left.
 RATES = st.one_of(st.just(0.0), st.floats(0.01, 10_000.0))
@@ -22,7 +23,7 @@ PROFILES = st.builds(RateProfile, st.lists(PIECES, min_size=1, max_size=6).map(t
 
 
 def times(profile: RateProfile, count: int, first: int = 0, stride: int = 1) -> list[float]:
-    schedule = Schedule(profile, first, stride)
+    schedule = Schedule(profile, Share(first, stride, stride))
     return [schedule.due_s(number) for number in range(count)]
 
 
@@ -74,7 +75,7 @@ def test_workers_together_are_one(profile: RateProfile, workers: int) -> None:
 def test_due_before_counts_the_due_times(profile: RateProfile, first: int, seconds: float) -> None:
     """If this fails, a run expects more or fewer operations than it performs."""
     assume(profile.operations(seconds) < 1e7)
-    schedule = Schedule(profile, first, 4)
+    schedule = Schedule(profile, Share(first, 4, 4))
     count = schedule.due_before(seconds)
     assert count == 0 or schedule.due_s(count - 1) < seconds
     assert schedule.due_s(count) >= seconds

@@ -88,12 +88,12 @@ def test_operations_that_were_never_sent_waited_too() -> None:
     waits = Load(200, 2.0, waited_ms=800, waiting=0.2)
     few = totals_of((USUAL, 0), (USUAL, 0), (waits, 12))
     assert judged(few).reasons == ()
-    few.unsent = 300
+    few.unsent_of = {"users": 300}
     assert judged(few).is_limit
     assert generator.scheduled(few) == 600 + 12 + 300
     # A cluster that stands still at the end is the reason itself.
     frozen = totals_of((USUAL, 0), (USUAL, 0), (Load(200, 2.0, 1000, 0.9, slowest_ms=1000), 100))
-    frozen.unsent = 300
+    frozen.unsent_of = {"users": 300}
     assert judged(frozen).reasons == ()
 
 

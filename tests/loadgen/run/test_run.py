@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bench import protocol
 from bench.launch.nodes import free_ports
 from tests.loadgen.run.kit import UNDISTURBED, Load, children_of, freeze, load, loading, producers, thaw
 from tests.support.broker import Target
@@ -51,6 +52,40 @@ def test_two_processes_follow_one_schedule(own_broker: Target, topic: str, tmp_p
     assert all(each.requests for each in run.of.workers)
     assert run.of.verification is not None
     assert run.of.verification.total("acknowledged") == 3150
+
+
+MIXTURE = """
+duration = "2s"
+warm_up = "0.5s"
+[topic]
+name = "{topic}"
+partitions = 4
+[[users]]
+kind = "producer"
+count = 4
+rate = "200/s"
+[[users]]
+kind = "consumer"
+count = 4
+from = "earliest"
+[[users]]
+kind = "probe"
+count = 1
+rate = "20/s"
+"""
+
+
+def test_two_processes_share_each_entry(own_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, one process has all users of an entry and the other one its operations, which nobody sends."""
+    scenario = tmp_path / "mixture.toml"
+    scenario.write_text(MIXTURE.format(topic=topic), encoding="utf-8")
+    run = load(tmp_path, own_broker.bootstrap, "--scenario", scenario, "--processes", "2")
+    assert run.code in UNDISTURBED, run.stdout + run.stderr
+    assert run.of.unsent == 0
+    assert run.of.operations["Produce"].requests == 440  # with those of the probe
+    assert run.of.operations["Probe"].requests == 40
+    # Each of the four partitions has a reader, whichever process that is in.
+    assert run.of.operations["Fetch"].records >= 400
 
 
 def test_a_frozen_broker_is_charged_for_all_that_waited(own_broker: Target, topic: str, tmp_path: Path) -> None:
@@ -141,6 +176,22 @@ def test_a_cluster_that_goes_away_for_good_leaves_the_figures(own_broker: Target
     assert run.of.verification.problem is not None
     assert any("topics that the run created are still there" in each for each in run.of.notes)
     assert "Traceback" not in run.stderr
+
+
+def test_a_topic_of_others_stays(own_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, a run deletes a topic that others created again under its name, with all their records."""
+    host, _, port = own_broker.bootstrap.rpartition(":")
+
+    def meanwhile(running: Load) -> None:
+        running.shows("Produce")
+        with protocol.Client((host, int(port))) as client:
+            client.delete_topic(topic)
+            client.create_topic(topic, 1, {})
+
+    scenario = producers(tmp_path, topic, seconds=3, rate=100)
+    load(tmp_path, own_broker.bootstrap, "--scenario", scenario, "--timeout", "2s", meanwhile=meanwhile)
+    with protocol.Client((host, int(port))) as client:
+        assert client.list_offsets(topic, 1, -1).keys() == {0}
 
 
 def test_a_user_that_cannot_connect_is_reported_once(own_broker: Target, topic: str, tmp_path: Path) -> None:

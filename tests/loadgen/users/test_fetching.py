@@ -19,6 +19,7 @@ from loadgen.net.cluster import Cluster
 from loadgen.net.connection import connect
 from loadgen.pace.pacer import Pacer
 from loadgen.scenario.model import Scenario, TopicSpec, UserSpec
+from loadgen.scenario.share import Share
 from loadgen.users.fetching import Fetcher
 from loadgen.users.settings import Fetching
 
@@ -36,7 +37,7 @@ class Leaders(Cluster):
 spec = UserSpec("consumer", "c", 1)
 scenario = Scenario("s", topic=TopicSpec(topic, 3), users=(spec,))
 book = Book()
-work = Work((address,), scenario, spec, 3, 1, 0, 1, Pacer(), book.meter("Produce"), book, None)
+work = Work((address,), scenario, spec, 3, 1, 0, Share(), Pacer(), book.meter("Produce"), book, None)
 fetcher = Fetcher(work, Leaders([address], "leaders", 30.0), Fetching(500, 1 << 20))
 fetcher.assign({0: 0, 1: 0, 2: 0})
 # Partition 2 is empty: its leader holds the request, and the others must not wait for it.

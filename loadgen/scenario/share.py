@@ -1,0 +1,48 @@
+"""Which users of an entry, and which of its operations, each worker has.
+
+The users of all entries, in the order of the scenario, are dealt to the workers in turn: the number of users differs by
+one at most between two workers, of each entry and of all together. Operation n of an entry is one of user n modulo its
+number of users, so that workers have operations in proportion to their users, and none without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Share:
+    """One worker's part of an entry with `count` users: users `first`, `first + step`, ..., below `count`."""
+
+    first: int = 0
+    step: int = 1
+    count: int = 1
+
+    @property
+    def users(self) -> int:
+        """How many of them this worker has."""
+        return max(0, -(-(self.count - self.first) // self.step))
+
+    def user(self, own: int) -> int:
+        """Return the number in the entry of this worker's user `own` (0, 1, ...)."""
+        return self.first + own * self.step
+
+    def operation(self, own: int) -> int:
+        """Return the number in the entry of this worker's operation `own` (0, 1, ...); needs at least one user."""
+        turn, user = divmod(own, self.users)
+        return turn * self.count + self.user(user)
+
+
+def shares(counts: Sequence[int], worker: int, workers: int) -> list[Share]:
+    """Return the shares of a worker of entries with these numbers of users."""
+    found, before = [], 0
+    for count in counts:
+        found.append(Share((worker - before) % workers, workers, count))
+        before += count
+    return found
+
+
+def worker_of(counts: Sequence[int], entry: int, user: int, workers: int) -> int:
+    """Return the worker that has this user of an entry."""
+    return (sum(counts[:entry]) + user) % workers

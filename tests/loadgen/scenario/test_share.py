@@ -1,0 +1,46 @@
+"""Users and operations of an entry are dealt to workers completely, and evenly."""
+
+from __future__ import annotations
+
+from itertools import count, islice, takewhile
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadgen.scenario.share import Share, shares, worker_of
+
+COUNTS = st.lists(st.integers(1, 30), min_size=1, max_size=6)
+
+
+@given(COUNTS, st.integers(1, 7))
+def test_each_user_has_one_worker(counts: list[int], workers: int) -> None:
+    """If this fails, an entry has users that no worker has, such as the only reader of a partition."""
+    of = [shares(counts, worker, workers) for worker in range(workers)]
+    for entry, number in enumerate(counts):
+        users = [[each[entry].user(own) for own in range(each[entry].users)] for each in of]
+        assert sorted(user for theirs in users for user in theirs) == list(range(number))
+        assert max(map(len, users)) - min(map(len, users)) <= 1
+        assert all(user in users[worker_of(counts, entry, user, workers)] for user in range(number))
+    totals = [sum(each.users for each in theirs) for theirs in of]
+    assert max(totals) - min(totals) <= 1
+
+
+@given(COUNTS, st.integers(1, 7))
+def test_each_operation_is_performed_once_where_its_user_is(counts: list[int], workers: int) -> None:
+    """If this fails, a worker without users of an entry is to perform a part of its operations, or one twice."""
+    of = [shares(counts, worker, workers) for worker in range(workers)]
+    for entry, number in enumerate(counts):
+        performed: list[int] = []
+        for each in (theirs[entry] for theirs in of):
+            mine = {each.user(own) for own in range(each.users)}
+            numbers = list(takewhile(lambda at: at < 100, map(each.operation, count() if mine else ())))
+            assert numbers == sorted(numbers)
+            assert {at % number for at in numbers} <= mine
+            performed += numbers
+        assert sorted(performed) == list(range(100))
+
+
+def test_a_process_alone_has_everything() -> None:
+    """If this fails, a run in one process is not the whole scenario."""
+    assert list(islice(map(Share(count=3).operation, count()), 7)) == list(range(7))
+    assert shares([4, 2], 0, 1) == [Share(0, 1, 4), Share(0, 1, 2)]
