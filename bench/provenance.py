@@ -3,12 +3,14 @@
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+NO_REVISION = "no git"
 RECORDED = ("docs/measurements", "docs/performance.md")
 
 
@@ -26,11 +28,14 @@ def machine() -> dict[str, str]:
 
 def revision(root: Path) -> str:
     """Return the git revision of the source tree at `root`, with `-dirty` if the source was changed after it; what
-    `broker-bench record` writes does not count.
+    `broker-bench record` writes does not count. "no git" where the package was installed, or git is not.
     """
+    # The folder of an installed package may lie in the work tree of another project.
+    if not (root / ".git").exists() or shutil.which("git") is None:
+        return NO_REVISION
     found = _git(root, "describe", "--always", "--exclude=*", "--abbrev=12").stdout.strip()
     changed = _git(root, "diff", "--quiet", "HEAD", "--", ".", *(f":(exclude){path}" for path in RECORDED)).returncode
-    return f"{found}-dirty" if found and changed else found or "no git"
+    return f"{found}-dirty" if found and changed else found or NO_REVISION
 
 
 def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,8 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from bench import provenance
 
 
@@ -30,4 +32,20 @@ def test_recorded_tables_do_not_make_the_source_dirty(tmp_path: Path) -> None:
 
 def test_a_tree_without_git_says_so(tmp_path: Path) -> None:
     """If this fails, a result from an installed wheel has an empty revision."""
+    assert provenance.revision(tmp_path) == "no git"
+
+
+def test_an_installed_package_has_no_revision_of_its_surroundings(tmp_path: Path) -> None:
+    """If this fails, results name the commit of whichever project has the virtual environment in its folder."""
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
+    packages = tmp_path / "venv" / "site-packages"
+    packages.mkdir(parents=True)
+    assert provenance.revision(packages) == "no git"
+
+
+def test_a_host_without_git_has_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a run on a host that has no git ends with a stack trace, and its figures are lost."""
+    git(tmp_path, "init", "-q")
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert provenance.revision(tmp_path) == "no git"
