@@ -377,7 +377,8 @@ class Conductor:
         incomplete: list[str] = []
         for member in self._members.values():
             if member.result is None:
-                incomplete.append(f"{member.text}: {member.lost or 'sent no result'}")
+                unchecked = "; what it wrote was not checked" if with_ledger and self.scenario.verify != "off" else ""
+                incomplete.append(f"{member.text}: {member.lost or 'sent no result'}{unchecked}")
                 continue
             ledgers += member.result["ledger"]
             if not member.result["complete"]:
