@@ -187,8 +187,9 @@ def _run(scenario: Scenario, bootstrap: Sequence[Address], options: dict[str, An
 
 def _problem_of(path: Path) -> str | None:
     """Return why a file could not be written here, as far as that is known before the run."""
-    if path.exists():
+    if path.exists() and not path.is_file():
         return None if os.access(path, os.W_OK) else "it cannot be written"
+    # A file is written beside the one that it replaces.
     if not path.parent.is_dir():
         return f"{path.parent} is no directory"
     return None if os.access(path.parent, os.W_OK | os.X_OK) else f"no file can be created in {path.parent}"

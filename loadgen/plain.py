@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import gevent
@@ -64,6 +65,7 @@ def _begin(environment: Any, source: str) -> None:
             raise SpecError(f"--host: {options.host!r} has no meaning (allowed: --bootstrap HOST:PORT)")
         scenario = _scenario(options, source)
         bootstrap = parse_addresses(options.bootstrap)
+        _check_classes(environment.user_classes, scenario)
     except (SpecError, ValueError) as error:
         # The processes that locust forks have the same options. They end by themselves: it would leave them behind.
         if not isinstance(runner, WorkerRunner):
@@ -82,6 +84,16 @@ def _begin(environment: Any, source: str) -> None:
     if environment.web_ui is not None:
         extend(environment.web_ui, runs)
     environment.events.quitting.add_listener(lambda **_: _end(environment, runs))
+
+
+def _check_classes(classes: Sequence[type[Any]], scenario: Scenario) -> None:
+    """Refuse a run with other user classes than the scenario has entries: it would wait for users that never come."""
+    chosen, wanted = {each.__name__ for each in classes}, {spec.class_name for spec in scenario.users}
+    if chosen != wanted:
+        names = ", ".join(sorted(wanted))
+        raise SpecError(
+            f"user classes: {', '.join(sorted(chosen))} (allowed: all of the scenario's, and no others: {names})"
+        )
 
 
 def _scenario(options: Any, source: str) -> Scenario:

@@ -92,6 +92,10 @@ class Runs:
             self.problem = str(error)
             self.state = f"failed: {error}"
             logger.error("the run failed: %s", error)
+        except Exception as error:
+            # A mistake of ours: without a reason it would look as if there had been no run.
+            self.problem = self.state = f"failed: {type(error).__name__}: {error}"
+            raise
         finally:
             self._prepared.set()
             self._stop_users()

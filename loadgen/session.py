@@ -64,6 +64,8 @@ class Session:
     def _verify(self, finished: Finished) -> Verification | None:
         if self.scenario.verify == "off":
             return None
+        if finished.unchecked is not None:
+            return Verification(problem=finished.unchecked)
         self.phase("reading back what was written")
         self._reader = gevent.spawn(self._read_back, finished)
         try:

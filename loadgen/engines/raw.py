@@ -203,7 +203,7 @@ class _Load:
         profile = pacer.profile.scaled(1 / self._work.spec.count)
         pacer.hand_over()
         for part in parts_of(profile, (pacer.end_ns - pacer.start_ns) / NS, self._first):
-            if pacer.is_ended:
+            if pacer.is_ended or pacer.is_cut:
                 return
             self._begun_ns = pacer.start_ns + int(part.at_s * NS)
             driver.start_open(
@@ -223,7 +223,7 @@ class _Load:
             result = self._thread.spawn(_slices, driver)
             while not result.ready():
                 result.wait(DRAIN_S)
-                if pacer.is_ended:
+                if pacer.is_ended or pacer.is_cut:
                     driver.stop()
                 self._take(driver.take_sample(), driver)
             is_over, lost = _outcome(result)

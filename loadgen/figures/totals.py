@@ -52,6 +52,7 @@ class WorkerFigures:
     seconds: float = 0.0
     requests: int = 0
     last_second: int = 0
+    part: float = 0.0  # of the load of the run, from 0 to 1
     lost: str | None = None  # why its figures end early
 
     @property

@@ -40,6 +40,7 @@ class Pacer:
         self.start_ns = 0
         self.end_ns = 0
         self.is_ended = True
+        self.is_cut = False
         self._schedule: Schedule | None = None
         self._number = 0
         self._due_ns = 0
@@ -55,7 +56,7 @@ class Pacer:
         """Let operations be due from `start_ns` on, and none that is due at `end_ns` or later."""
         self.profile, self.start_ns, self.end_ns = profile, start_ns, end_ns
         self._schedule = None if profile is None else Schedule(profile, self._share)
-        self._number, self.is_ended, self._is_set = 0, False, False
+        self._number, self.is_ended, self.is_cut, self._is_set = 0, False, False, False
         self._due_ns = start_ns if self._schedule is None else self._due_of(0)
         if self._timer is None:
             self._timer = Timer(self._ring)
@@ -131,7 +132,7 @@ class Pacer:
 
     def cut(self, at_ns: int) -> None:
         """Let no operation be due from this time on; users still perform those that were due before."""
-        self.end_ns = min(self.end_ns, at_ns)
+        self.end_ns, self.is_cut = min(self.end_ns, at_ns), True
         if self._idle and not self.is_ended:
             self._set()
 

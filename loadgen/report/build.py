@@ -185,15 +185,13 @@ def _column(name: str, times: Sequence[int], slots: Sequence[Second]) -> Operati
 
 
 def workers_of(found: Iterable[WorkerFigures], seconds: float) -> tuple[Worker, ...]:
-    """Return the workers; of a lost one the part of the whole load that it did not contribute, since each has the same
-    part.
-    """
+    """Return the workers; of a lost one the part of the whole load that it did not contribute."""
     ordered = sorted(found, key=lambda each: each.index)
 
     def missing(each: WorkerFigures) -> float:
         if each.lost is None or seconds <= 0:
             return 0.0
-        return min(1.0, max(0.0, 1 - each.seconds / seconds)) / len(ordered)
+        return min(1.0, max(0.0, 1 - each.seconds / seconds)) * each.part
 
     return tuple(
         Worker(

@@ -70,7 +70,7 @@ def judge(scenario: Scenario, totals: Totals, workers: Sequence[Worker]) -> Gene
             f"usual (at most {QUEUED_SHARE_MAX * 100:g} %): more users are needed"
         )
     for each in workers:
-        if each.lost is not None:
+        if each.lost is not None and each.missing_share > 0:
             reasons.append(
                 f"worker {each.index} was lost ({each.lost}), and with it {each.missing_share * 100:.3g} % of the load"
             )

@@ -278,6 +278,8 @@ class Result:
             return None
         if name.endswith("_ms"):
             return _of(found.latency, name)
+        if name in ("error_share", "errors") and not found.requests + found.failures + found.unsent:
+            return None  # of nothing, no share is good
         value: float | None = getattr(found, _RATES.get(name, name), None)
         return value
 

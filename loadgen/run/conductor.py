@@ -30,9 +30,8 @@ from loadgen.run.topics import Topics
 from loadgen.scenario.model import Scenario, state_of
 from loadgen.scenario.profile import RateProfile, Search
 from loadgen.scenario.scaling import users_of
-from loadgen.scenario.share import worker_of
+from loadgen.scenario.share import part_of_load, shares, worker_of
 from loadgen.users.context import LEAD_S
-from loadgen.users.registry import class_name
 
 CLIENT_ID = "broker-load"
 # For the preparation of workers and the connections of their users, in addition to the timeout of a request.
@@ -53,6 +52,8 @@ class _Member:
     """A worker, as the conductor knows it."""
 
     index: int
+    users: int  # of all entries
+    part: float  # of the load of the run, from 0 to 1
     prepared: bool = False
     problem: str | None = None
     host: str = ""
@@ -77,7 +78,8 @@ class Finished:
     begun_ms: int  # when the users began, with the warm-up: ms since 1970
     starts: dict[str, dict[int, int]]  # first offset of the run, by topic and partition
     ledgers: list[list[Any]]
-    incomplete: list[str]  # why some ledgers are missing or have open records
+    incomplete: list[str]  # what limits the figures and the check, as sentences
+    unchecked: str | None  # why not all that was written can be checked, without a worker having been lost
     steps: list[Step]  # of a search
     interrupted: bool = False
 
@@ -136,6 +138,7 @@ class Conductor:
         figures = self.totals.workers.get(msg.node_id)
         if figures is not None:
             figures.index, figures.host, figures.pid = member.index, member.host, member.pid
+            figures.part = member.part
 
     def _on_result(self, environment: Any, msg: Any) -> None:
         if (member := self._member(msg)) is not None:
@@ -176,6 +179,10 @@ class Conductor:
         """
         assert self._topics is not None
         self._await_users()
+        if isinstance(self.runner, MasterRunner):
+            # When a worker is lost, locust distributes users again, in steps of the spawn rate: with fewer than all in
+            # the first one, it would stop users of the other workers in the middle of their requests.
+            self.runner.spawn_rate = float(users_of(self.scenario))
         if begun is not None:
             begun()
         starts = self._topics.ends()
@@ -185,18 +192,20 @@ class Conductor:
             measured_s = self._measure({}, self.scenario.warm_up_s, self.scenario.seconds)
         else:
             measured_s, steps = self._find_rate(self.scenario.search)
-        ledgers, incomplete = self._collect(with_ledger=True)
+        ledgers, incomplete, unchecked = self._collect(with_ledger=True)
         incomplete += [
             f"a worker on {_host_of(each)} came after the run had begun, and did nothing" for each in self._late
         ]
-        finished = Finished(self.totals, self._run, measured_s, begun_ms, starts, ledgers, incomplete, steps)
+        finished = Finished(self.totals, self._run, measured_s, begun_ms, starts, ledgers, incomplete, unchecked, steps)
         finished.interrupted = self._stop.is_set()
         return finished
 
     def silent(self) -> list[WorkerFigures]:
         """Return the workers that never reported figures."""
         return [
-            WorkerFigures(member.index, member.host, member.pid, lost=member.lost or "reported no figures")
+            WorkerFigures(
+                member.index, member.host, member.pid, part=member.part, lost=member.lost or "reported no figures"
+            )
             for name, member in self._members.items()
             if name not in self.totals.workers
         ]
@@ -245,14 +254,14 @@ class Conductor:
 
     def _worker_of(self, user_class: str, number: int) -> str:
         """Return the id of the worker that has this user: its plan says the same."""
-        names = [class_name(spec) for spec in self.scenario.users]
+        names = [spec.class_name for spec in self.scenario.users]
         counts = [spec.count for spec in self.scenario.users]
         index = worker_of(counts, names.index(user_class), number, len(self._members))
         return list(self._members)[index]
 
     def _send_plans(self, run: int, partitions: int) -> None:
         ids = self._workers()
-        self._members = {each: _Member(index) for index, each in enumerate(ids)}
+        self._members = {each: self._member_of(index, len(ids)) for index, each in enumerate(ids)}
         self._is_on, self._late = True, []
         plan = {
             "version": __version__,
@@ -268,6 +277,12 @@ class Conductor:
         finally:
             sending.kill()
 
+    def _member_of(self, index: int, workers: int) -> _Member:
+        users = self.scenario.users
+        of_entries = shares([spec.count for spec in users], index, workers)
+        part = part_of_load(users, self.scenario.seconds, of_entries)
+        return _Member(index, sum(each.users for each in of_entries), part)
+
     def _repeat_plan(self, plan: dict[str, Any]) -> None:
         """Send the plan until each worker has answered: one that has just come may not listen to our messages yet."""
         while True:
@@ -278,10 +293,15 @@ class Conductor:
 
     def _await_users(self) -> None:
         """Wait until all users have connected."""
-        wanted, most = users_of(self.scenario), 0
+        most = 0
         patience_s = PREPARE_S + self.scenario.timeout_s
         until_s = time.monotonic() + patience_s
-        while (ready := sum(member.ready for member in self._members.values())) < wanted:
+        while True:
+            # A run goes on without a worker that is lost, now as later.
+            there = [member for member in self._members.values() if not member.lost]
+            ready, wanted = sum(member.ready for member in there), sum(member.users for member in there)
+            if ready >= wanted and there:
+                break
             # The wait is bounded from the last user on: locust's page may spawn one a second.
             if ready > most:
                 most, until_s = ready, time.monotonic() + patience_s
@@ -316,12 +336,13 @@ class Conductor:
             return
         for name, member in self._members.items():
             client = self.runner.clients.get(name)
+            figures = self.totals.workers.get(name)
             if member.lost is None and (client is None or client.state == STATE_MISSING):
-                figures = self.totals.workers.get(name)
                 second = figures.last_second if figures is not None else 0
                 member.lost = f"disappeared; its last figures are of second {second}"
-                if figures is not None:
-                    figures.lost = member.lost
+            if figures is not None:
+                # Of a search, each step has figures of its own.
+                figures.lost = member.lost
 
     def _measure(self, rates: dict[str, RateProfile], warm_up_s: float, seconds: float) -> float:
         """Let users perform operations for a round; returns for how long they were measured."""
@@ -351,18 +372,22 @@ class Conductor:
         while (rate := searching.rate) is not None and not self._stop.is_set():
             self.totals = Totals()
             measured_s = self._measure({rated.name: RateProfile.constant(rate)}, warm_up_s, search.hold_s)
-            if self._stop.is_set():
-                break
             self._collect(with_ledger=False)
+            # What is left of a step that was not completed says nothing about its rate.
+            if self._stop.is_set() or any(member.lost for member in self._members.values()):
+                break
             step = searching.take(self.totals, measured_s)
             if step.is_good or len(searching.steps) == 1:
                 kept = self.totals
         if searching.steps:
             self.totals, measured_s = kept, search.hold_s
+            self._note_lost()
         return measured_s, searching.steps
 
-    def _collect(self, *, with_ledger: bool) -> tuple[list[list[Any]], list[str]]:
-        """End the round; returns the ledgers, and which workers did not end it, and why."""
+    def _collect(self, *, with_ledger: bool) -> tuple[list[list[Any]], list[str], str | None]:
+        """End the round; returns the ledgers, which workers did not end it, and why, and whether ledgers are missing of
+        workers that are still there.
+        """
         timeout_s = self.scenario.timeout_s
         for member in self._members.values():
             member.result = None
@@ -375,15 +400,22 @@ class Conductor:
             gevent.sleep(LOOK_S)
         ledgers: list[list[Any]] = []
         incomplete: list[str] = []
+        missing = None
+        # Users of the engine raw note what was acknowledged when they end.
+        is_noted_late = any(spec.engine == "raw" for spec in self.scenario.users)
         for member in self._members.values():
             if member.result is None:
                 unchecked = "; what it wrote was not checked" if with_ledger and self.scenario.verify != "off" else ""
-                incomplete.append(f"{member.text}: {member.lost or 'sent no result'}{unchecked}")
+                why = f"{member.text}: {member.lost or 'sent no result'}"
+                incomplete.append(f"{why}{unchecked}")
+                missing = missing or (None if member.lost else why)
                 continue
             ledgers += member.result["ledger"]
             if not member.result["complete"]:
-                incomplete.append(f"{member.text}: some users did not end within {timeout_s:g} s")
-        return ledgers, incomplete
+                why = f"{member.text}: some users did not end within {timeout_s:g} s"
+                incomplete.append(why)
+                missing = missing or (why if is_noted_late else None)
+        return ledgers, incomplete, missing
 
 
 def _host_of(client_id: str) -> str:

@@ -44,10 +44,13 @@ class Topics:
         ]
         request = messages.CreateTopicsRequest(topics=topics, timeout_ms=self._timeout_ms)
         answer = self._cluster.controller().call(request, messages.CreateTopicsResponse)
+        # All that was created is noted first: another topic that was refused must not leave it behind.
+        for result in answer.topics:
+            if result.error_code == ErrorCode.NONE:
+                self._created[result.name] = result.topic_id
         for result in answer.topics:
             if result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 check(result.error_code, f"CreateTopics {result.name}", result.error_message)
-                self._created[result.name] = result.topic_id
         for name in self._wanted:
             self._partitions[name] = len(self._cluster.partitions(name))
         return self._partitions[spec.name]

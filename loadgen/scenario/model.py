@@ -86,6 +86,11 @@ class UserSpec:
     records: int = 1  # of a request
     options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def class_name(self) -> str:
+        """The name of its user class, by which locust knows the entry."""
+        return "".join(part.capitalize() for part in self.name.replace("_", "-").split("-")) + "User"
+
 
 @dataclass(frozen=True)
 class Threshold:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loadgen.scenario.model import UserSpec
+
 
 @dataclass(frozen=True)
 class Share:
@@ -41,6 +43,19 @@ def shares(counts: Sequence[int], worker: int, workers: int) -> list[Share]:
         found.append(Share((worker - before) % workers, workers, count))
         before += count
     return found
+
+
+def part_of_load(users: Sequence[UserSpec], seconds: float, of_worker: Sequence[Share]) -> float:
+    """Return which part of the load of `seconds` a worker has: of the rates of all entries, or of their users if some
+    entry has no rate.
+    """
+    if all(spec.rate is not None for spec in users):
+        weights = [spec.rate.operations(seconds) if spec.rate is not None else 0.0 for spec in users]
+    else:
+        weights = [float(spec.count) for spec in users]
+    whole = sum(weights)
+    parts = (weight * each.users / each.count for weight, each in zip(weights, of_worker, strict=True))
+    return sum(parts) / whole if whole else 0.0
 
 
 def worker_of(counts: Sequence[int], entry: int, user: int, workers: int) -> int:

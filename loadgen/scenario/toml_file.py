@@ -128,11 +128,13 @@ def _check_users(top: Table, entries: list[Table], users: list[UserSpec], topic:
     """Check rules for more than one entry."""
     if not 1 <= len(users) <= USERS_MAX:
         raise top.error("users", f"{len(users)} entries [[users]] (allowed: 1 to {USERS_MAX})")
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     for entry, user in zip(entries, users, strict=True):
-        if user.name in seen:
-            raise entry.error("name", f"{user.name!r} is the name of another entry, too (allowed: different names)")
-        seen.add(user.name)
+        if (other := seen.get(user.class_name)) is not None:
+            what = "the name of" if other == user.name else f"too similar to {other!r},"
+            allowed = "names that differ in more than case and - or _"
+            raise entry.error("name", f"{user.name!r} is {what} another entry (allowed: {allowed})")
+        seen[user.class_name] = user.name
         if user.kind == "probe" and user.options["partitions"] > topic.partitions:
             raise entry.error(
                 "partitions", f"{user.options['partitions']} of the topic's {topic.partitions} (allowed: 0 to that)"

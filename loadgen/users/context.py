@@ -28,6 +28,8 @@ PRODUCE = "Produce"
 # After `begin` arrived, so that all workers have it before the first operation is due.
 LEAD_S = 0.2
 LOOK_S = 0.01
+# For users that still wait for answers when the time for that is over.
+ENDING_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,10 @@ class Context:
             gevent.sleep(LOOK_S)
         for shared in self._shared.values():
             shared.pacer.end()
+        # Those that only end with their pacer note what became of their records.
+        until_ended_s = time.monotonic() + ENDING_S
+        while self._active and time.monotonic() < until_ended_s:
+            gevent.sleep(LOOK_S)
         for shared in self._shared.values():
             if shared.engine is not None:
                 shared.engine.settle(max(0.0, until_s - time.monotonic()))

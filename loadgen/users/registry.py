@@ -26,15 +26,10 @@ CLASSES: dict[str, type[LoadUser]] = {
 }
 
 
-def class_name(spec: UserSpec) -> str:
-    """Return the name of an entry's user class."""
-    return "".join(part.capitalize() for part in spec.name.replace("_", "-").split("-")) + "User"
-
-
 def class_of(spec: UserSpec) -> type[LoadUser]:
     """Return a locust user class for an entry, which locust spawns `spec.count` times over all workers."""
     body = {"spec": spec, "fixed_count": spec.count, "abstract": False, "__doc__": f"{spec.kind}: {spec.name}"}
-    return type(class_name(spec), (CLASSES[spec.kind],), body)
+    return type(spec.class_name, (CLASSES[spec.kind],), body)
 
 
 def classes_of(scenario: Scenario) -> list[type[LoadUser]]:

@@ -149,7 +149,7 @@ class Reading:
         if first < old:
             filled = track.fill(first, old)
             for low, high in filled:
-                self._find("reordered", track, low, high, shift)
+                self._late(track, low, high, shift)
                 self._judge(track, low, high, shift)
             at = first
             for low, high in [*filled, (old, old)]:
@@ -162,6 +162,14 @@ class Reading:
             track.add_gap(track.next, new, track.epoch != self._epoch)
         track.epoch, track.next = self._epoch, behind
         self._judge(track, new, behind, shift)
+
+    def _late(self, track: _Track, first: int, behind: int, shift: int) -> None:
+        """Count records that come after newer ones. Of an unknown outcome they may: their producer gave them up, and a
+        network can deliver a request of a closed connection after one of the next.
+        """
+        for low, high, outcome in track.pieces(first, behind) if track.outcomes else [(first, behind, ACKNOWLEDGED)]:
+            if outcome != UNKNOWN:
+                self._find("reordered", track, low, high, shift)
 
     def _judge(self, track: _Track, first: int, behind: int, shift: int) -> None:
         """Count what should not be there, or need not, of records that are read for the first time."""

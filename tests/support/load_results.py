@@ -131,6 +131,8 @@ def bad_totals(seconds: int = 60, seed: int = 2) -> Totals:
             totals.add(f"w{worker}", interval(second - 1, loads, chance, queued=queued, cpu_s=0.55))
     name_workers(totals)
     totals.workers["w2"].lost = "no report for 3 s"
+    for each in totals.workers.values():
+        each.part = 1 / 3
     return totals
 
 

@@ -143,7 +143,7 @@ def test_a_lost_worker_is_a_lack_of_load() -> None:
     totals = totals_of(*[(USUAL, 0)] * 4)
     chance = random.Random(4)
     totals.add("lost", interval(1, {"Produce": USUAL}, chance))
-    totals.workers["lost"].lost = "no report for 3 s"
+    totals.workers["lost"].lost, totals.workers["lost"].part = "no report for 3 s", 0.5
     found = judged(totals)
     assert found.reasons == ("worker 1 was lost (no report for 3 s), and with it 37.5 % of the load",)
 

@@ -313,4 +313,6 @@ def test_an_entry_that_did_nothing_is_there() -> None:
     found = build.build(scenario(10), Totals(), seconds=10.0, bootstrap="", command=[], origin=ORIGIN)
     assert found.operations["Produce"].requests == 0
     assert found.operations["Produce"].latency is None
+    assert found.figure("Produce", "error_share") is None
+    assert found.figure("Produce", "requests") == 0
     assert found.generator.is_limit

@@ -148,6 +148,15 @@ def test_wrong_options(options: tuple[str, ...], text: str, tmp_path: Path) -> N
     assert "Traceback" not in run.stderr.decode()
 
 
+def test_a_part_of_the_classes_is_refused(tmp_path: Path) -> None:
+    """If this fails, a run waits for users that never come, or ends as good without having begun."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [*LOCUST, "--headless", "EventsUser"]
+    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, timeout=REFUSED_S)
+    assert run.returncode == 64, run.stderr
+    assert "user classes: EventsUser (allowed: all of the scenario's, and no others:" in run.stderr.decode()
+
+
 def test_no_cluster(tmp_path: Path) -> None:
     """If this fails, a wrong address is taken for a good run."""
     with locust(tmp_path, "locust", "--headless", "--bootstrap", "127.0.0.1:1") as child:

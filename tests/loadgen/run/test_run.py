@@ -228,6 +228,24 @@ def test_ctrl_c_gives_the_figures_so_far(own_broker: Target, topic: str, tmp_pat
     assert not [each for each in own_broker.data_dir.glob(f"{topic}-*") if not each.name.endswith("-delete")]
 
 
+def test_ctrl_c_stops_the_thread_of_raw(own_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, raw goes on until the timeout, and what it wrote is not checked: a loss would be called good."""
+
+    def meanwhile(running: Load) -> None:
+        running.shows("Produce")
+        running.interrupt()
+
+    scenario = producers(tmp_path, topic, seconds=600)
+    text = scenario.read_text(encoding="utf-8").replace("count = 20", 'engine = "raw"\ncount = 2')
+    scenario.write_text(text.replace('duration = "600s"', 'duration = "600s"\nverify = "after"'), encoding="utf-8")
+    run = load(tmp_path, own_broker.bootstrap, "--scenario", scenario, meanwhile=meanwhile)
+    assert run.code in UNDISTURBED, run.stdout + run.stderr
+    assert run.of.verification is not None
+    assert run.of.verification.is_good
+    assert run.of.verification.total("acknowledged") >= run.of.operations["Produce"].requests > 0
+    assert not [each for each in run.of.notes if "did not end" in each]
+
+
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_ctrl_c_while_it_is_read_back(own_broker: Target, topic: str, tmp_path: Path, processes: str) -> None:
     """If this fails, an impatient second Ctrl-C costs the figures of a run, and leaves its topic behind."""

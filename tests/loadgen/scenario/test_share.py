@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from itertools import count, islice, takewhile
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.scenario.share import Share, shares, worker_of
+from loadgen.scenario.model import UserSpec
+from loadgen.scenario.profile import RateProfile
+from loadgen.scenario.share import Share, part_of_load, shares, worker_of
 
 COUNTS = st.lists(st.integers(1, 30), min_size=1, max_size=6)
 
@@ -38,6 +41,17 @@ def test_each_operation_is_performed_once_where_its_user_is(counts: list[int], w
             assert {at % number for at in numbers} <= mine
             performed += numbers
         assert sorted(performed) == list(range(100))
+
+
+def test_the_part_of_the_load_follows_the_rates() -> None:
+    """If this fails, the loss of a worker that did next to nothing is reported as half of the load, or as none."""
+    fast = UserSpec("producer", "fast", 1, rate=RateProfile.constant(900))
+    slow = UserSpec("producer", "slow", 1, rate=RateProfile.constant(100))
+    parts = [part_of_load((fast, slow), 10, shares([1, 1], worker, 3)) for worker in range(3)]
+    assert parts == pytest.approx([0.9, 0.1, 0])
+    unpaced = UserSpec("producer", "unpaced", 3)
+    parts = [part_of_load((fast, unpaced), 10, shares([1, 3], worker, 2)) for worker in range(2)]
+    assert parts == pytest.approx([0.5, 0.5])
 
 
 def test_a_process_alone_has_everything() -> None:

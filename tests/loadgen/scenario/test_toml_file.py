@@ -193,6 +193,7 @@ def test_a_search_sets_the_one_rate(tmp_path: Path) -> None:
         (WHOLE.replace("count = 500", "count = 1000001"), "s.toml:33: users[0].keys.count: 1000001 is out of range"),
         (WHOLE.replace("size = 12", "size = 2"), "s.toml:33: users[0].keys.count: 500 keys need more than 2 digits"),
         (WHOLE.replace("count = 4", 'name = "writers"'), "s.toml:38: users[1].name: 'writers' is the name of another"),
+        (WHOLE.replace("count = 4", 'name = "Writers"'), "users[1].name: 'Writers' is too similar to 'writers'"),
         (WHOLE.replace('"kill"', '"leave"'), "s.toml:41: users[1].churn: static members never leave their group"),
         (WHOLE.replace('"kill"', '"none"'), "s.toml:42: users[1].churn_every: has no effect: churn is \"none\""),
         (WHOLE.replace("churn_every", "rejoin_aftr"), "users[1].rejoin_aftr: unknown key; did you mean 'rejoin_after'"),

@@ -19,6 +19,10 @@ def topic() -> str:
     return f"users-{uuid.uuid4().hex[:8]}"
 
 
+# Half a second of 200/s: see kit.PRODUCER.
+NEAR_THE_BEGINNING = 100
+
+
 def requests(result: Result, operation: str) -> int:
     found = result.operations.get(operation)
     return 0 if found is None else found.requests
@@ -46,8 +50,10 @@ def test_consumers_read_each_record_once(either_broker: Target, topic: str, tmp_
     verification = found.verification
     assert verification is not None
     assert 0 < fetched.records <= verification.total("acknowledged")
-    # Either counts what its own beginning puts into the measured time: a few records are near that.
-    assert abs(end_to_end.records - fetched.records) <= fetched.records / 20
+    # Either counts what its own beginning puts into the measured time: a request that began before it does not count
+    # with its records, and a record does not that was written before it. On a slow machine these are half a second's.
+    assert abs(end_to_end.records - fetched.records) <= NEAR_THE_BEGINNING
+    assert end_to_end.records > NEAR_THE_BEGINNING
     assert end_to_end.latency is not None
     assert fetched.latency is not None
 
