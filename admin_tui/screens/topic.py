@@ -111,7 +111,7 @@ than that. `c` counts the records of the marked partitions, or of the selected o
         ]
         if info is not None:
             facts += [("replication", str(info.replication_factor)), ("id", str(info.topic_id))]
-            if info.is_internal:
+            if info.is_own:
                 facts.append(("internal", "yes"))
         self.query_one(Facts).set_facts(facts)
 

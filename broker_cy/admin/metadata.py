@@ -17,6 +17,7 @@ from broker_cy.admin.pool import Peer, Pool
 from broker_cy.admin.turns import Turns
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.uuid import ZERO
+from broker_cy.metrics import events, sample
 from broker_cy.wire import messages
 
 # How long leaders are kept without an error; Kafka's metadata.max.age.ms is 5 minutes, but a console shows more recent
@@ -78,6 +79,11 @@ class TopicInfo:
     topic_id: UUID
     is_internal: bool
     partitions: tuple[PartitionInfo, ...]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the cluster keeps it for itself: what is reported as internal, and broker-cy's own topics."""
+        return self.is_internal or self.name in (events.TOPIC, sample.TOPIC)
 
     @property
     def replication_factor(self) -> int:

@@ -19,8 +19,8 @@ from broker_cy.metrics.events import Stamped
 from broker_cy.metrics.sample import Sample
 from broker_cy.wire.records import Record
 
-EVENTS_TOPIC = "__cluster_events"
-METRICS_TOPIC = "__broker_metrics"
+EVENTS_TOPIC = events.TOPIC
+METRICS_TOPIC = sample.TOPIC
 _SWITCHES = {
     EVENTS_TOPIC: "brokercy.events.enable=false",
     METRICS_TOPIC: "brokercy.metrics.sample.interval.ms=0",

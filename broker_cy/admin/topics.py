@@ -60,11 +60,11 @@ class TopicCalls:
         self._configs = configs
 
     async def list_all(self, *, internal: bool = True) -> tuple[TopicInfo, ...]:
-        """Every topic, by name; internal topics only with `internal`. Raises AdminError."""
+        """Every topic, by name; those of the cluster itself only with `internal`. Raises AdminError."""
         found, failed = await self._refresh(None)
         for error in failed.values():
             raise error
-        topics = (topic for topic in found.values() if internal or not topic.is_internal)
+        topics = (topic for topic in found.values() if internal or not topic.is_own)
         return tuple(sorted(topics, key=lambda topic: topic.name))
 
     async def describe(self, names: Iterable[str]) -> Outcome[str, TopicInfo]:

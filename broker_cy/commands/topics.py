@@ -53,7 +53,7 @@ match_option = click.option(
 @command.command("list", epilog=EPILOG)
 @cluster_command
 @match_option
-@click.option("--internal", is_flag=True, help="Include internal topics.")
+@click.option("--internal", is_flag=True, help="Include the topics of the cluster itself.")
 async def list_topics(target: Target, client: AdminClient, match: re.Pattern[str] | None, internal: bool) -> None:
     """List all topics, with partitions, replicas and health."""
     topics = [
@@ -267,7 +267,7 @@ def _summary(topic: TopicInfo) -> dict[str, object]:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
-        "internal": topic.is_internal,
+        "internal": topic.is_own,
         "partitions": len(topic.partitions),
         "replication_factor": topic.replication_factor,
         "offline_partitions": _offline(topic),

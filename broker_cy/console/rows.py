@@ -89,7 +89,7 @@ class TopicRow:
 
 def is_own_topic(info: TopicInfo) -> bool:
     """Return whether the cluster itself uses the topic."""
-    return info.is_internal or info.name.startswith("__")
+    return info.is_own or info.name.startswith("__")
 
 
 def topic_rows(

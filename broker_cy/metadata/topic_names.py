@@ -5,25 +5,34 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from broker_cy.metrics import events, sample
+
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
 # Topics that only this broker has: cluster events, and samples of its metrics.
-CLUSTER_EVENTS: Final = "__cluster_events"
-BROKER_METRICS: Final = "__broker_metrics"
+CLUSTER_EVENTS: Final = events.TOPIC
+BROKER_METRICS: Final = sample.TOPIC
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
-INTERNAL_TOPICS: Final = frozenset(
-    {CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, CLUSTER_EVENTS, BROKER_METRICS}
-)
+# What Kafka reports to clients as internal. Many then leave a topic out: pattern subscriptions, and Spark's source,
+# where this cannot be changed. So this broker's own topics, which are there to be read, are not among them.
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+OWN_TOPICS: Final = frozenset({CLUSTER_EVENTS, BROKER_METRICS})
+PROTECTED_TOPICS: Final = INTERNAL_TOPICS | OWN_TOPICS
 NAME_LENGTH_MAX: Final = 249
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def is_internal(name: str) -> bool:
-    """True for the internal topics of Kafka and of this broker. Metadata flags them; no client can write to them."""
+    """Return whether Metadata reports the topic as internal."""
     return name in INTERNAL_TOPICS
+
+
+def is_protected(name: str) -> bool:
+    """Return whether only the broker itself writes to the topic, and deletes records of it."""
+    return name in PROTECTED_TOPICS
 
 
 def invalid_reason(name: str) -> str | None:

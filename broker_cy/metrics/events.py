@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+TOPIC = "__cluster_events"
 # The most partitions listed in an event, so that the event of a group with thousands of partitions is still one record,
 # of a few hundred KB; `moves_total` and `partitions_total` count all of them.
 PARTITIONS_REPORTED_MAX = 2_000

@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
+TOPIC = "__broker_metrics"
 VERSION = 1
 
 

@@ -62,7 +62,7 @@ cdef class Partition:
     cdef bint dirty
     cdef Py_ssize_t staged_bytes
     cdef readonly bint closed           # deleted or replaced: callers that hold it must look it up again
-    cdef readonly bint internal         # clients may not produce to it
+    cdef readonly bint protected        # clients may neither produce to it nor delete its records
     cdef readonly int32_t replication_factor
     cdef readonly int32_t min_insync_replicas
     cdef dict waiting_fetches           # keys are DelayedFetch; each removes itself when it is answered

@@ -35,7 +35,7 @@ class Partition:
     min_insync_replicas: int
     closed: bool
     unopened: bool
-    internal: bool
+    protected: bool
     batches: int
     records: int
     appended_bytes: int
@@ -51,7 +51,7 @@ class Partition:
         log: Log | None,
         leader_epoch: int,
         *,
-        internal: bool = False,
+        protected: bool = False,
         offline_reason: str | None = None,
         replication_factor: int = 1,
         unopened: bool = False,

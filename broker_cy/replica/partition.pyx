@@ -125,7 +125,7 @@ cdef class FlushGroup:
 
 cdef class Partition:
     def __init__(self, FlushGroup group, str topic, int32_t index, topic_id, Log log, int32_t leader_epoch,
-                 *, bint internal=False, str offline_reason=None, int replication_factor=1, bint unopened=False):
+                 *, bint protected=False, str offline_reason=None, int replication_factor=1, bint unopened=False):
         """`log` is None if the log cannot be served, for `offline_reason`, or, with `unopened`, if it will be opened later."""
         self.group = group
         self.topic = topic
@@ -135,7 +135,7 @@ cdef class Partition:
         self.offline_reason = NOT_OPEN if unopened else offline_reason
         self.unopened = unopened
         self.leader_epoch = leader_epoch
-        self.internal = internal
+        self.protected = protected
         self.high_watermark = -1
         if log is not None:
             self.high_watermark = log.written_end_offset

@@ -258,7 +258,7 @@ class BrokerServer:
             flush_check_interval_ms=flush_check_ms if 0 < flush_check_ms < NEVER_MS else 0,
             retention_check_interval_ms=self.config["log.retention.check.interval.ms"],
             producer_id_expiration_ms=self.config["producer.id.expiration.ms"],
-            kept_whole=topic_names.INTERNAL_TOPICS,
+            kept_whole=topic_names.PROTECTED_TOPICS,
         )
         logs = LogManager(directories, settings, self._jobs, self._note_jobs, self._open_jobs)
         logs.cleaner = LogCleaner(

@@ -113,7 +113,7 @@ class PartitionService:
         """Report which changed settings have no effect; at the start, all stored settings count as changed."""
         for kind, name in delta.configs:
             # The broker's own settings of internal topics are for a later version and for Kafka's tools.
-            if kind not in REPORTED or (kind == RESOURCE_TOPIC and topic_names.is_internal(name)):
+            if kind not in REPORTED or (kind == RESOURCE_TOPIC and topic_names.is_protected(name)):
                 continue
             for event in self._reporter.events(REPORTED[kind], name, image.configs.resource(kind, name)):
                 event.log(LOGGER, logging.WARNING)
@@ -157,7 +157,7 @@ class PartitionService:
                 topic.topic_id,
                 log,
                 image.leader_epoch,
-                internal=topic.is_internal,
+                protected=topic_names.is_protected(topic.name),
                 offline_reason=reason,
                 replication_factor=len(image.replicas),
                 unopened=unopened,

@@ -86,7 +86,7 @@ class TopicFacts(FactsChannel):
         info = next((each for each in self.session.topics().value or () if each.name == topic), None)
         if info is not None:
             facts += [Fact("replication", str(info.replication_factor)), Fact("id", str(info.topic_id))]
-            if info.is_internal:
+            if info.is_own:
                 facts.append(Fact("internal", "yes"))
         samples = list(self.session.samples.items)[-RATE_SAMPLES:]
         if samples:

@@ -10,13 +10,12 @@ from typing import Any
 
 from broker_cy.client.event_text import kind_of, line_of, subject_of
 from broker_cy.core.errors import ErrorCode, WireError
-from broker_cy.metrics.events import Commits, Stamped, decode
+from broker_cy.metrics.events import TOPIC, Commits, Stamped, decode
 from broker_cy.wire import messages
 from broker_cy.wire.records import decode_batches
 from loadgen.net.cluster import EARLIEST, FETCH_BY_NAME, LATEST, Cluster, Refused, check
 from loadgen.net.connection import Address, NetError
 
-TOPIC = "__cluster_events"
 CLIENT_ID = "broker-load"
 # The most events of a run that are reported, the first ones.
 EVENTS_MAX = 10_000

@@ -38,7 +38,7 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> R
     partition = ctx.broker.partitions.get(topic, index)
     if partition is None:
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if partition.internal:
+    if partition.protected:
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
     policies = ctx.broker.topic_settings(topic)["cleanup.policy"]
     if "compact" in policies and "delete" not in policies:

@@ -193,7 +193,7 @@ cdef list check_batches(ServerCore server, int16_t version, RecvBuffer owner, di
             if not 0 <= part.index < len(places) or places[part.index] is None:
                 continue
             partition = <Partition>places[part.index]
-            if partition.internal or partition.offline is not None or not partition.needs_check(part.records, part.size):
+            if partition.protected or partition.offline is not None or not partition.needs_check(part.records, part.size):
                 continue
             check = partition.new_check(<uint8_t*>part.records, part.size, owner, server.wall_ms(), version)
             checks[k] = check
@@ -266,7 +266,7 @@ cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, in
         result.append.error = UNKNOWN_TOPIC_ID if places is None and reply.version >= 13 else UNKNOWN_TOPIC_OR_PARTITION
     elif _view.acks < -1 or _view.acks > 1:
         result.append.error = INVALID_REQUIRED_ACKS
-    elif partition.internal:
+    elif partition.protected:
         result.append.error = INVALID_TOPIC_EXCEPTION
     else:
         partition.append_produced(<uint8_t*>part.records, part.size, owner, server.wall_ms(), _view.acks, reply.version,

@@ -184,14 +184,14 @@ def test_a_silent_broker_does_not_outlive_the_deadline(tmp_path: Path) -> None:
 
     async def job() -> None:
         async with slow, AdminClient(slow.bootstrap) as client:
-            assert all(topic.is_internal for topic in await client.topics.list_all())
+            assert all(topic.is_own for topic in await client.topics.list_all())
             slow.silent = True
             with pytest.raises(AdminError) as raised:
                 await client.with_timeout(0.3).topics.list_all()
             assert raised.value.failure is Failure.TIMED_OUT
             assert (raised.value.api, raised.value.broker) == ("Metadata", f"1 (127.0.0.1:{slow.port})")
             slow.silent = False
-            assert all(topic.is_internal for topic in await client.topics.list_all())
+            assert all(topic.is_own for topic in await client.topics.list_all())
 
     try:
         asyncio.run(job())
