@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # wait for a program that they started.
 WORKERS ?= 3
 
-.PHONY: run demo dashboard test build lint types unit serial instructions system-packages soak bench bench-check asan clean lock
+.PHONY: run demo dashboard test build lint types unit spark serial instructions system-packages soak bench bench-check asan clean lock
 
 run: build
 	exec $(BIN)/broker-cy start --hints --set brokercy.metrics.listener=127.0.0.1:9404 $(ARGS)
@@ -25,7 +25,7 @@ dashboard: build
 build: $(VENV)/.installed
 	$(BIN)/python setup.py -q build_ext
 	@# Otherwise the time to the first response includes compiling every module if PYTHONDONTWRITEBYTECODE is set.
-	@$(BIN)/python -m compileall -q broker_cy admin_tui dashboard loadgen
+	@$(BIN)/python -m compileall -q broker_cy admin_tui dashboard loadgen spark_analytics
 
 # pip runs once per lock file; the editable install once per change of the metadata.
 $(VENV)/.requirements: requirements.lock tools/make_venv.sh
@@ -37,7 +37,7 @@ $(VENV)/.installed: $(VENV)/.requirements setup.cfg pyproject.toml setup.py $(wi
 	BROKER_CY_NO_EXTENSIONS=1 $(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	touch $@
 
-test: build system-packages lint types unit serial instructions
+test: build system-packages lint types unit spark serial instructions
 
 system-packages:
 	sh tools/system_packages.sh
@@ -45,14 +45,18 @@ system-packages:
 lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint broker_cy bench
+	$(BIN)/cython-lint broker_cy bench spark_analytics
 	$(BIN)/lint-imports
 
 types:
 	$(BIN)/mypy
 
 unit:
-	$(BIN)/pytest -q -n $(WORKERS) -m "not soak and not serial" tests || $(BIN)/python tools/run_again.py $$?
+	$(BIN)/pytest -q -n $(WORKERS) -m "not soak and not serial" --ignore=tests/spark_analytics tests || $(BIN)/python tools/run_again.py $$?
+
+# In one process with one JVM; the other tests' processes would each start their own.
+spark:
+	$(BIN)/pytest -q -m "not soak" tests/spark_analytics
 
 serial:
 	$(BIN)/pytest -q -m "serial and not soak" tests
@@ -86,4 +90,4 @@ lock:
 
 clean:
 	rm -rf $(VENV) build *.egg-info
-	find broker_cy bench \( -name '*.so' -o -name '*.c' \) -not -path '*/includes/*' -delete
+	find broker_cy bench spark_analytics \( -name '*.so' -o -name '*.c' \) -not -path '*/includes/*' -delete

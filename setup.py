@@ -1,4 +1,4 @@
-"""Compile every .pyx under broker_cy and bench into its own extension. Metadata is in setup.cfg.
+"""Compile every .pyx under ROOMS into its own extension. Metadata is in setup.cfg.
 
 Environment: BROKER_CY_SANITIZE=1 builds with AddressSanitizer and UBSan (see `make asan`); BROKER_CY_NO_EXTENSIONS=1
 leaves the extensions out (the editable install of `make build`, which compiles them in place by itself).
@@ -36,6 +36,7 @@ HOT = {
     "broker_cy.wire.encoder",
     "broker_cy.wire.record",
     "broker_cy.wire.walk",
+    "spark_analytics.segments.columns",
 }
 
 SANITIZE = os.environ.get("BROKER_CY_SANITIZE") == "1"
@@ -48,7 +49,7 @@ if SANITIZE:
 else:
     COMPILE_ARGS += ["-g0"]
 
-ROOMS = ("broker_cy", "bench")
+ROOMS = ("broker_cy", "bench", "spark_analytics")
 JOBS = len(os.sched_getaffinity(0))
 
 

@@ -9,15 +9,15 @@ from functools import cache
 from pathlib import Path
 
 from bench.launch.cache import cache_directory, made_once
+from bench.launch.maven import Artifact, copy_jars
 from bench.launch.processes import ProcessError, run
 
 VERSION = "4.3.1"
-_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-_DEPENDENCIES = (
-    ("org.apache.kafka", "kafka_2.13", VERSION),
-    ("org.apache.kafka", "kafka-tools", VERSION),
-    ("org.apache.logging.log4j", "log4j-core", "2.25.3"),
-    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
+_ARTIFACTS = (
+    Artifact("org.apache.kafka", "kafka_2.13", VERSION),
+    Artifact("org.apache.kafka", "kafka-tools", VERSION),
+    Artifact("org.apache.logging.log4j", "log4j-core", "2.25.3"),
+    Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
 )
 _LOGGING = """\
 status = error
@@ -53,18 +53,7 @@ def _home() -> Path:
 
 
 def _fetch(directory: Path) -> None:
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
-        for group, artifact, version in _DEPENDENCIES
-    )
-    pom = directory / "pom.xml"
-    pom.write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>broker-cy</groupId><artifactId>kafka-dist</artifactId><version>1</version>"
-        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
-    )
-    libs = directory / "libs"
-    run(["mvn", "-q", "-B", "-f", pom, _COPY, f"-DoutputDirectory={libs}"], timeout_s=280)
+    libs = copy_jars(directory, _ARTIFACTS)
     if not any(libs.glob(f"kafka-tools-{VERSION}.jar")):
         raise ProcessError(f"Maven brought no kafka-tools-{VERSION}.jar into {libs}")
     (directory / "log4j2.properties").write_text(_LOGGING)

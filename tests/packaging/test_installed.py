@@ -26,15 +26,16 @@ WITH_EXTRAS = (
     ("broker-bench", "bench"),
     ("broker-dash", "dashboard"),
     ("broker-load", "loadgen"),
+    ("broker-analytics", "analytics"),
 )
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # Imports every module of the distribution except those that are programs.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
-for room in ("broker_cy", "bench", "admin_tui", "dashboard"):
+for room in ("broker_cy", "bench", "admin_tui", "dashboard", "spark_analytics"):
     package = importlib.import_module(room)
     for module in pkgutil.walk_packages(package.__path__, room + "."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith(("__main__", "spark_analytics.main")):
             importlib.import_module(module.name)
 assert not any(name.partition(".")[0] in ("tests", "demo", "tools") for name in sys.modules)
 """

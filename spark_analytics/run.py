@@ -1,0 +1,86 @@
+"""Runs jobs over a lake: shows the first rows of each result, and writes all of them if asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from spark_analytics.lake import Lake, LakeError, Span
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_analytics.jobs.registry import Found, Job
+
+# Columns of a table on a terminal; the files have all.
+COLUMNS_MAX = 12
+
+
+def run(
+    spark: SparkSession,
+    lake: Lake,
+    jobs: Sequence[Job],
+    *,
+    span: Span,
+    clusters: Sequence[str],
+    limit: int,
+    out: Path | None,
+    console: Console,
+) -> None:
+    """Run jobs one after the other. Raises LakeError if the lake has nothing in the span."""
+    names = sorted({name for job in jobs for name in job.tables})
+    tables = {name: lake.read(spark, name, span, clusters or None) for name in names}
+    if not any(not table.isEmpty() for table in tables.values()):
+        raise LakeError(f"{lake.path} holds nothing from {span} of what {', '.join(job.name for job in jobs)} need")
+    for job in jobs:
+        began_s = time.monotonic()
+        console.print(f"{job.name}: {job.help}", style="bold")
+        for found in job.compute({name: tables[name] for name in job.tables}):
+            if out is not None:
+                found.rows.write.mode("overwrite").parquet(str(out / job.name / found.name))
+            console.print(_table(found, limit))
+        console.print(f"{job.name} took {time.monotonic() - began_s:.1f} s", style="dim")
+        spark.catalog.clearCache()
+
+
+def _table(found: Found, limit: int) -> Table:
+    """Return the first rows of a result."""
+    rows = found.rows.limit(limit + 1).collect()
+    columns = found.rows.columns
+    if len({row["cluster"] for row in rows}) <= 1:
+        columns.remove("cluster")
+    table = Table(title=f"{found.name}: {found.text}", title_justify="left", expand=False)
+    for name in columns[:COLUMNS_MAX]:
+        table.add_column(name, overflow="fold")
+    for row in rows[:limit]:
+        table.add_row(*(text_of(row[name]) for name in columns[:COLUMNS_MAX]))
+    notes = []
+    if not rows:
+        notes.append("no rows")
+    if len(rows) > limit:
+        notes.append(f"the first {limit} rows")
+    if len(columns) > COLUMNS_MAX:
+        notes.append(f"also: {', '.join(columns[COLUMNS_MAX:])}")
+    table.caption = "; ".join(notes) or None
+    return table
+
+
+def text_of(value: Any) -> str:
+    """Return a value of a row as people read it."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

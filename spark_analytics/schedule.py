@@ -1,0 +1,39 @@
+"""A systemd service and timer for ingests that repeat."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+_SPAN = re.compile(r"(\d{1,5}(s|sec|m|min|h|hr|d|w)\s*)+")
+
+
+def units(python: str, bootstrap: str, lake: Path, every: str) -> str:
+    """Return the text of both units. Raises ValueError for a time span that systemd does not know."""
+    if not _SPAN.fullmatch(every):
+        raise ValueError(f"{every!r} is not a time span (allowed: 30s, 10m, 1h 30m, 1d)")
+    words = [python, "-m", "spark_analytics", "ingest", "--bootstrap", bootstrap, "--out", str(lake)]
+    # systemd expands % and $ in a command.
+    command = shlex.join(words).replace("%", "%%").replace("$", "$$")
+    return f"""\
+# /etc/systemd/system/broker-analytics.service
+[Unit]
+Description=Ingest of the events and samples of {bootstrap.replace("%", "%%")}
+After=network-online.target
+
+[Service]
+Type=oneshot
+ExecStart={command}
+
+# /etc/systemd/system/broker-analytics.timer
+[Unit]
+Description=Repeated ingest of events and samples
+
+[Timer]
+OnBootSec=2min
+OnUnitInactiveSec={every}
+
+[Install]
+WantedBy=timers.target
+"""

@@ -1,0 +1,1 @@
+"""A Spark data source over Kafka-format segment files on the brokers' own disks (`source.register`, `source.read`)."""

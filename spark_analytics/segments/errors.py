@@ -1,0 +1,24 @@
+"""What can be wrong with a request, and with segment files."""
+
+from __future__ import annotations
+
+
+class SegmentsError(ValueError):
+    """A request cannot be met; the text says what is allowed, or what there is."""
+
+
+class DamageError(Exception):
+    """A part of a log cannot be read. The text names the file, the byte and the offset."""
+
+    def __init__(self, path: str, position: int, offset: int, reason: str) -> None:
+        super().__init__(
+            f"{path}: at byte {position}, where offset {offset} is expected: {reason} "
+            "(onDamage=skip leaves out what cannot be read)"
+        )
+        self.path = path
+        self.position = position
+        self.offset = offset
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[DamageError], tuple[str, int, int, str]]:
+        return DamageError, (self.path, self.position, self.offset, self.reason)

@@ -1,0 +1,131 @@
+"""Where a partition begins and ends, and the offsets of times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker_cy.core.errors import WireError
+from broker_cy.wire.records import decode_batches
+from spark_analytics.segments.errors import SegmentsError
+from spark_analytics.segments.files import (
+    LISTINGS_MAX,
+    CountedFile,
+    Header,
+    PartitionFolder,
+    SegmentFile,
+    segments,
+)
+from spark_analytics.segments.walk import Damage, backwards, headers, position_of
+
+# Of an index, the entries from its end on that are tried before a segment is walked from its start.
+ENTRIES_MAX = 64
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A partition's records: from `start` up to, but not including, `end`. `log_end` is where its files end."""
+
+    folder: PartitionFolder
+    segments: tuple[SegmentFile, ...]
+    start: int
+    end: int
+    log_end: int
+
+
+def extent_of(folder: PartitionFolder, damage: Damage) -> Extent:
+    """Return the extent of a partition now: up to the high watermark that the broker noted, otherwise to the end of the
+    last complete batch. Raises DamageError, and SegmentsError if the folder cannot be read.
+    """
+    for attempt in range(LISTINGS_MAX):
+        try:
+            found = segments(folder.directory)
+            if not found:
+                return Extent(folder, (), 0, 0, 0)
+            end = _log_end(found[-1], folder.high_watermark, damage)
+            break
+        except FileNotFoundError as error:
+            # Retention, or a cleaner's rename, was faster: look again.
+            if attempt + 1 == LISTINGS_MAX:
+                raise SegmentsError(f"{folder.directory} changes too fast: {error}") from None
+        except OSError as error:
+            raise SegmentsError(f"{folder.directory} cannot be read: {error}") from None
+    marked = end if folder.high_watermark is None else min(end, folder.high_watermark)
+    start = max(found[0].base_offset, folder.start_offset or 0)
+    return Extent(folder, tuple(found), start, max(start, marked), end)
+
+
+def _log_end(segment: SegmentFile, high_watermark: int | None, damage: Damage) -> int:
+    """Return the offset after the last complete batch of the last segment. What follows it is no damage if it may be a
+    batch that the broker is writing, and is not below the high watermark.
+    """
+    end, position = segment.base_offset, 0
+    with CountedFile(segment.path, damage.counters) as file:
+        with segment.offset_index(damage.counters) as index:
+            for number in range(index.count - 1, max(-1, index.count - 1 - ENTRIES_MAX), -1):
+                last_delta, place = index.at(number)
+                first = file.header(place)
+                if isinstance(first, Header) and first.last_offset == segment.base_offset + last_delta:
+                    position = place
+                    break
+        while isinstance(found := file.header(position), Header):
+            if found.base_offset < end:
+                found = backwards(found.base_offset)
+                break
+            end, position = found.last_offset + 1, found.end
+        if found is None and high_watermark is not None and end < high_watermark:
+            found = f"the log ends here, and the high watermark is {high_watermark}"
+        if isinstance(found, str):
+            damage.note(file.path, position, end, found, file.size - position)
+    return end
+
+
+def offset_at(extent: Extent, timestamp_ms: int, damage: Damage) -> int | None:
+    """Return the offset of the first record with this or a later timestamp; None if there is none. No record is read
+    besides those of the batch that has it: the time index tells where to begin, and headers do the rest.
+    """
+    for segment, end in _with_ends(extent.segments):
+        if end <= extent.start or segment.base_offset >= extent.end:
+            continue
+        try:
+            with CountedFile(segment.path, damage.counters) as file:
+                found = _offset_in(segment, file, extent, timestamp_ms, damage)
+        except FileNotFoundError:
+            # Retention has deleted it, or cleaning put its records into the segment before.
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _with_ends(found: Sequence[SegmentFile]) -> list[tuple[SegmentFile, int]]:
+    """Return each segment with the base offset of the next one."""
+    ends = [each.base_offset for each in found[1:]]
+    return list(zip(found, [*ends, 1 << 63], strict=True))
+
+
+def _offset_in(
+    segment: SegmentFile, file: CountedFile, extent: Extent, timestamp_ms: int, damage: Damage
+) -> int | None:
+    first = extent.start
+    with segment.time_index(damage.counters) as times:
+        number = times.before(lambda entry: entry[0] < timestamp_ms)
+        if number > 0:
+            # No record up to that offset is as late.
+            first = max(first, segment.base_offset + times.at(number - 1)[1] + 1)
+    position = position_of(segment, file, first, damage.counters) if first > segment.base_offset else 0
+    for header in headers(segment, file, position, damage, extent.end):
+        if header.last_offset < first or header.max_timestamp < timestamp_ms or header.is_control:
+            continue
+        try:
+            (batch,) = decode_batches(file.read(header.position, header.size))
+            if not batch.is_valid():
+                raise WireError(f"the checksum of the batch at offset {batch.base_offset} is wrong")
+            records = batch.records()
+        except (ValueError, WireError) as error:
+            damage.note(file.path, header.position, header.base_offset, str(error), header.size)
+            continue
+        for record in records:
+            if record.timestamp >= timestamp_ms and first <= record.offset < extent.end:
+                return record.offset
+    return None

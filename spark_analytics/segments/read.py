@@ -1,0 +1,218 @@
+"""Reads a range of offsets into Arrow batches, on an executor.
+
+The segments are looked up again as reading goes on: between the plan and the read, and during it, a broker may clean,
+merge or delete them. A file that is open stays what it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from broker_cy.core.errors import WireError
+from broker_cy.wire.records import Batch, decode_batches
+from spark_analytics.segments import report
+from spark_analytics.segments.columns import Columns
+from spark_analytics.segments.errors import DamageError
+from spark_analytics.segments.files import LISTINGS_MAX, OVERHEAD_BYTES, CountedFile, Header, SegmentFile, segments
+from spark_analytics.segments.options import Options
+from spark_analytics.segments.plan import Range
+from spark_analytics.segments.report import Counters
+from spark_analytics.segments.transactions import Hidden
+from spark_analytics.segments.walk import Damage, backwards, limit_of, position_of
+
+if TYPE_CHECKING:
+    from spark_analytics.segments.columns import Headers, Values
+
+# Of one Arrow batch, which Spark takes as it is.
+ROWS_MAX = 64 << 10
+BATCH_BYTES_MAX = 8 << 20
+# Bytes of one read of a segment, and where the index does not tell how much is needed.
+CHUNK_BYTES = 1 << 20
+BEYOND_BYTES = 64 << 10
+# Bytes that tell the length and the magic of a batch.
+_FRAME_BYTES = 17
+
+
+def read(
+    wanted: Range, options: Options, schema: pa.Schema, counters: Counters | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a range. Figures go to `counters`, and to the directory of the option `report`.
+
+    Raises DamageError for damage if the options do not skip it.
+    """
+    counters = Counters() if counters is None else counters
+    try:
+        yield from _Reader(wanted, options, schema, counters).batches()
+    finally:
+        report.write(options.report, wanted.name, counters)
+
+
+class _Reader:
+    def __init__(self, wanted: Range, options: Options, schema: pa.Schema, counters: Counters) -> None:
+        self._wanted = wanted
+        self._schema = schema
+        self._counters = counters
+        self._damage = Damage(options.skips, counters)
+        self._hidden = Hidden(wanted.aborted)
+        self._columns = Columns(ROWS_MAX, BATCH_BYTES_MAX, options.include_headers)
+        # No record before this offset is still needed.
+        self._next = wanted.start
+        self._topics = pa.repeat(pa.scalar(wanted.topic, pa.string()), ROWS_MAX)
+        self._partitions = pa.repeat(pa.scalar(wanted.partition, pa.int32()), ROWS_MAX)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one segment after the other."""
+        done: tuple[int, int] | None = None
+        while self._next < self._wanted.end:
+            opened = self._open(done)
+            if opened is None:
+                break
+            segment, file, done = opened
+            with file:
+                yield from self._segment(segment, file)
+        if self._columns.rows:
+            yield self._taken()
+
+    def _open(self, done: tuple[int, int] | None) -> tuple[SegmentFile, CountedFile, tuple[int, int]] | None:
+        """Open the segment that has the next offset, or the first one after it; None at the end of the log. `done` is
+        the file (device, inode) that was read last: one with its name may be another, into which cleaning merged more.
+        """
+        for _ in range(LISTINGS_MAX):
+            found = segments(self._wanted.directory)
+            number = sum(each.base_offset <= self._next for each in found) - 1
+            if number < 0 and done is None:
+                first = found[0].base_offset if found else self._wanted.end
+                reason = f"segments before offset {first} were deleted after the read was planned"
+                self._damage.note(self._wanted.directory, 0, self._next, reason)
+                number = 0
+            try:
+                if number >= 0 and number < len(found) and done == _identity(found[number].path):
+                    number += 1
+                if number >= len(found):
+                    break
+                segment = found[max(0, number)]
+                if segment.base_offset >= self._wanted.end:
+                    return None
+                file = CountedFile(segment.path, self._counters)
+                self._next = max(self._next, segment.base_offset)
+                return segment, file, file.identity
+            except FileNotFoundError:
+                continue
+        else:
+            raise DamageError(self._wanted.directory, 0, self._next, "the segments change too fast")
+        reason = f"the log ends here, and the read was planned up to offset {self._wanted.end}"
+        self._damage.note(self._wanted.directory, 0, self._next, reason)
+        return None
+
+    def _segment(self, segment: SegmentFile, file: CountedFile) -> Iterator[pa.RecordBatch]:
+        end, columns = self._wanted.end, self._columns
+        position = position_of(segment, file, self._next, self._counters) if self._next > segment.base_offset else 0
+        limit = limit_of(segment, file.size, end, self._counters)
+        expected = segment.base_offset
+        least = 0
+        while self._next < end:
+            wanted = max(least, min(CHUNK_BYTES, limit - position) if limit > position else BEYOND_BYTES)
+            data = file.read(position, wanted)
+            used, fault, least = 0, None, 0
+            batches = decode_batches(data)
+            while True:
+                try:
+                    batch = next(batches, None)
+                    if batch is None:
+                        break
+                    base, following = batch.base_offset, batch.last_offset + 1
+                    if base != expected:
+                        _check_order(batch, expected, file, position)
+                    if base >= end:
+                        self._next = end
+                        return
+                    if not batch.is_valid():
+                        raise WireError(
+                            f"the checksum of the batch of offsets {base} to {following - 1} is "
+                            f"{batch.computed_crc():08x}, and {batch.crc:08x} is expected"
+                        )
+                    if following > self._next:
+                        if not batch.is_control and not (
+                            batch.is_transactional and self._hidden.has(batch.producer_id, base)
+                        ):
+                            columns.begin(batch, self._next, end)
+                            while not columns.fill():
+                                yield self._taken()
+                        self._next = following
+                        self._counters.batches += 1
+                except WireError as error:
+                    fault = str(error)
+                    break
+                expected = following
+                used = batch.position + batch.size_bytes
+            position += used
+            if fault is None and used == 0:
+                if len(data) >= _FRAME_BYTES:
+                    least = OVERHEAD_BYTES + int.from_bytes(data[8:12], "big", signed=True)
+                if len(data) == wanted and position + max(least, _FRAME_BYTES) <= file.size:
+                    least = max(least, _FRAME_BYTES)
+                    continue
+                if not data:
+                    return
+                fault = "the segment ends inside a batch"
+            if fault is not None:
+                if not any(file.read(position, _FRAME_BYTES)):
+                    return  # a file that was allocated in advance ends in zeros
+                position = self._damage.resume(segment, file, position, max(expected, self._next), fault)
+
+    def _taken(self) -> pa.RecordBatch:
+        rows, keys, values, offsets, timestamps, types, headers = self._columns.take()
+        self._counters.records += rows
+        columns = [
+            _binary(pa.binary(), rows, keys),
+            _binary(pa.binary(), rows, values),
+            self._topics.slice(0, rows),
+            self._partitions.slice(0, rows),
+            _fixed(pa.int64(), rows, offsets),
+            _fixed(self._schema.field("timestamp").type, rows, timestamps),
+            _fixed(pa.int32(), rows, types),
+        ]
+        if headers is not None:
+            columns.append(_headers(self._schema.field("headers").type, rows, headers))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _check_order(batch: Batch, expected: int, file: CountedFile, position: int) -> None:
+    """Raise WireError if a batch whose offsets do not continue those before it cannot be where it is. The base offset
+    is not in the checksum: a gap, such as compaction leaves, is one only if the batch after it is behind it.
+    """
+    if batch.base_offset < expected:
+        raise WireError(backwards(batch.base_offset))
+    following = file.header(position + batch.position + batch.size_bytes)
+    if isinstance(following, Header) and expected <= following.base_offset <= batch.last_offset:
+        raise WireError(
+            f"the batch has the offsets {batch.base_offset} to {batch.last_offset}, and {following.base_offset} follows"
+        )
+
+
+def _identity(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _fixed(kind: pa.DataType, rows: int, data: bytes) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)], 0)
+
+
+def _binary(kind: pa.DataType, rows: int, values: Values) -> pa.Array:
+    valid, nulls, ends, data = values
+    bits = pa.py_buffer(valid) if nulls else None
+    return pa.Array.from_buffers(kind, rows, [bits, pa.py_buffer(ends), pa.py_buffer(data)], nulls)
+
+
+def _headers(kind: pa.DataType, rows: int, headers: Headers) -> pa.Array:
+    valid, nulls, ends, count, keys, values = headers
+    struct = kind.value_type
+    children = [_binary(pa.string(), count, keys), _binary(pa.binary(), count, values)]
+    pairs = pa.Array.from_buffers(struct, count, [None], 0, 0, children)
+    bits = pa.py_buffer(valid) if nulls else None
+    return pa.Array.from_buffers(kind, rows, [bits, pa.py_buffer(ends)], nulls, 0, [pairs])

@@ -1,0 +1,48 @@
+"""What a read did: counted in each process, and written to a directory if the option `report` names one.
+
+Spark has no way for a Python source to return figures besides its rows. Each task writes a file of its own; a task that
+runs again replaces it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+
+from broker_cy.storage.atomic import write_atomically
+
+
+@dataclass
+class Counters:
+    """Figures of one task, or of the plan. `bytes_read` has all bytes of segments and indexes that were asked for."""
+
+    bytes_read: int = 0
+    batches: int = 0
+    records: int = 0
+    # Damage that was left out (onDamage=skip): places, and the bytes between each and where reading went on.
+    damaged: int = 0
+    damaged_bytes: int = 0
+
+    def add(self, other: Counters) -> None:
+        """Add the figures of another task."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+def write(directory: str | None, name: str, counters: Counters) -> None:
+    """Write the figures of task `name`, if there is a directory for them."""
+    if directory is None:
+        return
+    os.makedirs(directory, exist_ok=True)
+    write_atomically(f"{directory}/{name}.json", json.dumps(asdict(counters)).encode(), sync=False)
+
+
+def total(directory: str | os.PathLike[str]) -> Counters:
+    """Return the sum of the figures in a directory."""
+    found = Counters()
+    for name in sorted(os.listdir(directory)):
+        if name.endswith(".json"):
+            with open(f"{os.fspath(directory)}/{name}") as file:
+                found.add(Counters(**json.load(file)))
+    return found

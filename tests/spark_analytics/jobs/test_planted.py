@@ -1,0 +1,225 @@
+"""Every anomaly that is planted in a made-up cluster is found, and a quiet one is quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from spark_analytics import synthetic
+from spark_analytics.jobs import forecast, lag, nodes, rebalances, skew
+from spark_analytics.planted import Answers, Size, plant
+from spark_analytics.schema import TABLES
+
+RECALL_LEAST = 0.95
+FALSE_ALARMS_MOST = 1.0  # for each broker and day
+# Two weeks are the history; what comes after them is judged by it, too.
+LONG = Size(days=16, commit_s=3_600)
+QUIET = Size(days=4, commit_s=3_600)
+SHORT = Size(days=1, commit_s=60, rebalance_s=2 * 3_600)
+
+
+@dataclass
+class Lake:
+    answers: Answers
+    tables: dict[str, DataFrame]
+
+
+@pytest.fixture(scope="module")
+def long(spark: SparkSession) -> Lake:
+    """Two clusters: one with anomalies, of more than two weeks, and a quiet one of some days."""
+    answers = plant(LONG, seed=7, slow=20)
+    made = synthetic.tables(spark, LONG, 7, answers, "planted")
+    quiet = synthetic.tables(spark, QUIET, 8, cluster="quiet")
+    return Lake(answers, {name: made[name].unionByName(quiet[name]) for name in made})
+
+
+@pytest.fixture(scope="module")
+def short(spark: SparkSession) -> Iterator[Lake]:
+    """A day with many commits."""
+    answers = plant(SHORT, seed=3, slow=0)
+    made = synthetic.tables(spark, SHORT, 3, answers, "planted")
+    made["commits"] = made["commits"].cache()
+    yield Lake(answers, made)
+    made["commits"].unpersist()
+
+
+def utc(at: datetime) -> datetime:
+    """Spark's times without a zone are those of this machine's zone."""
+    return at.astimezone(UTC)
+
+
+def overlaps(row: Row, start: datetime, end: datetime) -> bool:
+    # What begins while an anomaly ends, or lasts a few minutes longer, is its echo.
+    return utc(row.start_at) < end + timedelta(minutes=5) and utc(row.end_at) > start - timedelta(minutes=5)
+
+
+@pytest.fixture(scope="module")
+def anomalies(long: Lake) -> list[Row]:
+    return nodes.anomalies(long.tables["samples"], long.tables["api_phases"]).collect()
+
+
+def test_anomalies_of_brokers_are_found_and_nothing_else(long: Lake, anomalies: list[Row]) -> None:
+    """If this fails, a planted anomaly of a broker is missed, or there are more false alarms than one for each broker
+    and day, in the quiet cluster or next to the planted ones.
+    """
+    planted = [row for row in anomalies if row.cluster == "planted"]
+    slow = [
+        any(
+            row.broker == each.broker and row.metric == "produce_total_p99_us" and overlaps(row, each.start, each.end)
+            for row in planted
+        )
+        for each in long.answers.slow
+    ]
+    surges = [
+        any(
+            (row.broker, row.metric, row.method) == (broker, "cpu_share", "history")
+            and overlaps(row, each.start, each.end)
+            for row in planted
+        )
+        for each in long.answers.surges
+        for broker in range(LONG.brokers)
+    ]
+    found = slow + surges
+    assert len(slow) == 20
+    assert len(surges) == LONG.brokers
+    assert sum(found) / len(found) >= RECALL_LEAST, f"{found}"
+    false = [row for row in planted if not explained(row, long.answers)]
+    quiet = [row for row in anomalies if row.cluster == "quiet"]
+    for alarms, size in ((false, LONG), (quiet, QUIET)):
+        assert len(alarms) <= FALSE_ALARMS_MOST * size.brokers * size.days, [row.words for row in alarms]
+
+
+def explained(row: Row, answers: Answers) -> bool:
+    slow = any(row.broker == each.broker and overlaps(row, each.start, each.end) for each in answers.slow)
+    return slow or any(overlaps(row, each.start, each.end) for each in answers.surges)
+
+
+def test_times_of_anomalies_are_those_that_were_planted(long: Lake, anomalies: list[Row]) -> None:
+    """If this fails, an anomaly is found, but its beginning, its end or its size is wrong."""
+    between = [row for row in anomalies if (row.cluster, row.method) == ("planted", "brokers")]
+    for each in long.answers.slow:
+        (row,) = (
+            row
+            for row in between
+            if (row.broker, row.metric) == (each.broker, "produce_total_p99_us") and overlaps(row, each.start, each.end)
+        )
+        assert abs(utc(row.start_at) - each.start) <= timedelta(minutes=2)
+        assert abs(utc(row.end_at) - each.end) <= timedelta(minutes=2)
+        # The peak is one of noise, which triples one p99 in a hundred; the others' are below their mean then, or above.
+        assert each.times * 0.8 <= row.peak / row.normal <= each.times * 5
+    for surge in long.answers.surges:
+        in_time = [row for row in anomalies if row.metric == "cpu_share" and overlaps(row, surge.start, surge.end)]
+        assert len(in_time) == LONG.brokers
+        for row in in_time:
+            assert abs(utc(row.start_at) - surge.start) <= timedelta(minutes=5)
+            assert abs(utc(row.end_at) - surge.end) <= timedelta(minutes=5)
+
+
+def test_the_disk_that_fills_is_found(long: Lake) -> None:
+    """If this fails, a disk that fills is missed, its day is wrong, or a disk that does not fill alarms."""
+    rows = forecast.disks(long.tables["samples"]).collect()
+    filling = {("planted", each.broker, each.path): each.full_at for each in long.answers.filling}
+    last = LONG.start + timedelta(days=LONG.days)
+    assert len(rows) == 2 * 2 * LONG.brokers
+    assert {(row.cluster, row.broker, row.path) for row in rows if row.full_days is not None} == set(filling)
+    for row in rows:
+        assert row.backtest_mape < 0.01
+        if row.full_days is not None:
+            expected = (filling[row.cluster, row.broker, row.path] - last) / timedelta(days=1)
+            assert row.full_days == pytest.approx(expected, abs=0.5)
+            assert row.full_days_low <= row.full_days <= row.full_days_high
+
+
+def test_the_bytes_of_topics_are_forecast(long: Lake) -> None:
+    """If this fails, a daily and weekly curve is not predicted: the error of the last quarter is above 20 %."""
+    rows = forecast.topics(long.tables["topic_rates"], ahead_days=1).collect()
+    assert len(rows) == 24 * 2 * LONG.topics
+    assert all(row.backtest_mape < 0.2 for row in rows)
+    assert all(row.reason is None and 0 < row.in_bytes_per_s_low <= row.in_bytes_per_s for row in rows)
+
+
+def test_the_hot_partition_is_found(long: Lake) -> None:
+    """If this fails, the planted partition is not hot, another one is, or its share is wrong."""
+    rows = [row for row in skew.partitions(long.tables["commits"]).collect() if row.hot]
+    assert [("planted", each.topic, each.partition) for each in long.answers.hot] == [
+        (row.cluster, row.topic, row.partition) for row in rows
+    ]
+    assert rows[0].share == pytest.approx(long.answers.hot[0].share, abs=0.01)
+
+
+def test_the_growing_lag_is_found(short: Lake) -> None:
+    """If this fails, the partition that a group no longer keeps up with is not the one with the most lag."""
+    (planted,) = short.answers.growing
+    found = lag.lag(short.tables["commits"])
+    end = SHORT.start + timedelta(seconds=SHORT.seconds)
+    rows = found.where(found.minute >= end - timedelta(minutes=3)).collect()
+    last = {(row.group, row.topic, row.partition): row for row in sorted(rows, key=lambda row: row.minute)}
+    most, *others = sorted(last.values(), key=lambda row: -row.time_lag_ms)
+    assert (most.group, most.topic, most.partition) == (planted.group, planted.topic, planted.partition)
+    expected_s = (1 - planted.reads) * (end - planted.start).total_seconds()
+    assert most.time_lag_ms / 1000 == pytest.approx(expected_s, rel=0.05)
+    assert all(row.time_lag_ms < 120_000 for row in others)
+
+
+def test_the_dear_rebalance_is_found(short: Lake) -> None:
+    """If this fails, another rebalance than the planted one is the dearest, or somebody else caused it."""
+    (planted,) = short.answers.dear
+    names = ("rebalances", "moves", "triggers", "commits", "topic_rates", "samples")
+    costs = rebalances.rebalances(*(short.tables[name] for name in names))
+    first = costs.first()
+    assert first is not None
+    assert (first.group, first.generation, first.stall_max_ms) == (planted.group, planted.generation, planted.stall_ms)
+    assert (first.clients, first.hosts) == ([planted.client_id], [planted.host])
+
+
+def test_rows_depend_on_the_seed_alone(spark: SparkSession) -> None:
+    """If this fails, two runs of a figure are about different data, or the rows depend on how Spark divides them."""
+    size = Size(days=1, sample_s=3_600, commit_s=7_200)
+    one, again, other = (synthetic.tables(spark, size, seed) for seed in (1, 1, 2))
+    assert set(one) == set(TABLES) - {"events"}
+    for name, rows in one.items():
+        assert rows.schema.simpleString() == TABLES[name].simpleString()
+        if name in ("samples", "commits"):
+            first = rows.repartition(3).select("*").collect()
+            assert len(first) == size.rows[name]
+            assert sorted(map(str, first)) == sorted(map(str, again[name].collect()))
+            assert sorted(map(str, first)) != sorted(map(str, other[name].collect()))
+
+
+def test_a_size_has_as_many_commits_as_asked_for() -> None:
+    """If this fails, a figure of 10^8 rows is one of others, or needs the driver to count them."""
+    size = Size(days=28).with_commits(10**8)
+    assert 10**8 <= size.rows["commits"] < 1.2 * 10**8
+    assert Size().with_commits(1).rows["commits"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"brokers": 0}, "brokers is 0: 1 or more"),
+        ({"start": datetime(2026, 1, 1)}, "without a time zone"),
+        ({"days": 10**7}, "at most"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(values: dict[str, int], message: str) -> None:
+    """If this fails, a size without rows, or with too many of them, gives empty tables or never ends."""
+    with pytest.raises(ValueError, match=message):
+        Size(**values)  # type: ignore[arg-type]
+
+
+def test_answers_have_room() -> None:
+    """If this fails, planted times are outside the lake or overlap, so that recall counts what is not there."""
+    with pytest.raises(ValueError, match="slow is 25: 0 to 24 a day"):
+        plant(Size(days=1), slow=25)
+    for seed in range(20):
+        answers = plant(Size(days=1), seed, slow=24)
+        ordered: Sequence[tuple[datetime, datetime]] = [(each.start, each.end) for each in answers.slow]
+        assert all(end <= start for (_, end), (start, _) in pairwise(ordered))
+        assert Size().start <= ordered[0][0]
+        assert ordered[-1][1] <= Size().start + timedelta(days=1)
+        assert len(answers) == sum(len(getattr(answers, each.name)) for each in fields(Answers)) == 24 + 4
