@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.admin import AdminClient, AdminError
@@ -42,6 +43,7 @@ class Source:
     bootstrap: str
     cluster: str
     starts_ms: dict[str, dict[int, int]]
+    topic_ids: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ async def _find(bootstrap: str, cluster: str | None) -> Source:
             kept_ms = int(answers.whole()[resource][0].value or -1)
             start_ms = now_ms - kept_ms + MARGIN_MS if kept_ms > 2 * MARGIN_MS else 0
             starts[topic.name] = {each.partition: start_ms for each in topic.partitions}
-        return Source(bootstrap, name, starts)
+        return Source(bootstrap, name, starts, {topic.name: str(topic.topic_id) for topic in known.values()})
 
 
 def ingest(
@@ -96,10 +98,25 @@ def ingest(
 ) -> Ingested:
     """Read everything that has come since the last ingest. Raises IngestError, LakeError and SetUpError."""
     with lake.locked(source.cluster) as held:
+        known = lake.checkpoint(source.cluster).with_name("topics.json")
+        if not accept_loss:
+            _check_ids(known, source)
         spark = session("ingest", kept_open=(held,), **of_session)
         began_s = time.monotonic()
         batches, records = _run(spark, lake, source, accept_loss, show)
+        known.write_text(json.dumps(source.topic_ids), encoding="utf-8")
         return Ingested(source.cluster, batches, records, time.monotonic() - began_s)
+
+
+def _check_ids(known: Path, source: Source) -> None:
+    """Raise IngestError if a topic is another one than at the last ingest: its offsets would be taken for those."""
+    before = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
+    for topic, topic_id in source.topic_ids.items():
+        if before.get(topic, topic_id) != topic_id:
+            raise IngestError(
+                f"{source.bootstrap}: {topic} was created again since the last ingest: use another --cluster name. "
+                "--accept-loss goes on after the offset that was read last, and leaves out what is before it"
+            )
 
 
 def _run(
