@@ -8,6 +8,7 @@ cluster are missing.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -75,17 +76,36 @@ class Time(click.ParamType[datetime]):
 
 
 _folder = click.Path(file_okay=False, path_type=Path)
-_of_spark = (
+
+
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def _together(*options: Decorator) -> Decorator:
+    """Return a decorator that adds several options, which are shown in this order."""
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        for each in reversed(options):
+            function = each(function)
+        return function
+
+    return add
+
+
+_with_source = _together(
+    click.option("--bootstrap", required=True, metavar="HOST:PORT[,..]", help="The cluster."),
+    click.option("--out", required=True, type=_folder, metavar="LAKE", help="The folder of the lake."),
+)
+_with_range = _together(
+    click.option("--from", "start", type=Time(), metavar="TIME", help=f"From this time on: {times.ALLOWED}."),
+    click.option("--to", "end", type=Time(), metavar="TIME", help="Before this time."),
+    click.option("--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Rows shown."),
+)
+_with_spark = _together(
     click.option("--master", metavar="URL", help="Spark's master; by default all cores of this machine."),
     click.option("--memory", default="2g", show_default=True, metavar="SIZE", help="Memory of the driver."),
     click.option("--verbose", is_flag=True, help="Show Spark's log."),
 )
-
-
-def _with_spark(function: Any) -> Any:
-    for each in reversed(_of_spark):
-        function = each(function)
-    return function
 
 
 @click.group(cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,8 +122,7 @@ def jars() -> None:
 
 
 @command.command()
-@click.option("--bootstrap", required=True, metavar="HOST:PORT[,..]", help="The cluster.")
-@click.option("--out", required=True, type=_folder, metavar="LAKE", help="The folder of the lake.")
+@_with_source
 @click.option("--cluster", metavar="NAME", help="Its name in the lake; by default the cluster's id.")
 @click.option("--accept-loss", is_flag=True, help="Go on although records were removed before they were ingested.")
 @_with_spark
@@ -119,10 +138,8 @@ def ingest(bootstrap: str, out: Path, cluster: str | None, accept_loss: bool, **
 @command.command()
 @click.argument("job")
 @click.option("--lake", required=True, type=_folder, metavar="LAKE", help="The folder of the lake.")
-@click.option("--from", "start", type=Time(), metavar="TIME", help=f"From this time on: {times.ALLOWED}.")
-@click.option("--to", "end", type=Time(), metavar="TIME", help="Before this time.")
+@_with_range
 @click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster; may be repeated.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Rows shown of a result.")
 @click.option("--out", type=_folder, metavar="FOLDER", help="Also write all rows here, as Parquet.")
 @_with_spark
 def run(
@@ -153,9 +170,7 @@ def run(
 @command.command()
 @click.argument("directories", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--topic", "topics", multiple=True, required=True, help="A topic; may be repeated.")
-@click.option("--from", "start", type=Time(), metavar="TIME", help=f"Records from this time on: {times.ALLOWED}.")
-@click.option("--to", "end", type=Time(), metavar="TIME", help="Records before this time.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Records shown.")
+@_with_range
 @click.option("--on-damage", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="What to do.")
 @_with_spark
 def segments(
@@ -177,8 +192,7 @@ def segments(
 
 
 @command.command()
-@click.option("--bootstrap", required=True, metavar="HOST:PORT[,..]", help="The cluster.")
-@click.option("--out", required=True, type=_folder, metavar="LAKE", help="The folder of the lake.")
+@_with_source
 @click.option("--every", default="10m", show_default=True, metavar="TIME", help="How often: a systemd time span.")
 def schedule(bootstrap: str, out: Path, every: str) -> None:
     """Print a systemd service and timer that ingest again and again."""

@@ -47,10 +47,10 @@ def check_java() -> None:
         raise SetUpError(
             f"Spark needs Java {JAVA_LEAST}, and there is none (Debian: apt-get install openjdk-17-jre-headless)"
         )
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', told)
+    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', printed)
     if found is None or int(found[1]) < JAVA_LEAST:
-        version = found[1] if found else told.strip().splitlines()[:1]
+        version = found[1] if found else printed.strip().splitlines()[:1]
         raise SetUpError(f"Spark needs Java {JAVA_LEAST} or later, and {java} is {version}")
 
 

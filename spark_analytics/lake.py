@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,17 +110,17 @@ class Lake:
         from pyspark.sql import functions as F
 
         known = self.check(clusters or ())
-        parts = []
-        for cluster in clusters or known:
-            folder = self.table(name, cluster)
-            there = (folder / f"batch_id={number}" for number in sorted(self.complete(cluster)))
-            if batches := [str(each) for each in there if each.is_dir()]:
-                schema = TABLES[name]
-                found = spark.read.schema(schema).option("basePath", str(self.path / name)).parquet(*batches)
-                parts.append(found.select(*schema.fieldNames()))
-        if not parts:
-            return spark.createDataFrame([], TABLES[name])
-        found = reduce(lambda left, right: left.unionByName(right), parts)
+        schema = TABLES[name]
+        there = [
+            self.table(name, cluster) / f"batch_id={number}"
+            for cluster in clusters or known
+            for number in sorted(self.complete(cluster))
+        ]
+        batches = [str(each) for each in there if each.is_dir()]
+        if not batches:
+            return spark.createDataFrame([], schema)
+        found = spark.read.schema(schema).option("basePath", str(self.path / name)).parquet(*batches)
+        found = found.select(*schema.fieldNames())
         if span.start is not None:
             found = found.where((F.col("at") >= F.lit(span.start)) & (F.col("day") >= F.lit(span.start.date())))
         if span.end is not None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from spark_analytics.cells import text_of
 from spark_analytics.errors import DamagedError
 from spark_analytics.lake import Span
 from spark_analytics.segments.source import read
@@ -19,8 +18,6 @@ from spark_analytics.segments.source import read
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Bytes of a key or value that are shown.
-SHOWN_BYTES = 60
 _DAMAGE = re.compile(r"[^\s:]+: at byte \d+, where offset \d+ is expected: [^\n]+")
 
 
@@ -70,16 +67,5 @@ def _table(title: str, rows: Sequence[Any]) -> Table:
     for name in rows[0].asDict():
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(_text(value) for value in row))
+        table.add_row(*(text_of(value, "milliseconds") for value in row))
     return table
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bytes | bytearray):
-        shown = bytes(value[:SHOWN_BYTES]).decode("utf-8", "backslashreplace")
-        return escape(shown + ("…" if len(value) > SHOWN_BYTES else ""))
-    if isinstance(value, datetime):
-        return value.isoformat(sep=" ", timespec="milliseconds")
-    return f"{value:,}" if isinstance(value, int) else escape(str(value))

@@ -14,7 +14,8 @@ SAMPLE_TABLES = ("samples", "api_phases", "topic_rates")
 EVENT_TABLES = ("commits", "rebalances", "moves", "triggers", "events")
 # The head of an event, of whatever type.
 _HEAD = "type STRING, version INT, time_ms BIGINT, broker INT"
-_ARRAYS = {"moves": "moves", "triggers": "triggers"}
+# Lists of a rebalance that are tables.
+_LISTS = ("moves", "triggers")
 
 
 def samples_of(records: DataFrame) -> DataFrame:
@@ -121,14 +122,14 @@ def _parts_of_events(name: str, source: DataFrame) -> DataFrame:
         return event.select(
             "broker",
             "at",
-            *_fields("e", json_of(kind).fieldNames(), {*_ARRAYS, "type", "version", "time_ms", "broker"}),
+            *_fields("e", json_of(kind).fieldNames(), {*_LISTS, "type", "version", "time_ms", "broker"}),
         )
     if name == "commits":
         rows = event.select("broker", "at", F.col("e.group").alias("group"), F.explode("e.offsets").alias("o"))
         return rows.select("broker", "at", "group", *_fields("o", _names(rows), set()))
     rows = event.select(
         "broker", "at", F.col("e.group").alias("group"), F.col("e.generation").alias("generation"),
-        F.explode(f"e.{_ARRAYS[name]}").alias("o"),
+        F.explode(f"e.{name}").alias("o"),
     )  # fmt: skip
     return rows.select("broker", "at", "group", "generation", *_fields("o", _names(rows), set()))
 

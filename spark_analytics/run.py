@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
+from spark_analytics.cells import text_of
 from spark_analytics.lake import Lake, LakeError, Span
 
 if TYPE_CHECKING:
@@ -69,18 +69,3 @@ def _table(found: Found, limit: int) -> Table:
         notes.append(f"also: {', '.join(columns[COLUMNS_MAX:])}")
     table.caption = "; ".join(notes) or None
     return table
-
-
-def text_of(value: Any) -> str:
-    """Return a value of a row as people read it."""
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

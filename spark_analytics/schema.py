@@ -59,9 +59,7 @@ def type_of(annotation: Any) -> DataType:
     if origin in (Union, types.UnionType):
         (known,) = (each for each in arguments if each is not type(None))
         return type_of(known)
-    if origin is list:
-        return ArrayType(type_of(arguments[0]))
-    if origin is tuple:
+    if origin in (list, tuple):
         return ArrayType(type_of(arguments[0]))
     if origin is dict:
         return MapType(StringType(), type_of(arguments[1]))

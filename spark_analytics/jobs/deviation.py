@@ -11,7 +11,7 @@ Numbers = npt.NDArray[np.int64]
 
 # The median absolute deviation of normal values times this is their standard deviation.
 SIGMAS_OF_MAD = 1.4826
-# Of one broker nothing can be told, and of two which one is the other.
+# One broker cannot be compared, and of two it is unknown which one differs.
 BROKERS_LEAST = 3
 HOURS_OF_WEEK = 168
 _MINUTES_OF_WEEK = HOURS_OF_WEEK * 60

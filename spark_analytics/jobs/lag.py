@@ -19,7 +19,7 @@
     end_age_ms          from the last tick in which a commit of any group reported the end to the sample; 0 in that tick
     status              OK, UNKNOWN, WARN, REWOUND, STALLED or STOPPED, by `broker_cy.admin.lag.judge` over the last 12
                         samples, as in the console
-    abandoned           no commit for longer than a bound (10 min unless told otherwise), while the end moved
+    abandoned           no commit for longer than a bound (10 min by default), while the end moved
     incarnation         how often the topic was created again (the end went back) since the first row: of another
                         incarnation, no offset counts, and no sample is in the window
 
@@ -101,7 +101,7 @@ def lag(
     bounds: Bounds = DEFAULTS,
     until: datetime | None = None,
 ) -> DataFrame:
-    """Return the rows described above from the table `commits`; `rebalances` tells which groups had members.
+    """Return the rows described above from the table `commits`; `rebalances` says which groups had members.
 
     `until` is the time up to which last commits are carried forward; by default that of the cluster's last commit. One
     Python worker has all rows of a partition at once: about 100 bytes for each group and 10 s with a commit.

@@ -306,5 +306,7 @@ def _words() -> Column:
     lasted = F.when(F.col("lasted") < 120, F.format_string("%d min", F.col("lasted"))).otherwise(
         F.format_string("%.1f h", F.col("lasted") / 60)
     )
-    told = F.when(F.col("normal") > 0, times).otherwise(amounts)
-    return F.concat(F.format_string("broker %d: ", F.col("broker")), metric, F.lit(" "), told, F.lit(" for "), lasted)
+    difference = F.when(F.col("normal") > 0, times).otherwise(amounts)
+    return F.concat(
+        F.format_string("broker %d: ", F.col("broker")), metric, F.lit(" "), difference, F.lit(" for "), lasted
+    )

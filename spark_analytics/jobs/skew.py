@@ -23,7 +23,7 @@
     rate or above it)
 
 A partition's end is known where any group commits it: partitions without commits are missing, and a partition's records
-are those between its own first and last commit. A topic whose ends go back was created again: its count starts anew
+are those between its own first and last commit. A topic whose ends go back was created again: its count starts again
 there. The ends are compared by minute, at each minute's highest: within one minute the new creation is not noticed.
 """
 
@@ -77,11 +77,11 @@ def growth(commits: DataFrame) -> DataFrame:
     )
     in_order = Window.partitionBy(*_PARTITION).orderBy("minute")
     before, before_at = F.lag("highest").over(in_order), F.lag("last_at").over(in_order)
-    anew = before.isNull() | (F.col("highest") < before)
+    is_new = before.isNull() | (F.col("highest") < before)
     steps = known.select(
         *_PARTITION, "first_at", "last_at",
-        F.when(anew, F.col("highest") - F.col("lowest")).otherwise(F.col("highest") - before).alias("records"),
-        (_seconds("last_at") - F.when(anew, _seconds("first_at")).otherwise(_seconds(before_at))).alias("seconds"),
+        F.when(is_new, F.col("highest") - F.col("lowest")).otherwise(F.col("highest") - before).alias("records"),
+        (_seconds("last_at") - F.when(is_new, _seconds("first_at")).otherwise(_seconds(before_at))).alias("seconds"),
     )  # fmt: skip
     found = steps.groupBy(*_PARTITION).agg(
         F.sum("records").alias("records"),

@@ -29,9 +29,9 @@
                               sums of the rates of the brokers, each over the time that its samples cover
     covered_share             the least of these brokers
 
-`coverage` returns what tells a gap from silence, one row for each cluster, broker and period with samples: `samples`,
-`covered_ms`, `covered_share`, `left_out`. A period that is missing there is a gap. One that is there, and that
-`throughput` does not have for a topic, is without traffic of the topic.
+`coverage` returns what distinguishes a gap from silence, one row for each cluster, broker and period with samples:
+`samples`, `covered_ms`, `covered_share`, `left_out`. A period that is missing there is a gap. One that is there, and
+that `throughput` does not have for a topic, is without traffic of the topic.
 
 A sample belongs to the period in which it ends, so it may count up to one interval (usually 1 s) of the period before.
 """

@@ -45,8 +45,8 @@ PLAN = StructType([
 ])  # fmt: skip
 # A plan is text that a person or a tool wrote; more than this is not one, and validation would read it into the driver.
 PLAN_MAX = 100_000
-# Names told in a message of what is there.
-_NAMES_TOLD = 20
+# Names listed in a message of what is there.
+_NAMES_LISTED = 20
 _PLACE = ("cluster", "topic", "partition")
 
 
@@ -116,8 +116,8 @@ def validate(plan: DataFrame, shares: DataFrame, samples: DataFrame) -> None:
 def _told(names: object) -> str:
     """Return names for a message, the first ones of many."""
     found = sorted(names)  # type: ignore[call-overload]
-    text = ", ".join(map(str, found[:_NAMES_TOLD]))
-    return f"{text} and {len(found) - _NAMES_TOLD} more" if len(found) > _NAMES_TOLD else text or "none"
+    text = ", ".join(map(str, found[:_NAMES_LISTED]))
+    return f"{text} and {len(found) - _NAMES_LISTED} more" if len(found) > _NAMES_LISTED else text or "none"
 
 
 def load(plan: DataFrame, shares: DataFrame, topic_rates: DataFrame, samples: DataFrame) -> DataFrame:

@@ -139,7 +139,7 @@ def _read(partition: InputPartition, options: Options, schema: StructType) -> It
 class _PushFilters:
     """`pushFilters` of a reader. Spark refuses a reader with this method while filters are not pushed down
     (spark.sql.python.filterPushdown.enabled), since it would silently lack its filters. BatchReader lacks none: it
-    leaves every filter to Spark, and only reads less. `__func__` tells Spark that the method is not overridden.
+    leaves every filter to Spark, and only reads less. `__func__` makes Spark assume that the method is not overridden.
     """
 
     def __init__(self, reader: BatchReader) -> None:

@@ -89,7 +89,7 @@ def test_a_host_that_hangs_is_charged(lab: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("fault", "mend"), [("unplug", "plug"), ("kill", "start")])
 def test_a_host_that_is_lost_is_reported(lab: Lab, tmp_path: Path, fault: str, mend: str) -> None:
-    """If this fails, a machine without power or network takes its part of the figures with it, and nobody is told."""
+    """If this fails, a machine without power or network takes its part of the figures with it silently."""
     with running(lab, tmp_path, f"lost-{fault}") as run:
         lab.do(fault, WORKERS[0])
         found = run.end()

@@ -32,7 +32,7 @@ ROWS = [
 
 
 def test_latencies_by_minute(spark: SparkSession) -> None:
-    """If this fails, latencies are measured over rewinds or lives of a topic, or a bound is told as a measurement."""
+    """If this fails, latencies are measured over rewinds or lives of a topic, or a bound passes for a measurement."""
     found = job.end_to_end(commits(spark, ROWS))
     expected = [
         ("c", "g", "t", at(0), 4, 21, 3, 2_400, 2_500, 2_500, 2_500, 1_000, 1, 1_500, 1_500),

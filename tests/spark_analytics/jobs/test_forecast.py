@@ -64,7 +64,7 @@ def disk(hour: int, path: str, used: int, broker: int = 1) -> dict[str, Any]:
 
 
 def test_days_until_a_disk_is_full(spark: SparkSession) -> None:
-    """If this fails, disks are told to be full too early, too late or not at all, or one that does not fill is."""
+    """If this fails, disks are reported as full too early, too late or not at all, or one that does not fill is."""
     hours = range(96)
     rows = [disk(hour, "/fills", 100_000 + 1_000 * hour) for hour in hours]
     rows += [disk(hour, "/stays", 500_000) for hour in hours] + [disk(hour, "/new", 7) for hour in range(50)]

@@ -54,7 +54,7 @@ def test_all_columns_of_a_minute(spark: SparkSession, found: DataFrame) -> None:
 
 
 def test_a_stopped_consumer_falls_behind(found: DataFrame) -> None:
-    """If this fails, the lag of a group freezes when its consumer stops, or it is told as abandoned too early or
+    """If this fails, the lag of a group freezes when its consumer stops, or it is reported as abandoned too early or
     never.
     """
     assert rows_of(found, "stopped") == [
@@ -108,7 +108,7 @@ def test_a_group_has_the_status_of_its_worst_partition(spark: SparkSession) -> N
 
 @pytest.mark.parametrize(("members", "status"), [(2, "STALLED"), (0, "STOPPED")])
 def test_a_rebalance_tells_whether_a_group_has_members(spark: SparkSession, members: int, status: str) -> None:
-    """If this fails, a consumer that hangs is told as one that ended, or the other way round."""
+    """If this fails, a consumer that hangs is reported as one that ended, or the other way round."""
     rows = [Commit(6, "g", 1, 5, record_s=1), *(Commit(10 * n + 5, "x", 5, 5) for n in range(18))]
     events = [
         {"at": at(second), "group": "g", "generation": n, "members_after": count}

@@ -60,7 +60,7 @@ def random_rows(seed: int) -> pd.DataFrame:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_statuses_are_those_of_the_console(seed: int) -> None:
-    """If this fails, the report tells another status of a group than the console did at that time, from the same
+    """If this fails, the report has another status of a group than the console did at that time, from the same
     samples.
     """
     rows = random_rows(seed)

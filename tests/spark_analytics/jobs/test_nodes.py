@@ -57,7 +57,7 @@ def test_what_is_usual_is_known_from_the_weeks_before() -> None:
 
 
 def test_a_lasting_change_is_found_from_its_first_to_its_last_minute() -> None:
-    """If this fails, an outlier is a change, a change is told too late or for too long, or one after it is missed."""
+    """If this fails, an outlier is a change, a change comes too late or lasts too long, or one after it is missed."""
     minutes = np.arange(300, dtype=np.int64)
     residuals = np.full(300, 0.2)
     residuals[20] = 1_000  # counts for CLIP

@@ -59,7 +59,7 @@ def run(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[DataFrame], t
 
 
 class Ended(job.LateRows):
-    """Tells when a query has ended, and so has told all of its progress."""
+    """Notes when a query has ended, and so has reported all of its progress."""
 
     def __init__(self) -> None:
         super().__init__()

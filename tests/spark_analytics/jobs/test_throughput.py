@@ -1,4 +1,4 @@
-"""Throughput by broker, topic and period: rates over the covered time, ranks with idle samples, gaps that are told."""
+"""Throughput by broker, topic and period: rates over the covered time, ranks with idle samples, reported gaps."""
 
 from __future__ import annotations
 

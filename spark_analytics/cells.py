@@ -1,0 +1,29 @@
+"""Values of rows as people read them in a table of a terminal."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from rich.markup import escape
+
+# Bytes of a key or value that are shown.
+SHOWN_BYTES = 60
+
+
+def text_of(value: Any, timespec: str = "seconds") -> str:
+    """Return the text of a value, with times as exact as `timespec`, and nothing that rich would take for markup."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec=timespec)
+    if isinstance(value, bytes | bytearray):
+        shown = bytes(value[:SHOWN_BYTES]).decode("utf-8", "backslashreplace")
+        return escape(shown + ("…" if len(value) > SHOWN_BYTES else ""))
+    return escape(", ".join(map(str, value)) if isinstance(value, list) else str(value))
