@@ -6,11 +6,11 @@ Each trace has `meta`: {"entity": index of its colour, "label": the choice of th
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bench import hdr
-from bench.html.entities import Entity, hover, labels
+from bench.html.entities import Entity, labels
+from bench.html.parts import Chart, Trace, hover, log_range
 from bench.measured import ladder
 from bench.metrics import describe
 from bench.result import Document, Latencies, Pair, Run
@@ -18,24 +18,7 @@ from bench.result import Document, Latencies, Pair, Run
 MOST_POINTS = 2000  # of one line: what a screen can show
 MOST_RATIO_ROWS = 40  # of the chart of pairs; its table has all rows
 US_PER_MS = 1000
-Trace = dict[str, Any]
 Values = Sequence[float | None]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """One picture; `data` and `layout` are plotly's."""
-
-    id: str
-    title: str
-    note: str
-    data: list[Trace]
-    layout: dict[str, Any]
-    wide: bool = False
-
-    def figure(self) -> dict[str, Any]:
-        """Return what the page draws."""
-        return {"id": self.id, "data": self.data, "layout": self.layout}
 
 
 def over_time(found: Sequence[Entity]) -> list[Chart]:
@@ -107,18 +90,6 @@ def _timeline(
 def _name(entity: Entity, run: Run) -> str:
     label = f" {run.label}" if run.label else ""
     return f"{entity.name}{label}, pair {run.pair + 1}"
-
-
-def log_range(values: Values) -> dict[str, Any]:
-    """Return range and ticks of a log axis for the positive values: ticks at 1, 2 and 5, or 1 only, of each decade."""
-    known = [value for value in values if value is not None and value > 0]
-    if not known:
-        return {}
-    low, high = math.log10(min(known)), math.log10(max(known))
-    room = max(0.08 * (high - low), 0.06)
-    steps = (1, 2, 5) if high - low < 3 else (1,)
-    ticks = [step * 10.0**power for power in range(math.floor(low) - 1, math.ceil(high) + 2) for step in steps]
-    return {"range": [low - room, high + room], "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
 
 
 def percentiles(found: Sequence[Entity], which: str, title: str) -> Chart | None:

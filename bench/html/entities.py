@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from bench.result import Document, Run
 
@@ -41,8 +40,3 @@ def entities(documents: Sequence[tuple[str, Document]]) -> list[Entity]:
 def labels(found: Sequence[Entity]) -> list[str]:
     """Return the labels of all entities, in the order in which they were measured."""
     return list(dict.fromkeys(label for entity in found for label in entity.labels))
-
-
-def hover(text: str) -> str:
-    """Escape a text for plotly, which would otherwise interpret tags and %{...} in it."""
-    return escape(text).replace("%{", "%&#123;")

@@ -30,7 +30,11 @@
       showlegend: false,
       line: { ...trace.line, color: own, dash: dash(entity) },
       marker: { ...trace.marker, color: own, line: { ...(trace.marker || {}).line, color: own } },
-      textfont: { color: theme().ink, size: 12 },
+      // Bands of forecasts, beneath their lines.
+      ...(trace.fill ? { fillcolor: `${own}33` } : {}),
+      // Plotly chooses what can be read inside of a bar.
+      ...(trace.type === "bar" ? { outsidetextfont: { color: theme().ink, size: 12 } }
+        : { textfont: { color: theme().ink, size: 12 } }),
     };
   }
 

@@ -1,17 +1,14 @@
 """The page: its head with the failures, the charts, the tables, and everything that they need, in one file."""
 
-import json
 from collections.abc import Sequence
 from html import escape
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from plotly.offline import get_plotlyjs
 
 from bench.html import charts, profiles, tables
-from bench.html.charts import Chart
 from bench.html.entities import Entity, entities, labels
+from bench.html.parts import Chart, card, resource, script_json
 from bench.result import Document, read
 
 # The page contains everything that it needs, and may load nothing.
@@ -48,24 +45,14 @@ def render(documents: Named) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f'<link rel="icon" href="data:,"><title>{escape(heading)}</title>',
-        f"<style>{_resource('page.css')}</style></head><body><main>",
+        f"<style>{resource('page.css')}</style></head><body><main>",
         *body,
         "</main>",
         f"<script>{get_plotlyjs()}</script>",
         f"<script>const FIGURES = {script_json([chart.figure() for chart in drawn])};</script>",
-        f"<script>{_resource('page.js')}</script>",
+        f"<script>{resource('page.js')}</script>",
         "</body></html>\n",
     ])  # fmt: skip
-
-
-def script_json(value: Any) -> str:
-    """Return JSON that cannot end the script element that contains it."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _resource(name: str) -> str:
-    return resources.files("bench.html").joinpath(name).read_text(encoding="utf-8")
 
 
 def _title(document: Document) -> str:
@@ -91,7 +78,7 @@ def _compared(documents: Named, drawn: list[Chart]) -> list[str]:
     parts = ["<section><h2>Compared</h2>"]
     if chart is not None:
         drawn.append(chart)
-        parts.append(f'<div class="charts">{_card(chart)}</div>')
+        parts.append(f'<div class="charts">{card(chart)}</div>')
     return [*parts, tables.pairs(documents), "</section>"]
 
 
@@ -115,7 +102,7 @@ def _charts(found: Sequence[Entity], drawn: list[Chart]) -> list[str]:
     for heading, shown in sections:
         if shown:
             drawn.extend(shown)
-            cards = "".join(_card(chart) for chart in shown)
+            cards = "".join(card(chart) for chart in shown)
             parts.append(f'<section><h2>{heading}</h2><div class="charts">{cards}</div></section>')
     if known:  # its section is the last one
         parts += [profiles.about(known), profiles.table(known)]
@@ -134,16 +121,6 @@ def _controls(found: Sequence[Entity]) -> str:
         options = "".join(f'<option value="{escape(name)}">{escape(name or "(none)")}</option>' for name in known)
         choices = f'<label>Latency and series of <select id="label">{options}</select></label>'
     return f'<div class="controls" role="group" aria-label="What the charts show">{buttons}{choices}</div>'
-
-
-def _card(chart: Chart) -> str:
-    height = chart.layout.get("height")
-    style = f' style="height:{height}px"' if height else ""
-    plot = f'<div class="plot" id="{chart.id}"{style}></div>'
-    return (
-        f'<figure class="card{" wide" if chart.wide else ""}"><figcaption><h3>{escape(chart.title)}</h3>'
-        f'<p class="muted">{escape(chart.note)}</p></figcaption>{plot}</figure>'
-    )
 
 
 def _tables(documents: Named, found: Sequence[Entity]) -> list[str]:

@@ -5,8 +5,8 @@ from html import escape
 from typing import Any
 
 from bench.columns import heaviest, profile_cell
-from bench.html.charts import Chart
-from bench.html.entities import Entity, hover
+from bench.html.entities import Entity
+from bench.html.parts import Chart, hover
 from bench.result import Profile, ProfileRow
 
 MOST_MODULES = 12

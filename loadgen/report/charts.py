@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import hdr
-from bench.html.charts import Chart, Trace, highest, log_range, mean, percentile_axes, thinned
-from bench.html.entities import hover
+from bench.html.charts import highest, mean, percentile_axes, thinned
+from bench.html.parts import Chart, Marking, Trace, hover, log_range, marked
 from bench.measured import ladder
 from loadgen.report.measured import Latencies
 from loadgen.report.result import Event, Result
@@ -161,32 +161,11 @@ def _queued(result: Result) -> Chart | None:
 
 def _marked(chart: Chart, result: Result) -> Chart:
     """Add the events: a vertical line each, with its number, or numbers, above the plot."""
-    found = marks(result)
-    if not found:
-        return chart
-    texts = [
-        "<br>".join(f"{event.second:.1f} s {hover(event.kind)}: {hover(event.text)}" for event in mark.events[:8])
-        for mark in found
-    ]
-    above: Trace = {
-        "type": "scatter", "mode": "text+markers", "x": [mark.second for mark in found], "y": [1] * len(found),
-        "yaxis": "y2", "text": [mark.label for mark in found], "textposition": "top center", "cliponaxis": False,
-        "marker": {"size": 7, "symbol": "triangle-down"}, "customdata": texts,
-        "hovertemplate": "%{customdata}<extra></extra>", "meta": {"entity": None, "label": None},
-    }  # fmt: skip
-    layout = {
-        **chart.layout,
-        "margin": {"l": 62, "r": 16, "t": 30, "b": 48},
-        "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
-        "shapes": [
-            {
-                "type": "line", "x0": mark.second, "x1": mark.second, "yref": "paper", "y0": 0, "y1": 1,
-                "line": {"width": 1, "dash": "dot"},
-            }
-            for mark in found
-        ],
-    }  # fmt: skip
-    return Chart(chart.id, chart.title, chart.note, [*chart.data, above], layout, chart.wide)
+    found = []
+    for mark in marks(result):
+        lines = [f"{event.second:.1f} s {hover(event.kind)}: {hover(event.text)}" for event in mark.events[:8]]
+        found.append(Marking(mark.second, mark.label, "<br>".join(lines)))
+    return marked(chart, found)
 
 
 def by_percentile(result: Result) -> Chart | None:

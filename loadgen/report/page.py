@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from importlib import resources
 from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
 from bench.files import replace_file
-from bench.html.charts import Chart
-from bench.html.page import POLICY, script_json
+from bench.html.page import POLICY
+from bench.html.parts import Chart, card, resource, script_json, section
 from loadgen.report import charts, tables
 from loadgen.report.result import (
     DATA_WRONG,
@@ -46,15 +45,15 @@ def render(result: Result) -> str:
     drawn = [*timelines, *filter(None, (curve, delays))]
     body = [
         _head(title, result),
-        _section("Search", _search(result)) if result.steps else "",
-        _section("Figures", tables.figures(result) + tables.errors(result)),
+        section("Search", _search(result)) if result.steps else "",
+        section("Figures", tables.figures(result) + tables.errors(result)),
         _controls(result) if drawn else "",
         _over_time(result, timelines),
         _by_percentile(result, curve),
-        _section("Events", tables.events(result)) if result.events else "",
-        _section("Verification", _verification(result)),
-        _section("Generator", _generator(result, delays)),
-        _section(
+        section("Events", tables.events(result)) if result.events else "",
+        section("Verification", _verification(result)),
+        section("Generator", _generator(result, delays)),
+        section(
             "Where these figures came from",
             tables.users(result)
             + tables.settings(result.provenance, "Provenance")
@@ -69,23 +68,15 @@ def render(result: Result) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f'<link rel="icon" href="data:,"><title>{escape(title)}: {escape(result.headline)}</title>',
-        f"<style>{_resource('bench.html', 'page.css')}{_resource('loadgen.report', 'page.css')}</style>",
+        f"<style>{resource('page.css')}{resource('parts.css')}</style>",
         "</head><body><main>",
         *filter(None, body),
         "</main>",
         f"<script>{get_plotlyjs()}</script>",
         f"<script>const FIGURES = {script_json([chart.figure() for chart in drawn])};</script>",
-        f"<script>{_resource('bench.html', 'page.js')}{_resource('loadgen.report', 'page.js')}</script>",
+        f"<script>{resource('page.js')}{resource('parts.js')}</script>",
         "</body></html>\n",
     ])  # fmt: skip
-
-
-def _resource(package: str, name: str) -> str:
-    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
-
-
-def _section(heading: str, inner: str) -> str:
-    return f"<section><h2>{escape(heading)}</h2>{inner}</section>"
 
 
 def _head(title: str, result: Result) -> str:
@@ -166,10 +157,10 @@ def _over_time(result: Result, shown: Sequence[Chart]) -> str:
     # Where the buttons do not stay in view: on paper, on a telephone.
     operations = _legend(0, list(result.operations), "narrow")
     legends = {"time-errors": _legend(charts.ERRORS_FROM, charts.error_names(result)), "time-queued": ""}
-    cards = "".join(_card(chart, legends.get(chart.id, operations)) for chart in shown)
+    cards = "".join(card(chart, legends.get(chart.id, operations)) for chart in shown)
     note = '<p class="muted">Numbers above the charts are those of the events below.</p>' if result.events else ""
     details = f"<details><summary>The charts over time as a table</summary>{tables.seconds(result)}</details>"
-    return _section("Over time", f'{note}<div class="charts">{cards}</div>{details}')
+    return section("Over time", f'{note}<div class="charts">{cards}</div>{details}')
 
 
 def _by_percentile(result: Result, curve: Chart | None) -> str:
@@ -177,8 +168,8 @@ def _by_percentile(result: Result, curve: Chart | None) -> str:
         return ""
     options = "".join(f"<option>{escape(name)}</option>" for name in (charts.LATENCY, charts.SERVICE))
     choice = f'<label class="choice">Shown: <select id="label">{options}</select></label>'
-    card = _card(curve, choice + _legend(0, list(result.operations), "narrow"))
-    return _section("Latency", f'<div class="charts">{card}</div>{tables.latencies(result)}')
+    drawn = card(curve, choice + _legend(0, list(result.operations), "narrow"))
+    return section("Latency", f'<div class="charts">{drawn}</div>{tables.latencies(result)}')
 
 
 def _legend(first: int, names: Sequence[str], style: str = "") -> str:
@@ -188,14 +179,6 @@ def _legend(first: int, names: Sequence[str], style: str = "") -> str:
         for at, name in enumerate(names)
     )
     return f'<ul class="legend {style}">{items}</ul>'
-
-
-def _card(chart: Chart, legend: str = "") -> str:
-    return (
-        f'<figure class="card{" wide" if chart.wide else ""}"><figcaption><h3>{escape(chart.title)}</h3>'
-        f'<p class="muted">{escape(chart.note)}</p>{legend}</figcaption>'
-        f'<div class="plot" id="{chart.id}" role="img" aria-label="{escape(chart.title)}"></div></figure>'
-    )
 
 
 def _verification(result: Result) -> str:
@@ -211,5 +194,5 @@ def _generator(result: Result, delays: Chart | None) -> str:
     parts = [tables.checks(result), tables.workers(result)]
     if delays is not None:
         legend = _legend(charts.DELAYS_FROM, ["Lateness", "Lag of the event loop"])
-        parts += [f'<div class="charts">{_card(delays, legend)}</div>', tables.delays(result)]
+        parts += [f'<div class="charts">{card(delays, legend)}</div>', tables.delays(result)]
     return "".join(parts)

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from bench.html.charts import highest, mean
+from bench.html.parts import table
 from bench.measured import reported
 from loadgen.report.measured import Latencies
 from loadgen.report.result import DEFECTS, Partition, Result
@@ -21,27 +22,6 @@ EVENTS_ROWS_MAX = 500
 TEXTS_MAX = 50
 PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99))
 NONE = "–"
-
-
-def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:
-    """Return a table that scrolls on its own; the first `texts` columns are left-aligned. Cells are HTML."""
-    head = "".join(
-        f'<th scope="col"{"" if at < texts else " class=number"}>{escape(name)}</th>' for at, name in enumerate(heads)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<th scope="row">{cell}</th>' if at == 0 else f"<td{'' if at < texts else ' class=number'}>{cell}</td>"
-            for at, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<div class="card scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f'<caption class="unseen">{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
-        "</table></div>"
-    )
 
 
 def number(value: float | None, digits: int = 0) -> str:
