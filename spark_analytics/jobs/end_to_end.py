@@ -34,20 +34,17 @@ What is exact, and what is a bound:
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_analytics.jobs.commit_steps import NAMES, SCHEMA, UNKNOWN, minutes_of
+from spark_analytics.jobs.in_order import map_in_order
 from spark_analytics.jobs.ranks import quantile
 
 NAME = "end-to-end"
 HELP = "time from each record's timestamp to the first commit past it, by group, topic and minute"
 
-# How often brokers report commits (broker_cy.server.commit_sampler.PERIOD_S).
-REPORT_MS = 1_000
-# Offsets have less bits than this; of more lives of a partition, the last ones are taken for one.
-_OFFSET_BITS = 50
-_LIVES_MAX = 2 ** (62 - _OFFSET_BITS)
-_PARTITION = ("cluster", "group", "topic", "partition")
+_LATENCIES = (("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99), ("max_ms", 1.0))
 
 
 def end_to_end(commits: DataFrame) -> DataFrame:
@@ -55,89 +52,42 @@ def end_to_end(commits: DataFrame) -> DataFrame:
 
     The latencies of a minute are collected to be ranked: one for each partition of the topic and second.
     """
-    measured, bounded = F.col("latency_ms").isNotNull(), F.col("bound_ms").isNotNull()
-    latencies = F.sort_array(F.collect_list("latency_ms"))
-    bounds = F.sort_array(F.collect_list("bound_ms"))
-    found = (
-        steps(commits)
-        .groupBy("cluster", "group", "topic", F.date_trunc("minute", "commit_at").alias("minute"))
-        .agg(
-            F.count("*").alias("steps"),
-            F.sum("records").alias("records"),
-            F.count_if(measured).alias("measured"),
-            latencies.alias("latencies"),
-            F.max("over_ms").alias("over_max_ms"),
-            F.count_if(bounded).alias("bounded"),
-            bounds.alias("bounds"),
-        )
+    rows = commits.select(
+        *NAMES,
+        "partition",
+        F.unix_millis("at").alias("at_ms"),
+        F.unix_millis(F.coalesce("commit_at", "at")).alias("commit_ms"),
+        "offset",
+        F.coalesce(F.unix_millis("record_at"), F.lit(UNKNOWN)).alias("record_ms"),
+        "end",
     )
+    key = ("cluster", "group", "topic", "partition")
+    parts = map_in_order(rows, key, ("at_ms", "commit_ms", "offset"), minutes_of, SCHEMA)
+    found = parts.groupBy(*NAMES, F.timestamp_millis("minute_ms").alias("minute")).agg(
+        F.sum("steps").alias("steps"),
+        F.sum("records").alias("records"),
+        _all("latencies"),
+        F.max("over_max_ms").alias("over_max_ms"),
+        _all("bounds"),
+    )
+    measured, bounded = F.size("latencies").cast("long"), F.size("bounds").cast("long")
     return found.select(
-        "cluster",
-        "group",
-        "topic",
+        *NAMES,
         "minute",
         "steps",
         "records",
-        "measured",
-        *(_rank("latencies", "measured", share).alias(name) for name, share in _LATENCIES),
+        measured.alias("measured"),
+        *(_rank("latencies", share).alias(name) for name, share in _LATENCIES),
         "over_max_ms",
-        "bounded",
-        _rank("bounds", "bounded", 0.99).alias("bounded_p99_ms"),
-        _rank("bounds", "bounded", 1.0).alias("bounded_max_ms"),
+        bounded.alias("bounded"),
+        _rank("bounds", 0.99).alias("bounded_p99_ms"),
+        _rank("bounds", 1.0).alias("bounded_max_ms"),
     )
 
 
-_LATENCIES = (("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99), ("max_ms", 1.0))
+def _all(name: str) -> Column:
+    return F.sort_array(F.flatten(F.collect_list(name))).alias(name)
 
 
-def _rank(values: str, count: str, share: float) -> Column:
-    return quantile(F.col(values), F.col(count), share).cast("long")
-
-
-def steps(commits: DataFrame) -> DataFrame:
-    """Return the steps: cluster, group, topic, partition, `commit_at` of the commit past the record, `records`, and
-    either `latency_ms` with `over_ms`, or `bound_ms`.
-    """
-    ordered = Window.partitionBy(*_PARTITION).orderBy("at", "commit_at", "offset")
-    # The end of a partition goes back if its topic was created again. The places of a later life are all beyond those
-    # of earlier ones, so that one sort serves for both.
-    fell = F.coalesce(F.col("end") < F.lag("end").over(ordered), F.lit(False))
-    life = F.least(F.sum(fell.cast("long")).over(ordered), F.lit(_LIVES_MAX))
-    lives = commits.withColumn("place", F.shiftleft(life, _OFFSET_BITS) + F.col("offset"))
-    marked = lives.withColumn("mark", F.max("place").over(ordered))
-    here = F.col("place") == F.col("mark")
-    # A rewound group commits lower offsets under the same mark: these say nothing about the record at the mark.
-    nothing_there = here & F.col("record_at").isNull()
-    marks = marked.groupBy(*_PARTITION, "mark").agg(
-        F.min(F.when(here, F.col("commit_at"))).alias("commit_at"),
-        F.max(F.when(here, F.col("commit_at"))).alias("last_commit_at"),
-        F.max(F.when(here, F.col("record_at"))).alias("record_at"),
-        F.max(F.when(nothing_there, F.col("at"))).alias("nothing_until"),
-    )
-    after = Window.partitionBy(*_PARTITION).orderBy("mark")
-    following = F.lead("mark").over(after)
-    same_life = F.shiftright(following, _OFFSET_BITS) == F.shiftright("mark", _OFFSET_BITS)
-    pairs = marks.select(
-        *_PARTITION,
-        F.lead("commit_at").over(after).alias("commit_at"),
-        F.when(same_life, following - F.col("mark")).alias("records"),
-        "record_at",
-        "nothing_until",
-        F.col("last_commit_at").alias("before_at"),
-    ).where(F.col("records").isNotNull())
-    latency = _since("record_at")
-    over = F.least(latency, _since("before_at"), F.lit(REPORT_MS))
-    return pairs.select(
-        *_PARTITION,
-        "commit_at",
-        "records",
-        latency.alias("latency_ms"),
-        F.when(latency.isNotNull(), over).alias("over_ms"),
-        F.when(F.col("record_at").isNull(), _since("nothing_until")).alias("bound_ms"),
-    )
-
-
-def _since(column: str) -> Column:
-    """The ms from a time to the later commit, at least 0; null if the time is null."""
-    span = F.unix_millis("commit_at") - F.unix_millis(column)
-    return F.when(F.col(column).isNotNull(), F.greatest(span, F.lit(0)))
+def _rank(values: str, share: float) -> Column:
+    return quantile(F.col(values), F.size(values), share).cast("long")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from spark_analytics.jobs import end_to_end as job
-from tests.spark_analytics.jobs.job_frames import Commit, at, commits, frame
+from spark_analytics.jobs.commit_steps import NAMES, UNKNOWN, minutes_of
+from spark_analytics.jobs.in_order import ID
+from tests.spark_analytics.jobs.job_frames import Commit, at, commits, frame, row_of
 
 ROWS = [
     # The record at 10 is committed past 2.4 s later, somewhere in the second before that.
@@ -42,17 +48,47 @@ def test_latencies_by_minute(spark: SparkSession) -> None:
     assertDataFrameEqual(found, frame(spark, found, expected))
 
 
-def test_steps_of_a_partition(spark: SparkSession) -> None:
-    """If this fails, a step has another record, or more records than were committed for the first time."""
-    found = job.steps(commits(spark, [each for each in ROWS if each.group == "g" and each.partition == 0]))
-    key = ("c", "g", "t", 0)
-    expected = [
-        (*key, at(2.9), 10, 2_400, 1_000, None),
-        (*key, at(4.5), 5, None, None, 1_500),
-        (*key, at(6.9), 5, 2_500, 1_000, None),
-        (*key, at(70.3), 2, 800, 400, None),
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
+def test_steps_do_not_depend_on_how_rows_are_divided(size: int) -> None:
+    """If this fails, a step at the end of a batch is lost, or belongs to another record."""
+    rows = [row_of(each) for each in ROWS if each.group == "g" and each.partition == 0]
+    of = pa.RecordBatch.from_pylist([
+        {
+            ID: 7, **{name: row.get(name, "c") for name in NAMES}, "at_ms": _ms(row["at"]),
+            "commit_ms": _ms(row["commit_at"]), "offset": row["offset"], "end": row["end"],
+            "record_ms": UNKNOWN if row["record_at"] is None else _ms(row["record_at"]),
+        }
+        for row in rows
+    ])  # fmt: skip
+    made = minutes_of(of.slice(start, size) for start in range(0, len(rows), size))
+    found = [row for batch in made for row in batch.to_pylist()]
+    assert [each for row in found for each in row["latencies"]] == [2_400, 2_500, 800]
+    assert [each for row in found for each in row["bounds"]] == [1_500]
+    assert sum(row["steps"] for row in found) == 4
+    assert sum(row["records"] for row in found) == 22
+    assert max(row["over_max_ms"] or 0 for row in found) == 1_000
+    assert {row["minute_ms"] for row in found} == {_ms(at(0)), _ms(at(60))}
+
+
+def test_equal_commits_are_one_run_over_batches() -> None:
+    """If this fails, an idle group that commits the same offset again and again has steps of no records."""
+    names = dict.fromkeys(NAMES, "c")
+    rows = [
+        {ID: 7, **names, "at_ms": at_ms, "commit_ms": at_ms, "offset": 10, "end": 10, "record_ms": UNKNOWN}
+        for at_ms in range(1_000, 9_000, 1_000)
     ]
-    assertDataFrameEqual(found, frame(spark, found, expected))
+    rows.append({**rows[-1], "at_ms": 9_500, "commit_ms": 9_400, "offset": 12, "end": 12})
+    # Another partition begins with a higher offset: it is not a step of the first one.
+    rows.append({**rows[-1], ID: 8, "at_ms": 1_000, "commit_ms": 1_000, "offset": 50, "end": 50})
+    of = pa.RecordBatch.from_pylist(rows)
+    (found,) = [row for batch in minutes_of(of.slice(at, 1) for at in range(len(rows))) for row in batch.to_pylist()]
+    assert found == {
+        **names, "minute_ms": 0, "steps": 1, "records": 2, "latencies": [], "over_max_ms": None, "bounds": [1_400],
+    }  # fmt: skip
+
+
+def _ms(time: datetime) -> int:
+    return round(time.timestamp() * 1000)
 
 
 def test_empty_tables_give_an_empty_table(spark: SparkSession) -> None:
