@@ -34,8 +34,10 @@ from dashboard.components.shell import shell
 from dashboard.compressed import PREFIXES, Compressed, collected, get_scope, no_body
 from dashboard.context import IDENTITY, Context, Page
 from dashboard.live.socket import LiveSockets
+from dashboard.pages import report
 from dashboard.pages.registry import PAGES
 from dashboard.record_routes import routes as record_routes
+from dashboard.report_file import routes as report_routes
 
 _LOG = logging.getLogger(__name__)
 ASSETS = Path(__file__).with_name("assets")
@@ -54,7 +56,7 @@ INDEX = """<!DOCTYPE html>
 
 def build(context: Context, alerts: Alerting) -> ASGIApp:
     """Build the application of `context`, whose clusters share `alerts`. Its lifespan starts and ends everything."""
-    context.pages = PAGES
+    context.pages = PAGES if context.report is None else (*PAGES, report.PAGE)
     for hub in context.hubs.values():
         hub.audit = context.security.audit
     acts = Acts(context)
@@ -82,6 +84,7 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
         Route("/healthz", lambda _: Response("ok", media_type="text/plain")),
         *(Route(f"/act/{run.__name__}", _act(run), methods=["POST"]) for run in (acts.open, acts.plan, acts.execute)),
         *record_routes(context),
+        *report_routes(context),
         *context.security.routes(),
     ]
     app = _dash(context, server)
@@ -92,7 +95,8 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
     for route in server.router.routes:
         if isinstance(route, Route) and route.path == CALLBACK_PATH:
             route.app = Lenient(route.app)
-    return context.security.guard(Named(compressed), _script_hashes(app, server))
+    hashes = _script_hashes(app, server)
+    return context.security.guard(Named(compressed), hashes, frames=context.report is not None)
 
 
 def _script_hashes(app: Dash, server: FastAPI) -> list[str]:

@@ -33,6 +33,7 @@ examples:
 @click.option("--users", type=click.Path(path_type=Path), metavar="FILE", help="The users file.")
 @click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Session key, audit log and history.")
 @click.option("--alerts", type=click.Path(path_type=Path), metavar="FILE", help="File with alert rules.")
+@click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="A report of broker-analytics.")
 @click.option("--readonly", is_flag=True, help="Refuse every change.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of each call.")
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
@@ -47,6 +48,7 @@ def command(
     users: Path | None,
     state: Path | None,
     alerts: Path | None,
+    report: Path | None,
     readonly: bool,
     timeout: float | None,
 ) -> None:
@@ -61,7 +63,7 @@ def command(
         check_timeout(timeout)
         entries = find_entries(bootstrap, clusters, clusters_file)
         found = load_config(config).with_options(
-            listen=listen, users=users, state=state, alerts=alerts, is_readonly=readonly
+            listen=listen, users=users, state=state, alerts=alerts, is_readonly=readonly, report=report
         )
         by_default = default_rules_path(clusters_file)
         if found.alerts is None and by_default.exists():

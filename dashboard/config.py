@@ -5,6 +5,7 @@ hosts = ["dash.example.com"]          # other names by which browsers reach it
 users = "dashboard-users.toml"        # a login is needed if the file exists, and always beyond loopback
 state = "/var/lib/broker-dash"        # session key, audit log, history
 alerts = "alerts.toml"
+report = "report.html"                # of broker-analytics; the page Report shows it
 readonly = false
 tls_certificate = "dash.pem"          # PEM, with the chain
 tls_key = "dash.key"
@@ -42,6 +43,7 @@ _FIELDS: Mapping[str, tuple[type, str]] = {
     "users": (str, "a path"),
     "state": (str, "a path"),
     "alerts": (str, "a path"),
+    "report": (str, "a path"),
     "readonly": (bool, "true or false"),
     "tls_certificate": (str, "a path"),
     "tls_key": (str, "a path"),
@@ -69,6 +71,7 @@ class DashboardConfig:
     environments: Mapping[str, str] = field(default_factory=dict)
     oidc: OidcConfig | None = None
     masks: tuple[Mask, ...] = ()
+    report: Path | None = None
 
     @property
     def uses_https(self) -> bool:
@@ -76,7 +79,14 @@ class DashboardConfig:
         return self.tls_certificate is not None or self.is_behind_tls_proxy
 
     def with_options(
-        self, *, listen: str | None, users: Path | None, state: Path | None, alerts: Path | None, is_readonly: bool
+        self,
+        *,
+        listen: str | None,
+        users: Path | None,
+        state: Path | None,
+        alerts: Path | None,
+        is_readonly: bool,
+        report: Path | None = None,
     ) -> DashboardConfig:
         """Return the configuration with the options that were given. Raises AdminError."""
         found = self
@@ -89,6 +99,8 @@ class DashboardConfig:
             found = replace(found, state=state.absolute())
         if alerts is not None:
             found = replace(found, alerts=alerts.absolute())
+        if report is not None:
+            found = replace(found, report=report.absolute())
         return replace(found, is_readonly=found.is_readonly or is_readonly)
 
 
@@ -165,6 +177,7 @@ def _config(file: Path, data: Mapping[str, Any]) -> DashboardConfig:
         environments,
         parse_oidc(data["oidc"], file, refuse) if "oidc" in data else None,
         parse_masks(data.get("mask", []), refuse),
+        path_of("report"),
     )
 
 

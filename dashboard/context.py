@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.admin.errors import AdminError, Failure
@@ -36,12 +37,13 @@ class Page:
 
 @dataclass(slots=True)
 class Context:
-    """One dashboard."""
+    """One dashboard. `report` is the file of a report of broker-analytics that it shows; None: it shows none."""
 
     hubs: Mapping[str, ClusterHub]
     security: Security
     is_readonly: bool = False
     pages: Sequence[Page] = field(default_factory=tuple)
+    report: Path | None = None
 
     def identity(self) -> Identity:
         """Return who sent the request that is being handled. Raises AdminError outside of requests."""

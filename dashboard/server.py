@@ -117,7 +117,7 @@ def serve(
                 f"{unknown[0]!r} is no cluster of the dashboard: {', '.join(hubs)}",
                 what="environments",
             )
-        app = build(Context(hubs, security, config.is_readonly), alerts)
+        app = build(Context(hubs, security, config.is_readonly, report=config.report), alerts)
         scheme = "https" if config.tls_certificate is not None else "http"
         host = f"[{config.host}]" if ":" in config.host else config.host
         login = "a login is needed" if security.login_required else "no login, on this machine only"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.markup import escape
@@ -12,7 +12,9 @@ SHOWN_BYTES = 60
 
 
 def text_of(value: Any, timespec: str = "seconds") -> str:
-    """Return the text of a value, with times as exact as `timespec`, and nothing that rich would take for markup."""
+    """Return the text of a value, with times in UTC and as exact as `timespec`, and nothing that rich would take for
+    markup.
+    """
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -22,7 +24,8 @@ def text_of(value: Any, timespec: str = "seconds") -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, datetime):
-        return value.isoformat(sep=" ", timespec=timespec)
+        # Spark's times without a zone are those of this machine's zone; those that people type are UTC.
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec=timespec)
     if isinstance(value, bytes | bytearray):
         shown = bytes(value[:SHOWN_BYTES]).decode("utf-8", "backslashreplace")
         return escape(shown + ("…" if len(value) > SHOWN_BYTES else ""))

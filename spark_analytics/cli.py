@@ -1,17 +1,17 @@
 """The command `broker-analytics`: what a cluster's own events and samples say over days, on Apache Spark. See
 docs/analytics.md.
 
-Exit codes: 0 good; 64 an option is wrong; 65 there is nothing to read, or the lake is in use; 69 Spark, the jars or the
-cluster are missing.
+Exit codes: 0 good; 64 an option or a plan is wrong; 65 there is nothing to read, or the lake is in use; 69 Spark, the
+jars or the cluster are missing.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -19,10 +19,14 @@ from rich.console import Console
 from broker_cy import __version__
 from spark_analytics import schedule as timers
 from spark_analytics import times
-from spark_analytics.errors import DamagedError, IngestError
-from spark_analytics.jars import SetUpError, fetch
+from spark_analytics.errors import DamagedError, IngestError, SetUpError
+from spark_analytics.jars import fetch
 from spark_analytics.lake import Lake, LakeError, Span
+from spark_analytics.reassignment import PlanError, read
 from spark_analytics.segments.errors import SegmentsError
+
+if TYPE_CHECKING:
+    from spark_analytics.jobs.registry import Job
 
 PROGRAM = "broker-analytics"
 WRONG_USE, NO_DATA, UNAVAILABLE = 64, 65, 69
@@ -32,6 +36,8 @@ examples:
   broker-analytics jars
   broker-analytics ingest --bootstrap 127.0.0.1:9092 --out lake/
   broker-analytics run lag --lake lake/ --from -1d
+  broker-analytics run what-if --lake lake/ --plan plan.json
+  broker-analytics report --lake lake/ --out report.html --from -7d
   broker-analytics segments /var/lib/broker-cy --topic orders --from 2026-11-23T08:00 --to 2026-11-23T09:00
   broker-analytics schedule --bootstrap 127.0.0.1:9092 --out lake/ --every 10m
 """
@@ -50,7 +56,7 @@ class Program(click.Group):
             sys.exit(130)
         except (LakeError, DamagedError) as error:
             _end(error, NO_DATA)
-        except SegmentsError as error:
+        except (SegmentsError, PlanError) as error:
             _end(error, WRONG_USE)
         except (SetUpError, IngestError) as error:
             _end(error, UNAVAILABLE)
@@ -76,6 +82,7 @@ class Time(click.ParamType[datetime]):
 
 
 _folder = click.Path(file_okay=False, path_type=Path)
+_file = click.Path(dir_okay=False, path_type=Path)
 
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -95,12 +102,17 @@ def _together(*options: Decorator) -> Decorator:
 _with_source = _together(
     click.option("--bootstrap", required=True, metavar="HOST:PORT[,..]", help="The cluster."),
     click.option("--out", required=True, type=_folder, metavar="LAKE", help="The folder of the lake."),
+    click.option("--cluster", metavar="NAME", help="Its name in the lake; by default the cluster's id."),
+)
+_with_lake = _together(
+    click.option("--lake", required=True, type=_folder, metavar="LAKE", help="The folder of the lake."),
+    click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster; may be repeated."),
 )
 _with_range = _together(
     click.option("--from", "start", type=Time(), metavar="TIME", help=f"From this time on: {times.ALLOWED}."),
     click.option("--to", "end", type=Time(), metavar="TIME", help="Before this time."),
-    click.option("--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Rows shown."),
 )
+_with_limit = click.option("--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Rows shown.")
 _with_spark = _together(
     click.option("--master", metavar="URL", help="Spark's master; by default all cores of this machine."),
     click.option("--memory", default="2g", show_default=True, metavar="SIZE", help="Memory of the driver."),
@@ -123,23 +135,30 @@ def jars() -> None:
 
 @command.command()
 @_with_source
-@click.option("--cluster", metavar="NAME", help="Its name in the lake; by default the cluster's id.")
 @click.option("--accept-loss", is_flag=True, help="Go on although records were removed before they were ingested.")
+@click.option("--replaces", metavar="ID", help="The cluster id that this broker had before it was formatted again.")
 @_with_spark
-def ingest(bootstrap: str, out: Path, cluster: str | None, accept_loss: bool, **of_spark: Any) -> None:
-    """Read what has come since the last ingest into the lake, exactly once."""
+def ingest(
+    bootstrap: str, out: Path, cluster: str | None, accept_loss: bool, replaces: str | None, **of_spark: Any
+) -> None:
+    """Read what has come since the last ingest into the lake, exactly once.
+
+    Brokers that are clusters of their own can be the nodes of one cluster in the lake: give them the same --cluster.
+    """
     from spark_analytics import ingest as reading
 
     source = reading.find(bootstrap, cluster)
-    done = reading.ingest(Lake(out), source, accept_loss=accept_loss, show=_show, **of_spark)
+    done = reading.ingest(Lake(out), source, accept_loss=accept_loss, replaces=replaces, show=_show, **of_spark)
     click.echo(f"{done.cluster}: {done.records:,} records in {done.batches} batches, {done.seconds:.0f} s")
 
 
 @command.command()
 @click.argument("job")
-@click.option("--lake", required=True, type=_folder, metavar="LAKE", help="The folder of the lake.")
+@_with_lake
 @_with_range
-@click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster; may be repeated.")
+@_with_limit
+@click.option("--plan", type=_file, metavar="FILE", help="Of what-if: a plan of kafka-reassign-partitions.")
+@click.option("--current", type=_file, metavar="FILE", help="Of what-if: where the partitions are now, in that form.")
 @click.option("--out", type=_folder, metavar="FOLDER", help="Also write all rows here, as Parquet.")
 @_with_spark
 def run(
@@ -149,28 +168,86 @@ def run(
     end: datetime | None,
     clusters: tuple[str, ...],
     limit: int,
+    plan: Path | None,
+    current: Path | None,
     out: Path | None,
     **of_spark: Any,
 ) -> None:
-    """Run a job over the lake: throughput, lag, rebalances, skew, nodes, forecast, end-to-end, or all."""
+    """Run a job over the lake: throughput, lag, rebalances, skew, nodes, forecast, end-to-end, what-if, or all.
+
+    what-if predicts the load of brokers, and how long groups wait, after the reassignment of --plan.
+    """
     from spark_analytics import run as running
-    from spark_analytics.jobs.registry import JOBS
     from spark_analytics.session import session
 
-    if job != "all" and job not in JOBS:
-        raise click.ClickException(f"{job!r} is not a job (allowed: all, {', '.join(JOBS)})")
-    chosen = list(JOBS.values()) if job == "all" else [JOBS[job]]
+    there = Lake(lake)
+    span = span_of(start, end)
+    chosen = _chosen(job, there, clusters, plan, current)
+    spark = session(f"run {job}", **of_spark)
+    running.run(spark, there, chosen, span=span, clusters=clusters, limit=limit, out=out, console=_console())
+
+
+def _chosen(job: str, lake: Lake, clusters: Sequence[str], plan: Path | None, current: Path | None) -> list[Job]:
+    """Return the jobs of a name. Raises ClickException, LakeError and PlanError before anything is started."""
+    from spark_analytics.jobs import what_if
+    from spark_analytics.jobs.registry import JOBS, what_if_job
+
+    names = ("all", *JOBS, what_if.NAME)
+    if job not in names:
+        raise click.ClickException(f"{job!r} is not a job (allowed: {', '.join(names)})")
+    if (plan or current) is not None and job not in ("all", what_if.NAME):
+        raise click.ClickException(f"--plan and --current are for {what_if.NAME} and all, not for {job}")
+    if plan is None and current is not None:
+        raise click.ClickException("--current needs --plan")
+    if plan is None and job == what_if.NAME:
+        raise click.ClickException(f"{job} needs --plan FILE: a plan of kafka-reassign-partitions")
+    found = [] if job == what_if.NAME else list(JOBS.values()) if job == "all" else [JOBS[job]]
+    wanted = None if plan is None else read(plan, current)
+    known = lake.check(clusters)
+    if wanted is not None:
+        of = clusters or known
+        if len(of) != 1:
+            raise click.ClickException(f"a plan is for one cluster: name it with --cluster (there: {', '.join(of)})")
+        found.append(what_if_job(of[0], wanted))
+    elif job == "all":
+        _show(f"{what_if.NAME} is left out: it needs --plan FILE")
+    return found
+
+
+@command.command()
+@_with_lake
+@_with_range
+@click.option("--out", required=True, type=_file, metavar="FILE", help="The page; an older one is replaced.")
+@_with_spark
+def report(
+    lake: Path,
+    start: datetime | None,
+    end: datetime | None,
+    clusters: tuple[str, ...],
+    out: Path,
+    **of_spark: Any,
+) -> None:
+    """Write a page on everything: throughput, lag, rebalances, hot partitions, anomalies, forecasts, disks."""
+    from spark_analytics.report import collect, page
+    from spark_analytics.session import session
+
     span = span_of(start, end)
     there = Lake(lake)
     there.check(clusters)
-    spark = session(f"run {job}", **of_spark)
-    running.run(spark, there, chosen, span=span, clusters=clusters, limit=limit, out=out, console=_console())
+    try:
+        page.check(out)
+        spark = session("report", **of_spark)
+        page.write(collect.collect(spark, there, span, clusters), out)
+    except OSError as error:
+        raise click.ClickException(f"--out {out}: {error.strerror or error}") from None
+    click.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
 
 
 @command.command()
 @click.argument("directories", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--topic", "topics", multiple=True, required=True, help="A topic; may be repeated.")
 @_with_range
+@_with_limit
 @click.option("--on-damage", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="What to do.")
 @_with_spark
 def segments(
@@ -194,10 +271,10 @@ def segments(
 @command.command()
 @_with_source
 @click.option("--every", default="10m", show_default=True, metavar="TIME", help="How often: a systemd time span.")
-def schedule(bootstrap: str, out: Path, every: str) -> None:
+def schedule(bootstrap: str, out: Path, cluster: str | None, every: str) -> None:
     """Print a systemd service and timer that ingest again and again."""
     try:
-        click.echo(timers.units(sys.executable, bootstrap, out.resolve(), every))
+        click.echo(timers.units(sys.executable, bootstrap, out.resolve(), every, cluster))
     except ValueError as error:
         raise click.ClickException(f"--every: {error}") from None
 

@@ -1,4 +1,8 @@
-"""What can go wrong while records are read."""
+"""What can go wrong before and while records are read."""
+
+
+class SetUpError(Exception):
+    """Java, PySpark, the jars or the workers of a cluster are missing; the text says what to do."""
 
 
 class IngestError(Exception):

@@ -12,19 +12,22 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.admin import AdminClient, AdminError
 from broker_cy.admin.configs import ConfigResource, ResourceType
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import EARLIEST, LATEST
 from broker_cy.metrics import events, sample
 from spark_analytics import rows
 from spark_analytics.errors import IngestError
-from spark_analytics.lake import Lake, checked
+from spark_analytics.lake import Generation, Lake, checked, url
 from spark_analytics.session import session
+from spark_analytics.sources import Offsets, Source, Topic, current, enter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 TOPICS = (sample.TOPIC, events.TOPIC)
 # Records of a batch at most: about 0.5 GB of samples.
@@ -34,16 +37,8 @@ MARGIN_MS = 3_600_000
 # Files of a table in a batch, for each day.
 FILES = 2
 LOOK_S = 1
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where the records come from: topics with the time from which a first ingest reads them, by partition."""
-
-    bootstrap: str
-    cluster: str
-    starts_ms: dict[str, dict[int, int]]
-    topic_ids: dict[str, str]
+# A batch has few days: rows need not be sorted by day before they are written.
+WRITES = {"spark.sql.maxConcurrentOutputFileWriters": "16"}
 
 
 @dataclass(frozen=True)
@@ -57,8 +52,8 @@ class Ingested:
 
 
 def find(bootstrap: str, cluster: str | None) -> Source:
-    """Look at the cluster. Raises IngestError if it cannot be reached, or has neither topic, and LakeError for a name
-    that no cluster can have.
+    """Look at the cluster; by default its name in the lake is its id. Raises IngestError if it cannot be reached, or
+    has neither topic, and LakeError for a name that no cluster can have.
     """
     if cluster is not None:
         checked(cluster)
@@ -76,16 +71,26 @@ async def _find(bootstrap: str, cluster: str | None) -> Source:
                 f"{bootstrap} has neither {' nor '.join(TOPICS)}: only broker-cy writes them, unless "
                 "brokercy.metrics.sample.interval.ms=0 and brokercy.events.enable=false"
             )
-        name = cluster or (await client.cluster.describe()).cluster_id or "cluster"
+        described = await client.cluster.describe()
+        source = described.cluster_id or "cluster"
         now_ms = time.time_ns() // 1_000_000
-        starts = {}
+        times_ms = {}
         for topic in known.values():
             resource = ConfigResource(ResourceType.TOPIC, topic.name)
             answers = await client.configs.describe([resource], names=["retention.ms"])
             kept_ms = int(answers.whole()[resource][0].value or -1)
-            start_ms = now_ms - kept_ms + MARGIN_MS if kept_ms > 2 * MARGIN_MS else 0
-            starts[topic.name] = {each.partition: start_ms for each in topic.partitions}
-        return Source(bootstrap, name, starts, {topic.name: str(topic.topic_id) for topic in known.values()})
+            at_ms = now_ms - kept_ms + MARGIN_MS if kept_ms > 2 * MARGIN_MS else EARLIEST
+            times_ms.update({TopicPartition(topic.name, each.partition): at_ms for each in topic.partitions})
+        # What is there from its first record on begins there when Spark plans, which is later than now.
+        wanted = {part: at_ms for part, at_ms in times_ms.items() if at_ms != EARLIEST}
+        found = (await client.offsets.at(wanted)).whole() if wanted else {}
+        starts: dict[str, dict[int, int]] = {name: {} for name in known}
+        for part, at_ms in times_ms.items():
+            offset = EARLIEST if at_ms == EARLIEST else found[part].offset
+            starts[part.topic][part.partition] = LATEST if offset is None else offset
+        topics = {name: Topic(str(topic.topic_id), starts[name]) for name, topic in known.items()}
+        nodes = frozenset(each.broker_id for each in described.brokers)
+        return Source(bootstrap, cluster or source, source, nodes, topics)
 
 
 def ingest(
@@ -93,44 +98,39 @@ def ingest(
     source: Source,
     *,
     accept_loss: bool = False,
+    replaces: str | None = None,
     show: Callable[[str], None] = lambda text: None,
     **of_session: Any,
 ) -> Ingested:
-    """Read everything that has come since the last ingest. Raises IngestError, LakeError and SetUpError."""
-    with lake.locked(source.cluster) as held:
-        known = lake.checkpoint(source.cluster).with_name("topics.json")
-        if not accept_loss:
-            _check_ids(known, source)
-        spark = session("ingest", kept_open=(held,), **of_session)
+    """Read everything that has come since the last ingest. `replaces` is the id of another source of the same cluster,
+    whose nodes are this one's from now on. Raises IngestError, LakeError and SetUpError.
+    """
+    enter(lake, source, replaces)
+    with lake.locked(source.cluster, source.source) as held:
+        spark = session("ingest", kept_open=(held,), show=show, options=WRITES, **of_session)
+        generation, starts, notes = current(lake, source)
+        for note in notes:
+            show(f"{source.bootstrap}: {note}")
         began_s = time.monotonic()
-        batches, records = _run(spark, lake, source, accept_loss, show)
-        known.write_text(json.dumps(source.topic_ids), encoding="utf-8")
+        batches, records = _run(spark, source, generation, starts, accept_loss, show)
         return Ingested(source.cluster, batches, records, time.monotonic() - began_s)
 
 
-def _check_ids(known: Path, source: Source) -> None:
-    """Raise IngestError if a topic is another one than at the last ingest: its offsets would be taken for those."""
-    before = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
-    for topic, topic_id in source.topic_ids.items():
-        if before.get(topic, topic_id) != topic_id:
-            raise IngestError(
-                f"{source.bootstrap}: {topic} was created again since the last ingest: use another --cluster name. "
-                "--accept-loss goes on after the offset that was read last, and leaves out what is before it"
-            )
-
-
 def _run(
-    spark: SparkSession, lake: Lake, source: Source, accept_loss: bool, show: Callable[[str], None]
+    spark: SparkSession,
+    source: Source,
+    generation: Generation,
+    starts: Offsets,
+    accept_loss: bool,
+    show: Callable[[str], None],
 ) -> tuple[int, int]:
     from pyspark.errors import StreamingQueryException
 
-    starts = {topic: {str(number): at for number, at in parts.items()} for topic, parts in source.starts_ms.items()}
     stream = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", source.bootstrap)
-        .option("subscribePattern", "|".join(TOPICS))
-        .option("startingOffsetsByTimestamp", json.dumps(starts))
-        .option("startingOffsetsByTimestampStrategy", "latest")
+        .option("subscribe", ",".join(starts))
+        .option("startingOffsets", json.dumps(starts))
         .option("failOnDataLoss", str(not accept_loss).lower())
         .option("maxOffsetsPerTrigger", BATCH_RECORDS_MAX)
         # Each topic has one partition: otherwise one core would read all of it.
@@ -139,8 +139,8 @@ def _run(
     )
     query = (
         stream.writeStream.trigger(availableNow=True)
-        .option("checkpointLocation", str(lake.checkpoint(source.cluster)))
-        .foreachBatch(lambda batch, number: _write(lake, source.cluster, batch, number))
+        .option("checkpointLocation", url(generation.checkpoint))
+        .foreachBatch(lambda batch, number: _write(generation, batch, number))
         .start()
     )
     shown = -1
@@ -150,7 +150,7 @@ def _run(
         while not is_over:
             is_over = bool(query.awaitTermination(LOOK_S))
             for each in query.recentProgress:
-                seen[each.batchId] = each.numInputRows
+                seen[each.batchId] = _records(each, starts)
             if seen and max(seen) > shown:
                 shown = max(seen)
                 show(f"batch {shown}: {seen[shown]:,} records")
@@ -162,7 +162,20 @@ def _run(
     return len(counts), sum(counts)
 
 
-def _write(lake: Lake, cluster: str, batch: DataFrame, number: int) -> None:
+def _records(progress: StreamingQueryProgress, starts: Offsets) -> int:
+    """Return the records of a batch, by its offsets: Spark counts them as often as they are read. A first batch, of
+    which Spark does not say where it began, did at `starts`.
+    """
+    (source,) = progress.sources
+    start, end = (json.loads(each or "{}") or {} for each in (source.startOffset, source.endOffset))
+    return sum(
+        offset - start.get(topic, {}).get(part, max(0, starts[topic].get(int(part), 0)))
+        for topic, parts in end.items()
+        for part, offset in parts.items()
+    )
+
+
+def _write(generation: Generation, batch: DataFrame, number: int) -> None:
     """Replace what batch `number` wrote to each table."""
     from pyspark.sql import functions as F
 
@@ -173,9 +186,9 @@ def _write(lake: Lake, cluster: str, batch: DataFrame, number: int) -> None:
         source = read(batch.where(F.col("topic") == topic)).persist()
         try:
             for name in tables:
-                folder = lake.table(name, cluster) / f"batch_id={number}"
-                found = rows.table_of(name, source, cluster).drop("cluster").coalesce(FILES)
-                found.write.mode("overwrite").partitionBy("day").parquet(str(folder))
+                folder = generation.batch(name, number)
+                found = rows.table_of(name, source, generation.cluster).drop("cluster").coalesce(FILES)
+                found.write.mode("overwrite").partitionBy("day").parquet(url(folder))
         finally:
             source.unpersist()
 
@@ -184,8 +197,8 @@ def _why(text: str, source: Source) -> str:
     """Return what people can do about a failure of Spark's source."""
     if "DATA_LOSS" in text.upper() or "data may have been lost" in text:
         return (
-            f"{source.bootstrap}: records that were not ingested yet are gone: retention, DeleteRecords or a topic "
-            "that was created again removed them. Ingest more often than that; --accept-loss goes on with what is there"
+            f"{source.bootstrap}: records that were not ingested yet are gone: retention removed them. Ingest more "
+            "often than that; --accept-loss goes on with what is there"
         )
     lines = [line for line in text.splitlines() if line.strip()]
     return f"{source.bootstrap}: {lines[0] if lines else 'Spark failed without a text'}"

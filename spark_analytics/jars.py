@@ -15,6 +15,7 @@ from pathlib import Path
 from bench.launch.cache import cache_directory, made_once
 from bench.launch.maven import Artifact, copy_jars
 from bench.launch.processes import ProcessError
+from spark_analytics.errors import SetUpError
 
 SPARK = "4.2.0"
 TOKEN_PROVIDER = "4.0.0"
@@ -34,10 +35,6 @@ ARTIFACTS = (
     Artifact(_GROUP, "spark-token-provider-kafka-0-10_2.13", TOKEN_PROVIDER, (("*", "*"),)),
 )
 _FOLDER = f"spark-jars-{SPARK}"
-
-
-class SetUpError(Exception):
-    """Java, PySpark or the jars are missing; the text says what to install."""
 
 
 def check_java() -> None:

@@ -1,22 +1,30 @@
 """A lake: a folder with Parquet tables, written by `broker-analytics ingest`, read by the jobs.
 
-    LAKE/TABLE/cluster=NAME/batch_id=N/day=YYYY-MM-DD/*.parquet
-    LAKE/_ingest/NAME/checkpoint/      Spark's checkpoint: offsets that were planned, batches that are complete
-    LAKE/_ingest/NAME/lock             held by the ingest that runs
+    LAKE/TABLE/cluster=NAME/batch_id=ID.G.N/day=YYYY-MM-DD/*.parquet
+    LAKE/_ingest/NAME/ID/source.json                  where the records come from (spark_analytics.sources)
+    LAKE/_ingest/NAME/ID/lock                         held by the ingest that runs
+    LAKE/_ingest/NAME/ID/generation-G/topics.json     ids of the topics that this generation reads
+    LAKE/_ingest/NAME/ID/generation-G/checkpoint/     Spark's checkpoint: batches that were planned, and are complete
+
+A cluster in a lake has a name, and one source or several: brokers of which each is a Kafka cluster of its own, with its
+own id, can be nodes of one cluster here. A generation is one life of the source's topics: when a topic was deleted and
+created again, its offsets begin again, and so does Spark's checkpoint.
 
 A batch is complete when Spark has noted it in the checkpoint. Until then its folders may be incomplete or be written
-again, and readers leave it out: what they see is what complete batches wrote, once.
+again, and readers leave it out: what they see is what complete batches wrote, once. Spark completes batches in the
+order of their numbers and keeps the notes of the last hundred, so the last note stands for all before it.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +35,9 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _INGEST = "_ingest"
+_GENERATION = "generation-"
+# A file of Spark's checkpoint: the version of its format, the state of the stream, the offsets of its only source.
+_OFFSETS_FORMAT, _OFFSETS_LINE = "v1", 2
 
 
 class LakeError(Exception):
@@ -48,44 +59,121 @@ def _text(at: datetime | None, otherwise: str) -> str:
     return otherwise if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+@dataclass(frozen=True)
+class Generation:
+    """One life of the topics of a source, and the batches that were read from it. Numbers begin at 1."""
+
+    lake: Path
+    cluster: str
+    source: str
+    number: int
+
+    @property
+    def folder(self) -> Path:
+        """What is known of it, beside its tables."""
+        return self.lake / _INGEST / self.cluster / self.source / f"{_GENERATION}{self.number}"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The folder of Spark's checkpoint."""
+        return self.folder / "checkpoint"
+
+    def batch(self, table: str, number: int) -> Path:
+        """Return the folder of one batch of a table."""
+        return self._of_cluster(table) / f"{self._prefix}{number}"
+
+    def _of_cluster(self, table: str) -> Path:
+        return self.lake / table / f"cluster={self.cluster}"
+
+    @property
+    def _prefix(self) -> str:
+        """Of its batches' folders: the one that Spark makes a column of has a name that no table's column has."""
+        return f"batch_id={self.source}.{self.number}."
+
+    @property
+    def planned(self) -> int | None:
+        """The last batch that Spark has planned; None without any."""
+        return _last(self.checkpoint / "offsets")
+
+    @property
+    def complete(self) -> int | None:
+        """The last complete batch; those before it are complete, too. None without any."""
+        return _last(self.checkpoint / "commits")
+
+    @property
+    def ends(self) -> dict[str, dict[int, int]]:
+        """The offsets at which the next batch begins, by topic and partition; empty without a complete batch."""
+        if (last := self.complete) is None:
+            return {}
+        path = self.checkpoint / "offsets" / str(last)
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if lines[0] != _OFFSETS_FORMAT:
+            raise LakeError(f"{path} has the format {lines[0]!r}: {_OFFSETS_FORMAT!r} is known")
+        found: dict[str, dict[str, int]] = json.loads(lines[_OFFSETS_LINE])
+        return {topic: {int(part): offset for part, offset in parts.items()} for topic, parts in found.items()}
+
+    def batches(self, table: str) -> list[Path]:
+        """Return the folders of the complete batches of a table."""
+        last, folder = self.complete, self._of_cluster(table)
+        if last is None or not folder.is_dir():
+            return []
+        rests = (
+            each.name.removeprefix(self._prefix) for each in folder.iterdir() if each.name.startswith(self._prefix)
+        )
+        return [self.batch(table, number) for number in sorted(map(int, rests)) if number <= last]
+
+
+def _last(folder: Path) -> int | None:
+    """Return the highest number that is the name of a file."""
+    if not folder.is_dir():
+        return None
+    return max((int(each.name) for each in folder.iterdir() if each.name.isdigit()), default=None)
+
+
 class Lake:
     """The lake in a folder, which need not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def table(self, name: str, cluster: str) -> Path:
-        """Return the folder of a cluster's part of a table. Raises LakeError for a name that cannot be a folder's."""
-        return self.path / name / f"cluster={checked(cluster)}"
-
-    def checkpoint(self, cluster: str) -> Path:
-        """Return the folder of Spark's checkpoint."""
-        return self.path / _INGEST / checked(cluster) / "checkpoint"
-
     @property
     def clusters(self) -> list[str]:
         """The clusters that were ingested."""
-        folder = self.path / _INGEST
-        return sorted(each.name for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
+        return _folders(self.path / _INGEST)
 
-    def complete(self, cluster: str) -> set[int]:
-        """Return the numbers of the complete batches."""
-        folder = self.checkpoint(cluster) / "commits"
-        return {int(each.name) for each in folder.iterdir() if each.name.isdigit()} if folder.is_dir() else set()
+    def sources(self, cluster: str) -> list[str]:
+        """Return the ids of a cluster's sources. Raises LakeError for a lake without any, of an early version."""
+        folder = self.path / _INGEST / checked(cluster)
+        if (folder / "checkpoint").is_dir():
+            raise LakeError(f"{self.path} was written by an early version of broker-cy: ingest into another folder")
+        return _folders(folder)
+
+    def source(self, cluster: str, source: str) -> Path:
+        """Return the folder of what is known of a source. Raises LakeError for a name that cannot be a folder's."""
+        return self.path / _INGEST / checked(cluster) / checked(source)
+
+    def generation(self, cluster: str, source: str, number: int) -> Generation:
+        """Return a generation, which need not exist yet. Raises LakeError for a name that cannot be a folder's."""
+        return Generation(self.path, checked(cluster), checked(source), number)
+
+    def generations(self, cluster: str, source: str) -> list[Generation]:
+        """Return the generations of a source, the first one first."""
+        names = (each.removeprefix(_GENERATION) for each in _folders(self.source(cluster, source)))
+        return [self.generation(cluster, source, number) for number in sorted(int(each) for each in names)]
 
     @contextmanager
-    def locked(self, cluster: str) -> Iterator[int]:
-        """Hold the lake for one ingest of a cluster, with a descriptor that child processes may keep open: the lake is
+    def locked(self, cluster: str, source: str) -> Iterator[int]:
+        """Hold the lake for one ingest of a source, with a descriptor that child processes may keep open: the lake is
         held until all of them have ended. Raises LakeError if another ingest holds it.
         """
-        folder = self.path / _INGEST / checked(cluster)
+        folder = self.source(cluster, source)
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / "lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise LakeError(
-                    f"another ingest of {cluster!r} writes to {self.path}: wait until it has ended"
+                    f"another ingest of {source} as {cluster!r} writes to {self.path}: wait until it has ended"
                 ) from None
             lock.write(str(os.getpid()))
             lock.flush()
@@ -94,11 +182,14 @@ class Lake:
     def check(self, clusters: Sequence[str]) -> list[str]:
         """Return the clusters that are there. Raises LakeError if the lake is empty, or one of `clusters` is not."""
         known = self.clusters
-        if not known or not any(self.complete(each) for each in known):
+        if not any(each.complete is not None for cluster in known for each in self._all(cluster)):
             raise LakeError(f"{self.path} holds no complete batch: run `broker-analytics ingest --out {self.path}`")
         if unknown := sorted(set(clusters) - set(known)):
             raise LakeError(f"{', '.join(unknown)}: not in {self.path} (there: {', '.join(known)})")
         return known
+
+    def _all(self, cluster: str) -> list[Generation]:
+        return [each for source in self.sources(cluster) for each in self.generations(cluster, source)]
 
     def read(
         self, spark: SparkSession, name: str, span: Span = Span(), clusters: Sequence[str] | None = None
@@ -111,25 +202,39 @@ class Lake:
 
         known = self.check(clusters or ())
         schema = TABLES[name]
-        there = [
-            self.table(name, cluster) / f"batch_id={number}"
+        batches = [
+            url(each)
             for cluster in clusters or known
-            for number in sorted(self.complete(cluster))
+            for generation in self._all(cluster)
+            for each in generation.batches(name)
         ]
-        batches = [str(each) for each in there if each.is_dir()]
         if not batches:
             return spark.createDataFrame([], schema)
-        found = spark.read.schema(schema).option("basePath", str(self.path / name)).parquet(*batches)
+        found = spark.read.schema(schema).option("basePath", url(self.path / name)).parquet(*batches)
         found = found.select(*schema.fieldNames())
         if span.start is not None:
-            found = found.where((F.col("at") >= F.lit(span.start)) & (F.col("day") >= F.lit(span.start.date())))
+            found = found.where((F.col("at") >= F.lit(span.start)) & (F.col("day") >= F.lit(_day(span.start))))
         if span.end is not None:
-            found = found.where((F.col("at") < F.lit(span.end)) & (F.col("day") <= F.lit(span.end.date())))
+            found = found.where((F.col("at") < F.lit(span.end)) & (F.col("day") <= F.lit(_day(span.end))))
         return found
 
 
-def checked(cluster: str) -> str:
-    """Return the name of a cluster, which is the name of a folder, too. Raises LakeError."""
-    if not _NAME.fullmatch(cluster) or cluster in (".", ".."):
-        raise LakeError(f"{cluster!r} cannot be the name of a cluster (allowed: 1 to 100 of A-Z a-z 0-9 . _ -)")
-    return cluster
+def _day(at: datetime) -> date:
+    """Return the day of a time, as the folders have it: in UTC."""
+    return at.astimezone(UTC).date()
+
+
+def _folders(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
+
+
+def url(path: Path) -> str:
+    """Return the path as Spark takes it, which on a cluster may have another file system by default."""
+    return f"file://{path.absolute()}"
+
+
+def checked(name: str) -> str:
+    """Return the name of a cluster or source, which is the name of a folder, too. Raises LakeError."""
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise LakeError(f"{name!r} cannot be the name of a cluster (allowed: 1 to 100 of A-Z a-z 0-9 . _ -)")
+    return name

@@ -13,12 +13,15 @@ from rich.table import Table
 from spark_analytics.cells import text_of
 from spark_analytics.errors import DamagedError
 from spark_analytics.lake import Span
+from spark_analytics.segments.errors import SegmentsError
 from spark_analytics.segments.source import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _DAMAGE = re.compile(r"[^\s:]+: at byte \d+, where offset \d+ is expected: [^\n]+")
+# What the plan of a read, which runs in a process of Spark's, raises.
+_REFUSED = re.compile(r"\.SegmentsError: ([^\n]+)")
 
 
 def show(
@@ -31,7 +34,9 @@ def show(
     on_damage: str,
     console: Console,
 ) -> None:
-    """Print both tables. Raises SegmentsError for topics that are not there, and DamagedError."""
+    """Print both tables. Raises SegmentsError for topics that are not there or cannot be read, and
+    DamagedError.
+    """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
@@ -54,9 +59,11 @@ def show(
         columns = ("topic", "partition", "offset", "timestamp", "key", "value")
         console.print(_table(f"the first {limit}", first.select(*columns).collect()))
     except PySparkException as error:
-        if (found := _DAMAGE.search(str(error))) is None:
-            raise
-        raise DamagedError(found[0]) from None
+        if found := _DAMAGE.search(str(error)):
+            raise DamagedError(found[0]) from None
+        if found := _REFUSED.search(str(error)):
+            raise SegmentsError(found[1]) from None
+        raise
 
 
 def _table(title: str, rows: Sequence[Any]) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, IntegerType, MapType, StructType
+from pyspark.sql.types import DataType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from broker_cy.metrics import events, sample
 from spark_analytics.schema import SAMPLE_JSON, TABLES, json_of, struct_of, time_name
@@ -13,44 +13,59 @@ from spark_analytics.schema import SAMPLE_JSON, TABLES, json_of, struct_of, time
 SAMPLE_TABLES = ("samples", "api_phases", "topic_rates")
 EVENT_TABLES = ("commits", "rebalances", "moves", "triggers", "events")
 # The head of an event, of whatever type.
-_HEAD = "type STRING, version INT, time_ms BIGINT, broker INT"
+_HEAD = StructType([
+    StructField("type", StringType()),
+    StructField("version", LongType()),
+    StructField("time_ms", LongType()),
+    StructField("broker", LongType()),
+])  # fmt: skip
 # Lists of a rebalance that are tables.
 _LISTS = ("moves", "triggers")
 
 
 def samples_of(records: DataFrame) -> DataFrame:
-    """Return the samples of records of `__broker_metrics` (`value` binary); those of other versions, and values that
-    are no samples, are left out.
+    """Return the samples of records of `__broker_metrics` (`value` binary) as `s`, whose fields are null for a value
+    that is no sample. Nothing is filtered yet: Spark would parse each value a second time for that.
     """
-    found = records.select(F.from_json(F.col("value").cast("string"), SAMPLE_JSON).alias("s"))
-    return found.where((F.col("s.version") == sample.VERSION) & F.col("s.time_ms").isNotNull())
+    return records.select(F.from_json(F.col("value").cast("string"), SAMPLE_JSON).alias("s"))
 
 
 def events_of(records: DataFrame) -> DataFrame:
-    """Return the records of `__cluster_events` (`key` and `value` binary) with the head of their events as `head`;
-    values that are no events, and versions that are not known, are left out.
+    """Return the records of `__cluster_events` (`key` and `value` binary) with the head of their events as `head`, of
+    which each field is null for a value that is no event. Commits, which are nearly all events, have their `group` and
+    `offsets`, and others their `key` and `value`. Nothing is filtered yet, as in `samples_of`.
     """
     text = F.col("value").cast("string")
-    found = records.select(
-        F.col("key").cast("string").alias("key"), text.alias("value"), F.from_json(text, _HEAD).alias("head")
+    # Each type of event begins with a text of its own: so a value is parsed once.
+    is_commits = text.startswith(F.lit(events.prefix_of(events.Commits).decode()))
+    parsed = records.select(
+        F.when(is_commits, F.from_json(text, json_of(events.Commits))).alias("commits"),
+        F.when(~is_commits, F.col("key").cast("string")).alias("key"),
+        F.when(~is_commits, text).alias("value"),
     )
-    known = [
-        (F.col("head.type") == name) & (F.col("head.version") == kind.VERSION) for name, kind in events.EVENTS.items()
-    ]
-    is_known = known[0]
-    for each in known[1:]:
-        is_known = is_known | each
-    return found.where(is_known & F.col("head.time_ms").isNotNull())
+    commits = F.struct(*(F.col(f"commits.{name}").alias(name) for name in ("type", "version", "time_ms", "broker")))
+    return parsed.select(
+        F.when(F.col("value").isNull(), commits).otherwise(F.from_json("value", _HEAD)).alias("head"),
+        F.col("commits.group").alias("group"),
+        F.col("commits.offsets").alias("offsets"),
+        "key",
+        "value",
+    )
 
 
 def table_of(name: str, source: DataFrame, cluster: str) -> DataFrame:
-    """Return the rows of a table from `samples_of` or `events_of` of its topic."""
+    """Return the rows of a table from `samples_of` or `events_of` of its topic; versions that are not known, and values
+    that are neither, are left out.
+    """
     if name in SAMPLE_TABLES:
-        found = _SAMPLE_ROWS[name](source)
+        known = source.where((F.col("s.version") == sample.VERSION) & F.col("s.time_ms").isNotNull())
+        found = _SAMPLE_ROWS[name](known)
     elif name == "events":
         found = _all_events(source)
+    elif name == "commits":
+        found = _commits(source)
     else:
-        found = _parts_of_events(name, source)
+        found = _parts_of_rebalances(name, source)
     found = found.withColumn("cluster", F.lit(cluster)).withColumn("day", F.to_date("at"))
     return found.select(*(F.col(each.name).cast(each.dataType) for each in TABLES[name].fields))
 
@@ -81,7 +96,9 @@ def _interval() -> Column:
 
 
 def _sample_head() -> list[Column]:
-    return [F.col("s.broker").cast(IntegerType()).alias("broker"), _at("s.time_ms").alias("at")]
+    # Of node 0 the JSON omits it, as everything that is 0.
+    broker = F.coalesce(F.col("s.broker"), F.lit(0)).cast(IntegerType())
+    return [broker.alias("broker"), _at("s.time_ms").alias("at")]
 
 
 def _samples(source: DataFrame) -> DataFrame:
@@ -105,28 +122,34 @@ _SAMPLE_ROWS = {"samples": _samples, "api_phases": _api_phases, "topic_rates": _
 
 
 def _event_head() -> list[Column]:
-    return [F.col("head.broker").alias("broker"), _at("head.time_ms").alias("at")]
+    return [F.col("head.broker").cast(IntegerType()).alias("broker"), _at("head.time_ms").alias("at")]
+
+
+def _of(source: DataFrame, *kinds: type[events.Event]) -> DataFrame:
+    """Return the events of some types, in the version that is known."""
+    is_one = F.lit(False)
+    for kind in kinds:
+        is_one = is_one | ((F.col("head.type") == kind.TYPE) & (F.col("head.version") == kind.VERSION))
+    return source.where(is_one & F.col("head.time_ms").isNotNull())
 
 
 def _all_events(source: DataFrame) -> DataFrame:
-    found = source.where(F.col("head.type") != events.Commits.TYPE)
+    found = _of(source, *(kind for kind in events.EVENTS.values() if kind is not events.Commits))
     return found.select(*_event_head(), F.col("head.type").alias("type"), "key", "value")
 
 
-def _parts_of_events(name: str, source: DataFrame) -> DataFrame:
-    """Return the rows of `commits`, `rebalances`, `moves` or `triggers`."""
-    kind: type[events.Event] = events.Commits if name == "commits" else events.Rebalance
-    of = source.where(F.col("head.type") == kind.TYPE)
-    event = of.select(*_event_head(), F.from_json("value", json_of(kind)).alias("e"))
+def _commits(source: DataFrame) -> DataFrame:
+    rows = _of(source, events.Commits).select(*_event_head(), "group", F.explode("offsets").alias("o"))
+    return rows.select("broker", "at", "group", *_fields("o", _names(rows), set()))
+
+
+def _parts_of_rebalances(name: str, source: DataFrame) -> DataFrame:
+    """Return the rows of `rebalances`, `moves` or `triggers`."""
+    json = json_of(events.Rebalance)
+    event = _of(source, events.Rebalance).select(*_event_head(), F.from_json("value", json).alias("e"))
     if name == "rebalances":
-        return event.select(
-            "broker",
-            "at",
-            *_fields("e", json_of(kind).fieldNames(), {*_LISTS, "type", "version", "time_ms", "broker"}),
-        )
-    if name == "commits":
-        rows = event.select("broker", "at", F.col("e.group").alias("group"), F.explode("e.offsets").alias("o"))
-        return rows.select("broker", "at", "group", *_fields("o", _names(rows), set()))
+        of_head = {*_LISTS, "type", "version", "time_ms", "broker"}
+        return event.select("broker", "at", *_fields("e", json.fieldNames(), of_head))
     rows = event.select(
         "broker", "at", F.col("e.group").alias("group"), F.col("e.generation").alias("generation"),
         F.explode(f"e.{name}").alias("o"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_analytics.cells import text_of
-from spark_analytics.lake import Lake, LakeError, Span
+from spark_analytics.lake import Lake, LakeError, Span, url
+from spark_analytics.progress import Progress
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from spark_analytics.jobs.registry import Found, Job
 
@@ -33,20 +34,38 @@ def run(
     out: Path | None,
     console: Console,
 ) -> None:
-    """Run jobs one after the other. Raises LakeError if the lake has nothing in the span."""
+    """Run jobs one after the other. Raises LakeError if the lake has nothing in the span, and PlanError for a plan that
+    does not fit the lake.
+    """
+    progress = Progress(spark)
     names = sorted({name for job in jobs for name in job.tables})
-    tables = {name: lake.read(spark, name, span, clusters or None) for name in names}
-    if not any(not table.isEmpty() for table in tables.values()):
+    with progress.during("reading the lake"):
+        tables = {name: lake.read(spark, name, span, clusters or None) for name in names}
+        is_empty = all(table.isEmpty() for table in tables.values())
+    if is_empty:
         raise LakeError(f"{lake.path} holds nothing from {span} of what {', '.join(job.name for job in jobs)} need")
     for job in jobs:
         began_s = time.monotonic()
         console.print(f"{job.name}: {job.help}", style="bold")
-        for found in job.compute({name: tables[name] for name in job.tables}):
-            if out is not None:
-                found.rows.write.mode("overwrite").parquet(str(out / job.name / found.name))
-            console.print(_table(found, limit))
+        for found in _all_of(job, tables, progress):
+            with progress.during(f"{job.name}, {found.name}"):
+                if out is not None:
+                    found.rows.write.mode("overwrite").parquet(url(out / job.name / found.name))
+                shown = _table(found, limit)
+            console.print(shown)
         console.print(f"{job.name} took {time.monotonic() - began_s:.1f} s", style="dim")
         spark.catalog.clearCache()
+
+
+def _all_of(job: Job, tables: Mapping[str, DataFrame], progress: Progress) -> Iterator[Found]:
+    """Yield the results of a job; what it computes before one of them has progress, too."""
+    results = iter(job.compute({name: tables[name] for name in job.tables}))
+    while True:
+        with progress.during(job.name):
+            found = next(results, None)
+        if found is None:
+            return
+        yield found
 
 
 def _table(found: Found, limit: int) -> Table:

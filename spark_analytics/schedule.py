@@ -9,15 +9,20 @@ from pathlib import Path
 _SPAN = re.compile(r"(\d{1,5}(s|sec|m|min|h|hr|d|w)\s*)+")
 
 
-def units(python: str, bootstrap: str, lake: Path, every: str) -> str:
-    """Return the text of both units. Raises ValueError for a time span that systemd does not know."""
+def units(python: str, bootstrap: str, lake: Path, every: str, cluster: str | None = None) -> str:
+    """Return the text of both units, which are named after the first address, as each broker of a lake may have its
+    own. Raises ValueError for a time span that systemd does not know.
+    """
     if not _SPAN.fullmatch(every):
         raise ValueError(f"{every!r} is not a time span (allowed: 30s, 10m, 1h 30m, 1d)")
     words = [python, "-m", "spark_analytics", "ingest", "--bootstrap", bootstrap, "--out", str(lake)]
+    if cluster is not None:
+        words += ["--cluster", cluster]
+    name = "broker-analytics-" + re.sub(r"[^A-Za-z0-9]+", "-", bootstrap.split(",")[0]).strip("-")
     # systemd expands % and $ in a command.
     command = shlex.join(words).replace("%", "%%").replace("$", "$$")
     return f"""\
-# /etc/systemd/system/broker-analytics.service
+# /etc/systemd/system/{name}.service
 [Unit]
 Description=Ingest of the events and samples of {bootstrap.replace("%", "%%")}
 After=network-online.target
@@ -26,7 +31,7 @@ After=network-online.target
 Type=oneshot
 ExecStart={command}
 
-# /etc/systemd/system/broker-analytics.timer
+# /etc/systemd/system/{name}.timer
 [Unit]
 Description=Repeated ingest of events and samples
 

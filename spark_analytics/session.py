@@ -5,18 +5,27 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_analytics.jars import SPARK, SetUpError, check_java, present
+from spark_analytics import cluster
+from spark_analytics.errors import SetUpError
+from spark_analytics.jars import SPARK, check_java, present
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-# Of shuffles on one machine; 200, Spark's default, makes hundreds of tiny files and tasks of a few ms.
+# Of shuffles on one machine, where 200, Spark's default, makes hundreds of tasks of a few ms. On a cluster it holds.
 SHUFFLE_PARTITIONS = 4
+# Arrow would check its bounds for each value that Spark reads of a batch from Python; Spark checks them itself.
+ARROW_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 LOOPBACK = "127.0.0.1"
+
+
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def session(
@@ -27,11 +36,13 @@ def session(
     verbose: bool = False,
     options: Mapping[str, str] | None = None,
     kept_open: Sequence[int] = (),
+    show: Callable[[str], None] = _to_stderr,
 ) -> SparkSession:
-    """Return the session of this process. Under spark-submit its master and memory apply.
+    """Return the session of this process. Under spark-submit its master, memory and settings apply.
 
     `master` None: all cores of this machine. `verbose`: Spark's log goes to stderr, otherwise to a file, which is named
-    if Spark does not start. `kept_open` are descriptors that the JVM keeps open until it has ended. Raises SetUpError.
+    if Spark does not start. `kept_open` are descriptors that the JVM keeps open until it has ended. `show` is called
+    with what a user waits for. Raises SetUpError.
     """
     check_java()
     try:
@@ -42,33 +53,49 @@ def session(
         raise SetUpError("PySpark is missing: pip install 'broker-cy[analytics]'") from None
     if pyspark.__version__ != SPARK:
         raise SetUpError(f"PySpark {pyspark.__version__} is installed, and {SPARK} is needed")
-    settings = {
-        "spark.app.name": f"broker-analytics {name}",
-        "spark.jars": ",".join(map(str, present())),
-        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.python.filterPushdown.enabled": "true",
-        **(options or {}),
-    }
-    conf = SparkConf()
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if is_submitted:
+        SparkContext._ensure_initialized()  # from now on, SparkConf() has the settings that spark-submit was given
+    conf = SparkConf()
     if master is not None or not is_submitted:
         conf.setMaster(master or "local[*]")
     if not is_submitted:
-        settings["spark.driver.memory"] = memory
-    for key, value in settings.items():
-        conf.set(key, value)
+        conf.set("spark.driver.memory", memory)
+    conf.set("spark.log.level", "INFO" if verbose else "ERROR")
+    _configure(conf, name, options or {})
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if conf.get("spark.master", "").startswith("local"):
+    on_cluster = not cluster.is_local(conf.get("spark.master", "") or "")
+    if on_cluster:
+        cluster.prepare(conf)
+    else:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     if not is_submitted:
         _launch(conf, verbose, kept_open)
     context = SparkContext.getOrCreate(conf)
-    context.setLogLevel("INFO" if verbose else "ERROR")
+    if on_cluster:
+        cluster.ship(context)
+        cluster.check_workers(context, show)
     return SparkSession(context)
+
+
+def _configure(conf: SparkConf, name: str, options: Mapping[str, str]) -> None:
+    """Set what the commands need, and what is better than Spark's defaults where nothing else was asked for."""
+    jars = ",".join(map(str, present()))
+    given = conf.get("spark.jars", "")
+    conf.set("spark.jars", f"{given},{jars}" if given else jars)
+    conf.set("spark.app.name", f"broker-analytics {name}")
+    conf.set("spark.sql.session.timeZone", "UTC")
+    conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
+    conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    for key, value in options.items():
+        conf.set(key, value)
+    conf.setIfMissing("spark.ui.enabled", "false")
+    conf.setIfMissing("spark.ui.showConsoleProgress", "false")
+    conf.setIfMissing("spark.driver.extraJavaOptions", ARROW_UNCHECKED)
+    conf.setIfMissing("spark.executor.extraJavaOptions", ARROW_UNCHECKED)
+    if cluster.is_local(conf.get("spark.master", "") or ""):
+        conf.setIfMissing("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS))
+        conf.setIfMissing("spark.python.unix.domain.socket.enabled", "true")
 
 
 def _launch(conf: Any, verbose: bool, kept_open: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 FILE = Path(__file__).with_name("tables.toml")
 # These write {figure: number}, or {figure: [number of each repeat]}, as JSON.
-PROGRAMS = ("bench.console", "bench.dashboard", "bench.lag", "bench.load", "bench.scrape")
+PROGRAMS = ("bench.analytics", "bench.console", "bench.dashboard", "bench.lag", "bench.load", "bench.scrape")
 _REACH = re.compile(r"(>=|<=) ([0-9.]+)")
 
 

@@ -112,9 +112,11 @@ class Security:
             self.users.close()
         os.close(self._lock)
 
-    def guard(self, app: ASGIApp, script_hashes: Sequence[str] = ()) -> Guard:
-        """Return the ASGI application that the server runs: `app` behind the guard. Raises AdminError."""
-        return Guard(app, self, script_hashes)
+    def guard(self, app: ASGIApp, script_hashes: Sequence[str] = (), *, frames: bool = False) -> Guard:
+        """Return the ASGI application that the server runs: `app` behind the guard. `frames`: pages may show other
+        pages of the dashboard in frames. Raises AdminError.
+        """
+        return Guard(app, self, script_hashes, frames=frames)
 
     def routes(self) -> list[Route]:
         """Return the routes of login, logout and the identity provider, for the application to add."""

@@ -125,12 +125,16 @@ class Request:
 
 
 class Guard:
-    """The middleware. `script_hashes` are those of the inline scripts of Dash's index page, as sha256-BASE64."""
+    """The middleware. `script_hashes` are those of the inline scripts of Dash's index page, as sha256-BASE64; `frames`:
+    pages may show other pages of the dashboard in frames.
+    """
 
-    def __init__(self, app: ASGIApp, security: Security, script_hashes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, security: Security, script_hashes: Sequence[str] = (), *, frames: bool = False
+    ) -> None:
         self._app = app
         self._security = security
-        self._response = ResponseHeaders(tls=security.config.tls, script_hashes=script_hashes)
+        self._response = ResponseHeaders(tls=security.config.tls, script_hashes=script_hashes, frames=frames)
         clock = security.clock
         self._notes = Buckets(clock, burst=_NOTES_BURST, per_minute=_NOTES_A_MINUTE)
         self._all_notes = Buckets(clock, burst=_ALL_NOTES_BURST, per_minute=_ALL_NOTES_A_MINUTE)

@@ -14,6 +14,9 @@ Headers = list[tuple[bytes, bytes]]
 
 # Responses below these paths may be kept by browsers: the program, which has no data of a cluster.
 CACHED_PREFIXES: Final = ("/assets/", "/_dash-component-suites/")
+# The one response with a policy of its own: a page that another program made, shown in a frame of the dashboard.
+SANDBOXED_PATH: Final = "/report"
+_SANDBOX: Final = "sandbox allow-scripts; "
 HSTS_S: Final = 365 * 86_400
 # Different hosts whose headers are kept.
 _HOSTS_CACHED_MAX: Final = 128
@@ -22,16 +25,30 @@ _HASH = re.compile(r"sha(?:256|384|512)-[A-Za-z0-9+/]+={0,2}")
 _PERMISSIONS: Final = ("camera", "display-capture", "geolocation", "microphone", "midi", "payment", "usb")
 
 
-class ResponseHeaders:
-    """Makes the headers of responses. `script_hashes` are the inline scripts that may run: sha256-BASE64."""
+def sandbox_policy(script_hashes: Sequence[str]) -> str:
+    """Return the policy of the response at SANDBOXED_PATH. Without `allow-same-origin`, what it contains has another
+    origin than the dashboard: it can neither read nor send anything as the viewer, and it may load nothing.
+    """
+    scripts = " ".join(f"'{each}'" for each in script_hashes) or "'none'"
+    return (
+        f"{_SANDBOX}default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "form-action 'none'; frame-ancestors 'self'; base-uri 'none'"
+    )
 
-    def __init__(self, *, tls: bool, script_hashes: Sequence[str] = ()) -> None:
+
+class ResponseHeaders:
+    """Makes the headers of responses. `script_hashes` are the inline scripts that may run: sha256-BASE64; `frames`:
+    pages may show other pages of the dashboard in frames.
+    """
+
+    def __init__(self, *, tls: bool, script_hashes: Sequence[str] = (), frames: bool = False) -> None:
         """Raises AdminError if one of the hashes is malformed."""
         for each in script_hashes:
             if _HASH.fullmatch(each) is None:
                 reason = f"{each!r} is not the hash of a script: sha256-BASE64 is expected"
                 raise AdminError(Failure.INVALID, reason, what="script_hashes")
         self._tls = tls
+        self._frames = frames
         self._scripts = " ".join(("'self'", *(f"'{each}'" for each in script_hashes)))
         self._of_host = lru_cache(maxsize=_HOSTS_CACHED_MAX)(self._make)
         self._names = frozenset(name for name, _ in self._make(None)) | {b"server", b"strict-transport-security"}
@@ -51,6 +68,7 @@ class ResponseHeaders:
                 "img-src 'self' data: blob:",
                 "font-src 'self' data:",
                 f"connect-src 'self'{sockets}",
+                *(("frame-src 'self'",) if self._frames else ()),
                 "form-action 'self'",
                 "frame-ancestors 'none'",
                 "base-uri 'none'",
@@ -77,6 +95,18 @@ class ResponseHeaders:
         replaced = self._names if may_cache else self._names | {b"cache-control"}
         kept = [(name, value) for name, value in headers if name.lower() not in replaced]
         kept.extend(self._of_host(host))
+        if path == SANDBOXED_PATH and status == 200:
+            kept = self._sandboxed(headers, kept)
         if not may_cache:
             kept.append((b"cache-control", b"no-store"))
         return kept
+
+    @staticmethod
+    def _sandboxed(own: Headers, headers: Headers) -> Headers:
+        """Return the headers with the response's own policy, if it is a sandbox, for a frame of the dashboard."""
+        policies = [value for name, value in own if name.lower() == b"content-security-policy"]
+        if len(policies) != 1 or not policies[0].startswith(_SANDBOX.encode()):
+            return headers
+        changed = {b"content-security-policy": policies[0], b"x-frame-options": b"SAMEORIGIN"}
+        # Browsers refuse a page that is alone in a sandbox and asks for a window of its own origin.
+        return [(name, changed.get(name, value)) for name, value in headers if name != b"cross-origin-opener-policy"]

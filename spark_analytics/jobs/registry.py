@@ -1,17 +1,19 @@
 """All jobs by name: which tables each one reads, and which results it gives.
 
-A result is a name, what its rows are, and a DataFrame whose first rows matter most.
+A result is a name, what its rows are, and a DataFrame whose first rows matter most. `JOBS` are those that need nothing
+but tables; `what_if_job` makes the one that needs a plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_analytics.jobs import end_to_end, forecast, lag, nodes, rebalances, skew, throughput
+from spark_analytics.jobs import end_to_end, forecast, lag, nodes, rebalances, skew, throughput, what_if
+from spark_analytics.reassignment import Reassignment
 
 Tables = Mapping[str, DataFrame]
 HOUR_MS = 3_600_000
@@ -38,7 +40,7 @@ class Job:
 
 def _throughput(of: Tables) -> Iterable[Found]:
     for name, period_ms in (("minutes", throughput.MINUTE_MS), ("hours", HOUR_MS)):
-        found = throughput.throughput(of["topic_rates"], of["samples"], period_ms)
+        found = throughput.throughput(of["topic_rates"], of["samples"], period_ms).persist()
         yield Found(name, f"by broker, topic and {name[:-1]}, the newest first", found.orderBy(F.desc("period")))
         whole = throughput.by_topic(found).orderBy(F.desc("period"))
         yield Found(f"topics-{name}", f"by topic and {name[:-1]} over all brokers, the newest first", whole)
@@ -101,3 +103,21 @@ JOBS: dict[str, Job] = {
         Job(end_to_end.NAME, end_to_end.HELP, ("commits",), _end_to_end),
     )
 }
+
+
+def what_if_job(cluster: str, plan: Sequence[Reassignment]) -> Job:
+    """Return the job that predicts what a plan for a cluster does. It raises PlanError if the plan names what is not in
+    the tables.
+    """
+
+    def compute(of: Tables) -> Iterable[Found]:
+        asked = what_if.plan_of(of["commits"].sparkSession, cluster, plan)
+        shares = skew.partitions(of["commits"]).persist()
+        what_if.validate(asked, shares, of["samples"])
+        loads = what_if.load(asked, shares, of["topic_rates"], of["samples"])
+        yield Found("load", "load of each broker before and after the plan", loads.orderBy("broker"))
+        stalls = what_if.stalls(asked, shares, of["moves"], of["commits"])
+        dearest = [F.desc_nulls_last("stalled_records"), *(F.col(name) for name in ("topic", "partition", "group"))]
+        yield Found("stalls", "predicted stalls of groups, the dearest first", stalls.orderBy(*dearest))
+
+    return Job(what_if.NAME, what_if.HELP, ("commits", "topic_rates", "samples", "moves"), compute)

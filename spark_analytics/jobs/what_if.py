@@ -25,13 +25,14 @@ of the topic's traffic.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from spark_analytics.jobs.skew import RATES, broker_topics
+from spark_analytics.reassignment import PlanError, Reassignment, check_once
 
 NAME = "what-if"
 HELP = "load of each broker and stalls of each group that a reassignment of partitions would cause"
@@ -50,36 +51,22 @@ _NAMES_LISTED = 20
 _PLACE = ("cluster", "topic", "partition")
 
 
-@dataclass(frozen=True)
-class Reassignment:
-    """One partition and the broker that shall lead it; `source` is the one that leads it now, if that is known."""
-
-    topic: str
-    partition: int
-    target: int
-    source: int | None = None
-
-
 def plan_of(spark: SparkSession, cluster: str, reassignments: Sequence[Reassignment]) -> DataFrame:
-    """Return a plan as a DataFrame. Raises ValueError if it is empty, too long, or names a partition twice."""
+    """Return a plan as a DataFrame. Raises PlanError if it is empty, too long, or names a partition twice."""
     if not 0 < len(reassignments) <= PLAN_MAX:
-        raise ValueError(f"the plan has {len(reassignments)} partitions: 1 to {PLAN_MAX} are allowed")
-    seen: set[tuple[str, int]] = set()
-    for each in reassignments:
-        if (each.topic, each.partition) in seen:
-            raise ValueError(f"the plan names {each.topic}-{each.partition} twice: one target is allowed")
-        seen.add((each.topic, each.partition))
+        raise PlanError(f"the plan has {len(reassignments)} partitions: 1 to {PLAN_MAX} are allowed")
+    check_once(reassignments)
     return spark.createDataFrame([(cluster, *astuple(each)) for each in reassignments], PLAN)
 
 
 def validate(plan: DataFrame, shares: DataFrame, samples: DataFrame) -> None:
-    """Raise ValueError if the plan names a cluster, topic, partition or broker that is not in the data, with what is
+    """Raise PlanError if the plan names a cluster, topic, partition or broker that is not in the data, with what is
     there. This one reads the data: at most PLAN_MAX rows of the plan, and the distinct brokers and partitions of its
     topics, into the driver.
     """
     rows = plan.limit(PLAN_MAX + 1).collect()
     if not 0 < len(rows) <= PLAN_MAX:
-        raise ValueError(
+        raise PlanError(
             f"the plan has {'no' if not rows else f'more than {PLAN_MAX}'} partitions: 1 to {PLAN_MAX} are allowed"
         )
     brokers: dict[str, set[int]] = {}
@@ -95,21 +82,21 @@ def validate(plan: DataFrame, shares: DataFrame, samples: DataFrame) -> None:
     seen: set[tuple[str, str, int]] = set()
     for row in rows:
         if row.cluster not in brokers:
-            raise ValueError(f"no cluster {row.cluster!r} (there: {_told(brokers)})")
+            raise PlanError(f"no cluster {row.cluster!r} (there: {_told(brokers)})")
         if row.topic not in topics.get(row.cluster, ()):
             names = _told(topics.get(row.cluster, ()))
-            raise ValueError(f"no commits of a topic {row.topic!r} in cluster {row.cluster!r} (there: {names})")
+            raise PlanError(f"no commits of a topic {row.topic!r} in cluster {row.cluster!r} (there: {names})")
         there = partitions[row.cluster, row.topic]
         if row.partition not in there:
-            raise ValueError(f"no commits of partition {row.partition} of {row.topic!r} (there: {_told(there)})")
+            raise PlanError(f"no commits of partition {row.partition} of {row.topic!r} (there: {_told(there)})")
         for role, broker in (("target", row.target), ("source", row.source)):
             if broker not in brokers[row.cluster] and (broker is not None or role == "target"):
-                raise ValueError(
+                raise PlanError(
                     f"{row.topic}-{row.partition}: no {role} broker {broker} in cluster {row.cluster!r} "
                     f"(there: {_told(brokers[row.cluster])})"
                 )
         if (place := (row.cluster, row.topic, row.partition)) in seen:
-            raise ValueError(f"the plan names {row.topic}-{row.partition} twice: one target is allowed")
+            raise PlanError(f"the plan names {row.topic}-{row.partition} twice: one target is allowed")
         seen.add(place)
 
 

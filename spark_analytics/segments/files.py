@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
+from uuid import UUID
 
 from broker_cy.core.crc32c import value as crc32c
 from broker_cy.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, Entries, read_entries
@@ -51,12 +52,15 @@ class Header:
 
 
 class CountedFile:
-    """A file that is read at positions."""
+    """A file that is read at positions. Raises FileNotFoundError, and SegmentsError if it may not be read."""
 
     def __init__(self, path: str, counters: Counters) -> None:
         self.path = path
         self._counters = counters
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError as error:
+            raise SegmentsError(f"{path} cannot be read: {error.strerror}") from None
 
     def __enter__(self) -> CountedFile:
         return self
@@ -87,6 +91,8 @@ class CountedFile:
 
     def header(self, position: int) -> Header | str | None:
         """Return the header of the batch at `position`, None if no complete batch is there yet, or what is wrong."""
+        if position < 0:
+            return None  # from a damaged index
         size = self.size
         data = self.read(position, HEADER.size)
         if len(data) < HEADER.size or not any(data):
@@ -222,11 +228,12 @@ class PartitionFolder:
     directory: str
     start_offset: int | None
     high_watermark: int | None
+    topic_id: UUID | None
 
 
 def partitions(directories: tuple[str, ...], topics: tuple[str, ...]) -> list[PartitionFolder]:
-    """Return the partitions of the topics. Raises SegmentsError for a directory or topic that is not there, and if two
-    directories have the same partition: its records would be read twice.
+    """Return the partitions of the topics, of replicas the one that has most. Raises SegmentsError for a directory or
+    topic that is not there, and if it is not known which replica has most, or whether two folders are replicas.
     """
     found: dict[tuple[str, int], PartitionFolder] = {}
     seen: set[str] = set()
@@ -244,15 +251,36 @@ def partitions(directories: tuple[str, ...], topics: tuple[str, ...]) -> list[Pa
             seen.add(key[0])
             if key[0] not in topics:
                 continue
-            if key in found:
-                raise SegmentsError(f"{found[key].directory} and {path} are the same partition: give one of the two")
-            topic_id = read_topic_id(path)
-            found[key] = PartitionFolder(*key, path, starts.offset_of(key, topic_id), marks.offset_of(key, topic_id))
+            topic_id = _topic_id(path)
+            start, mark = starts.offset_of(key, topic_id), marks.offset_of(key, topic_id)
+            folder = PartitionFolder(*key, path, start, mark, topic_id)
+            found[key] = _fuller(found[key], folder) if key in found else folder
     missing = [topic for topic in topics if topic not in seen]
     if missing:
-        there = ", ".join(sorted(seen)) or "no topic at all"
+        there = ", ".join(sorted(seen)) or "no topic at all: a log directory has folders such as orders-0"
         raise SegmentsError(f"topic {', '.join(missing)} is not in {', '.join(directories)}; there is {there}")
     return [found[key] for key in sorted(found)]
+
+
+def _fuller(one: PartitionFolder, other: PartitionFolder) -> PartitionFolder:
+    """Return the replica of a partition whose high watermark is higher: what is below it is the same in both."""
+    if one.directory == other.directory:
+        return one
+    same = f"{one.directory} and {other.directory} are the same partition"
+    if one.high_watermark is None or other.high_watermark is None:
+        raise SegmentsError(f"{same}, and {HIGH_WATERMARKS} does not have both: give one of the two")
+    if one.topic_id is not None and other.topic_id is not None and one.topic_id != other.topic_id:
+        raise SegmentsError(
+            f"{same} of different topics (ids {one.topic_id} and {other.topic_id}): give one of the two"
+        )
+    return other if other.high_watermark > one.high_watermark else one
+
+
+def _topic_id(directory: str) -> UUID | None:
+    try:
+        return read_topic_id(directory)
+    except (OSError, ValueError) as error:
+        raise SegmentsError(f"partition metadata cannot be read: {error}") from None
 
 
 def _checkpoint(path: str) -> Entries:

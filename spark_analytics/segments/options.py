@@ -13,7 +13,7 @@ READ_COMMITTED = "read_committed"
 ISOLATIONS = ("read_uncommitted", READ_COMMITTED)
 STOP, SKIP = "stop", "skip"
 # Bytes of segments that one task reads: a segment is divided, and small ones are put together.
-RANGE_BYTES = 64 << 20
+RANGE_BYTES = 128 << 20
 _INT64_MAX = 2**63 - 1
 # Spark's names of the options, by the fields.
 NAMES = {
@@ -28,6 +28,7 @@ NAMES = {
     "on_damage": "onDamage",
     "range_bytes": "rangeBytes",
     "report": "report",
+    "max_offsets_per_trigger": "maxOffsetsPerTrigger",
 }
 
 
@@ -51,6 +52,8 @@ class Options:
     on_damage: str = STOP
     range_bytes: int = RANGE_BYTES
     report: str | None = None  # a directory into which each task writes what it read (`report.py`)
+    # Of a micro-batch of a stream, divided among the partitions by what each still has: at least one of each.
+    max_offsets_per_trigger: int | None = None
 
     @property
     def committed_only(self) -> bool:
@@ -84,6 +87,19 @@ def parse(given: Mapping[str, str]) -> Options:
     return options
 
 
+def check_batch(options: Options) -> None:
+    """Raise SegmentsError for what only a stream has."""
+    if options.max_offsets_per_trigger is not None:
+        raise SegmentsError(f"option {NAMES['max_offsets_per_trigger']!r} is only allowed in a stream")
+
+
+def check_stream(options: Options) -> None:
+    """Raise SegmentsError for what only a batch query has."""
+    for field in ("ending_offset", "ending_timestamp"):
+        if getattr(options, field) is not None:
+            raise SegmentsError(f"option {NAMES[field]!r} is not allowed in a stream, which has no end")
+
+
 def as_text(directories: Iterable[str | os.PathLike[str]], topics: Iterable[str], **others: Any) -> dict[str, str]:
     """Return Spark's options for fields of Options; None is the same as not given. Raises SegmentsError."""
     found = {"path": ",".join(os.fspath(each) for each in directories), "topic": ",".join(topics)}
@@ -114,7 +130,7 @@ def _value(field: str, text: str) -> Any:
         return _one_of(field, text.lower(), (STOP, SKIP))
     if field == "report":
         return text
-    lowest = 1 if field == "range_bytes" else 0
+    lowest = 1 if field in ("range_bytes", "max_offsets_per_trigger") else 0
     try:
         number = int(text)
     except ValueError:

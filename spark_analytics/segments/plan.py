@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
@@ -130,6 +131,20 @@ def stream_ranges(
     return _divided(found, options, damage)
 
 
+def limited(
+    starts: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int], most: int
+) -> dict[tuple[str, int], int]:
+    """Return ends with at most `most` offsets before them, in proportion to what each partition has, and at least one
+    of each that has any: none waits for ever beside a large one. A partition without a start begins at 0.
+    """
+    sizes = {key: max(0, end - starts.get(key, 0)) for key, end in ends.items()}
+    total = sum(sizes.values())
+    if total <= most:
+        return dict(ends)
+    parts = {key: min(size, max(1, most * size // total)) for key, size in sizes.items()}
+    return {key: end - sizes[key] + parts[key] for key, end in ends.items()}
+
+
 def _divided(
     found: list[tuple[Extent, int, int, tuple[Aborted, ...]]], options: Options, damage: Damage
 ) -> list[Range]:
@@ -197,7 +212,12 @@ def _cuts(extent: Extent, start: int, end: int, pieces: list[_Piece], range_byte
     return cuts
 
 
-def offsets_json(values: dict[tuple[str, int], int]) -> dict[str, dict[str, int]]:
+def offsets_of(values: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, int], int]:
+    """Return offsets by partition from the form of a stream's checkpoint."""
+    return {(topic, int(partition)): each for topic, parts in values.items() for partition, each in parts.items()}
+
+
+def offsets_json(values: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
     """Return offsets by partition in the form of a stream's checkpoint: {topic: {partition: offset}}."""
     found: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(values.items()):

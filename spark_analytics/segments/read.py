@@ -27,9 +27,9 @@ from spark_analytics.segments.walk import Damage, backwards, limit_of, position_
 if TYPE_CHECKING:
     from spark_analytics.segments.columns import Headers, Values
 
-# Of one Arrow batch, which Spark takes as it is.
-ROWS_MAX = 64 << 10
-BATCH_BYTES_MAX = 8 << 20
+# Of one Arrow batch, which Spark takes as it is: small enough to stay in the cache of a core until it is sent.
+ROWS_MAX = 16 << 10
+BATCH_BYTES_MAX = 2 << 20
 # Bytes of one read of a segment, and where the index does not tell how much is needed.
 CHUNK_BYTES = 1 << 20
 BEYOND_BYTES = 64 << 10

@@ -9,6 +9,8 @@ Driver and executors must see the log directories under the same paths. docs/ana
 from __future__ import annotations
 
 import datetime
+import functools
+import gc
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -28,7 +30,7 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -55,14 +57,15 @@ if TYPE_CHECKING:
 NAME = "kafka-segments"
 Offsets = dict[str, dict[str, int]]
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+# What is never null is said to be so: Spark then does not look, for each value, and is faster by a tenth.
 _COLUMNS = (
     StructField("key", BinaryType()),
     StructField("value", BinaryType()),
-    StructField("topic", StringType()),
-    StructField("partition", IntegerType()),
-    StructField("offset", LongType()),
-    StructField("timestamp", TimestampType()),
-    StructField("timestampType", IntegerType()),
+    StructField("topic", StringType(), False),
+    StructField("partition", IntegerType(), False),
+    StructField("offset", LongType(), False),
+    StructField("timestamp", TimestampType(), False),
+    StructField("timestampType", IntegerType(), False),
 )
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MS = datetime.timedelta(milliseconds=1)
@@ -80,7 +83,9 @@ def read(
     `starting_timestamp` (ms) and `on_damage`. Raises SegmentsError for options or topics that are not possible.
     """
     text = known.as_text((os.path.abspath(each) for each in directories), topics, **bounds)
-    plan.folders(known.parse(text))  # before Spark, which puts a stack trace around the message
+    options = known.parse(text)
+    known.check_batch(options)  # before Spark, which puts a stack trace around the message
+    plan.folders(options)
     register(spark)
     return spark.read.format(NAME).options(**text).load()
 
@@ -105,14 +110,14 @@ class SegmentSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
-        return BatchReader(self._options(schema), schema)
+        options = self._options(schema)
+        known.check_batch(options)
+        return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
         options = self._options(schema)
-        for field in ("ending_offset", "ending_timestamp"):
-            if getattr(options, field) is not None:
-                raise SegmentsError(f"option {known.NAMES[field]!r} is not allowed in a stream, which has no end")
+        known.check_stream(options)
         return StreamReader(options, schema)
 
     def _options(self, schema: StructType) -> Options:
@@ -132,8 +137,18 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def _read(partition: InputPartition, options: Options, schema: StructType) -> Iterator[pa.RecordBatch]:
     from spark_analytics.segments.read import read as read_range
 
+    _freeze()
     if isinstance(partition, Range):  # Spark makes another one if there is none
         yield from read_range(partition, options, arrow_schema(schema))
+
+
+@functools.cache
+def _freeze() -> None:
+    """Take what is imported out of garbage collection, once in a worker: PySpark collects after each task, and would
+    visit all objects of pyarrow and pandas again, for longer than a task of a few MB reads.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 class _PushFilters:
@@ -196,20 +211,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found[folder.topic, folder.partition] = plan.start_of(extent, self._options, damage)
         return plan.offsets_json(found)
 
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit of the option `maxOffsetsPerTrigger`."""
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        """Return the end of what is readable now, or was when `prepareForTriggerAvailableNow` was called. There is no
-        limit of its own: tasks divide a batch of any size.
+        """Return the end of what is readable now, or was when `prepareForTriggerAvailableNow` was called; with
+        `maxOffsetsPerTrigger`, an end before that. Tasks divide a batch of any size.
         """
-        found = {
-            (topic, int(partition)): offset
-            for topic, offsets in (self._target or self._latest()).items()
-            for partition, offset in offsets.items()
-        }
-        for topic, offsets in (start or {}).items():
-            for partition, offset in offsets.items():
-                key = (topic, int(partition))
-                found[key] = max(offset, found.get(key, offset))
-        return plan.offsets_json(found)
+        starts, ends = plan.offsets_of(start or {}), plan.offsets_of(self._target or self._latest())
+        for key, offset in starts.items():
+            ends[key] = max(offset, ends.get(key, offset))
+        if isinstance(limit, ReadMaxRows):
+            firsts = self._firsts() if ends.keys() - starts.keys() else {}
+            ends = plan.limited(firsts | starts, ends, limit.max_rows)
+        return plan.offsets_json(ends)
 
     def reportLatestOffset(self) -> Offsets | None:
         """Return the end of what is readable, for the status of the query."""
@@ -226,6 +243,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of a range."""
         return _read(partition, self._options, self._schema)
+
+    def _firsts(self) -> dict[tuple[str, int], int]:
+        """Return the first offset of each partition."""
+        damage = self._new_damage()
+        found = [plan.bounded(folder, self._options, damage)[0] for folder in plan.folders(self._options)]
+        return {(each.folder.topic, each.folder.partition): each.start for each in found}
 
     def _latest(self) -> Offsets:
         damage = self._new_damage()

@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # First words of command lines; any other line of a block is output, configuration or code.
 PROGRAMS = {
+    "broker-analytics",
     "broker-bench",
     "broker-cy",
     "broker-dash",
@@ -19,6 +20,7 @@ PROGRAMS = {
     "make",
     "pip",
     "python",
+    "spark-submit",
 }
 # Exactly four blanks: text that is indented further belongs to a list.
 _BLOCK_LINE = re.compile(r"^ {4}(?=\S)")

@@ -27,6 +27,9 @@ import pytest
 from bench.launch.processes import Child, ProcessError, run
 from loadgen.cli import command as load_command
 from loadgen.scenario.toml_file import builtin_names
+from spark_analytics.cli import command as analytics_command
+from spark_analytics.jobs import what_if
+from spark_analytics.jobs.registry import JOBS
 from tests.documents.lines import ROOT, Line, blocks, documented, lines_of, shape_of
 from tests.support import network
 from tests.support.terminal import in_terminal
@@ -45,6 +48,8 @@ EXCEPTIONS = {
 MEASURING = re.compile(r"(\.venv/bin/)?broker-bench |python -m (bench|tools)\.")
 # The same for load; tests/loadgen/run runs each mode.
 LOADING = re.compile(r"broker-load ")
+# The same for Spark; tests/spark_analytics runs each command.
+ANALYSING = re.compile(r"broker-analytics |spark-submit .*/main\.py ")
 # Lines that run until Ctrl-C, and what they show before it.
 ENDLESS = {
     "make run": "to open the console",
@@ -193,8 +198,8 @@ def test_there_are_command_lines() -> None:
 
 def test_commands_run_as_they_stand(world: World) -> None:
     """If this fails, a new user copies a line of the README or the documents, and it fails."""
-    unmeasured = [line for line in LINES if not MEASURING.match(line.command) and not LOADING.match(line.command)]
-    lines = [line for line in unmeasured if not is_exception(line)]
+    checked = (MEASURING, LOADING, ANALYSING)
+    lines = [line for line in LINES if not is_exception(line) and not any(each.match(line.command) for each in checked)]
     first = next(line for line in lines if line.command == "make run" and line.output)
     world.broker = world.start(first.command, "make-run")
     world.broker.wait_for_output(ENDLESS["make run"], START_TIMEOUT_S)
@@ -280,6 +285,19 @@ def test_load_commands_are_understood(line: Line) -> None:
     context = load_command.commands[mode].make_context(mode, arguments)
     scenario = context.params.get("scenario")
     assert scenario is None or scenario.endswith(".toml") or scenario in builtin_names()
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if ANALYSING.match(line.command)], ids=str)
+def test_analytics_commands_are_understood(line: Line, tmp_path: Path) -> None:
+    """If this fails, a documented analysis names a command, a job, an option or a value that no longer exists."""
+    words = words_of(line)
+    program = next(place for place, word in enumerate(words) if word.endswith(("broker-analytics", "/main.py")))
+    name, *arguments = words[program + 1 :]
+    # Log directories must exist.
+    arguments = [str(tmp_path) if name == "segments" and word.startswith("/") else word for word in arguments]
+    context = analytics_command.commands[name].make_context(name, arguments)
+    job = context.params.get("job", "all")
+    assert job in ("all", what_if.NAME, *JOBS)
 
 
 def test_documented_workloads_and_targets_exist(tmp_path: Path) -> None:

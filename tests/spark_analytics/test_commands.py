@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -11,20 +12,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_analytics import times
-from spark_analytics.lake import Lake, LakeError, Span
+from spark_analytics.lake import Lake
 from spark_analytics.schedule import units
-from spark_analytics.schema import TABLES
+from tests.spark_analytics.lakes import commits, complete, write_batch
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
-AT = datetime(2026, 11, 23, 8)
 
 
 def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "spark_analytics", *words],
         cwd=cwd,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "JDK_JAVA_OPTIONS": os.environ["JDK_JAVA_OPTIONS"]},
         capture_output=True,
         text=True,
         timeout=240,
@@ -36,17 +36,9 @@ def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     """A lake with one complete batch of two commits, and one that is not complete."""
     made = Lake(tmp_path / "lake")
-    checkpoint = made.checkpoint("c") / "commits"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "0").write_text("v1\n{}")
     for batch in (0, 1):
-        rows = [
-            ("c", 1, AT + timedelta(seconds=10 * each), "g", "t", 0, each, AT, AT, 10 + each, AT.date())
-            for each in (0, 1)
-        ]
-        found = spark.createDataFrame(rows, TABLES["commits"])
-        folder = made.table("commits", "c") / f"batch_id={batch}"
-        found.drop("cluster").coalesce(1).write.partitionBy("day").parquet(str(folder))
+        write_batch(spark, made, "commits", batch, commits(10, 11))
+    complete(made, 0)
     return made
 
 
@@ -58,25 +50,6 @@ def test_a_job_runs_from_the_command_line(spark: SparkSession, lake: Lake, tmp_p
     written = spark.read.parquet(str(tmp_path / "out" / "lag" / "partitions"))
     assert {(each.group, each.topic) for each in written.collect()} == {("g", "t")}
     assert "Traceback" not in done.stderr
-
-
-def test_a_span_and_a_column_that_is_new(spark: SparkSession, lake: Lake) -> None:
-    """If this fails, a range of time has other rows, or a lake of an older release cannot be read."""
-    assert lake.read(spark, "commits").count() == 2
-    assert lake.read(spark, "commits", Span(end=AT.replace(tzinfo=UTC) + timedelta(seconds=5))).count() == 1
-    assert lake.read(spark, "commits", Span(start=NOW)).count() == 0
-    older = lake.read(spark, "commits").drop("cluster", "end").coalesce(1)
-    older.write.partitionBy("day").parquet(str(lake.table("commits", "c") / "batch_id=2"))
-    (lake.checkpoint("c") / "commits" / "2").write_text("v1\n{}")
-    found = [row.end for row in lake.read(spark, "commits").orderBy("end").collect()]
-    assert found == [None, None, 10, 11]
-
-
-def test_what_is_not_in_the_lake_is_named(spark: SparkSession, lake: Lake) -> None:
-    """If this fails, a mistyped cluster has no rows, and looks as if nothing had happened in it."""
-    with pytest.raises(LakeError, match=r"d: not in .* \(there: c\)"):
-        lake.read(spark, "commits", clusters=["d"])
-    assert lake.read(spark, "moves").count() == 0
 
 
 @pytest.mark.parametrize(
@@ -113,6 +86,7 @@ def test_times(text: str, expected: datetime) -> None:
 
 def test_units_of_systemd_are_quoted() -> None:
     """If this fails, a folder with a space or a percent sign breaks the timer."""
-    text = units("/usr/bin/python3", "h:1", Path("/my lake/100%"), "10m")
-    assert "--out '/my lake/100%%'" in text
+    text = units("/usr/bin/python3", "h.de:1,[::1]:2", Path("/my lake/100%"), "10m", "prod")
+    assert "--out '/my lake/100%%' --cluster prod" in text
+    assert "# /etc/systemd/system/broker-analytics-h-de-1.timer" in text
     assert "OnUnitInactiveSec=10m" in text

@@ -2,74 +2,61 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import SparkSession
 
 from bench import protocol
 from bench.launch.processes import Child
+from broker_cy.admin import AdminClient
+from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigResource, ResourceType
+from broker_cy.admin.metadata import TopicPartition
 from broker_cy.metrics import events, sample
+from spark_analytics import ingest as reading
+from spark_analytics.errors import IngestError
 from spark_analytics.ingest import TOPICS
-from spark_analytics.lake import Lake, LakeError, Span
+from spark_analytics.lake import Generation, Lake, LakeError
+from tests.spark_analytics.own_topics import (
+    CLUSTER,
+    SETTINGS,
+    busy,
+    check_against_batch,
+    in_lake,
+    ingest,
+    read,
+    some_samples,
+    times_of,
+)
 from tests.support.both_brokers import running
-from tests.support.broker import BrokerProcess, Target
+from tests.support.broker import Target
 from tests.support.wait import until
 
 ENDS_S = 240.0
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "spark_analytics")
-CLUSTER = "test"
+# Within this time of its start, a driver plans its first batch; of its planning, it completes it.
+STARTS_S, COMPLETES_S = 10.0, 2.5
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with running("broker-cy", tmp_path_factory.mktemp("ingest")) as target:
-        until(lambda: len(read(target, sample.TOPIC)) > 3, "some samples", 60, tolerate=(KafkaException,))
+    with running("broker-cy", tmp_path_factory.mktemp("ingest"), SETTINGS) as target, busy(target):
+        some_samples(target)
         yield target
 
 
-def read(broker: Target, topic: str) -> list[bytes]:
-    """Return the values of a topic's only partition."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False})
-    try:
-        part = TopicPartition(topic, 0, 0)
-        _, end = consumer.get_watermark_offsets(part, timeout=30)
-        consumer.assign([part])
-        found: list[bytes] = []
-        while len(found) < end:
-            for message in consumer.consume(1000, timeout=10):
-                assert message.error() is None
-                value = message.value()
-                assert value is not None
-                found.append(value)
-        return found
-    finally:
-        consumer.close()
-
-
-def ingest(broker: Target, lake: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--out", str(lake), "--cluster", CLUSTER, *options]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=ENDS_S, check=False)
-
-
-def times_of(values: list[bytes]) -> list[int]:
-    found = [sample.decode(each) for each in values]
-    return [each.time_ms for each in found if each is not None]
-
-
-def in_lake(spark: SparkSession, lake: Path) -> list[int]:
-    """Return the times of the samples of a lake, in ms."""
-    found = Lake(lake).read(spark, "samples").selectExpr("unix_millis(at) AS ms").collect()
-    return sorted(each.ms for each in found)
+def of(lake: Path, number: int = 1) -> Generation:
+    """Return a generation of the only source of a lake."""
+    (source,) = Lake(lake).sources(CLUSTER)
+    return Lake(lake).generation(CLUSTER, source, number)
 
 
 def test_sparks_own_source_reads_both_topics(spark: SparkSession, broker: Target) -> None:
@@ -95,110 +82,133 @@ def test_no_client_writes_to_them(broker: Target) -> None:
             client.produce(protocol.produce_request(topic, 0, protocol.record_batch(10, 1), 1))
 
 
-def test_what_came_since_is_added_once(spark: SparkSession, broker: Target, tmp_path: Path) -> None:
-    """If this fails, an ingest doubles what the one before has read, or leaves something out."""
-    lake = tmp_path / "lake"
-    for _ in range(2):
-        before = times_of(read(broker, sample.TOPIC))
-        done = ingest(broker, lake)
-        assert done.returncode == 0, done.stderr
-        after = times_of(read(broker, sample.TOPIC))
-        found = in_lake(spark, lake)
-        assert found == after[: len(found)]
-        assert len(found) >= len(before)
-    whole = Lake(lake).read(spark, "events")
+def test_what_came_since_is_added_once(
+    spark: SparkSession, broker: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, an ingest doubles what the one before has read, leaves something out, or what Spark has forgotten:
+    it keeps the notes of its last batches only.
+    """
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "1")
+    try:
+        before = times_of(broker)
+        monkeypatch.setattr(reading, "BATCH_RECORDS_MAX", max(10, len(before) // 2))
+        done, shown = ingest(broker, tmp_path)
+        assert done.batches > 1
+        assert sum(f"batch {number}: " in text for number in range(done.batches) for text in shown) >= 1
+        first = in_lake(spark, tmp_path)
+        assert len(first) >= len(before)
+        monkeypatch.undo()
+        second, _ = ingest(broker, tmp_path)
+    finally:
+        spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
+    assert not (of(tmp_path).checkpoint / "commits" / "0").exists()
+    found = in_lake(spark, tmp_path)
+    assert found == times_of(broker)[: len(found)]
+    assert len(found) > len(first)
+    counts = check_against_batch(spark, broker, tmp_path)
+    assert all(counts.values()), counts
+    assert done.records + second.records == sum(parts[0] for parts in of(tmp_path).ends.values())
     stamped = [events.decode(each) for each in read(broker, events.TOPIC)]
     types = [each.event.TYPE for each in stamped if each is not None and each.event.TYPE != "commits"]
-    assert sorted(each.type for each in whole.collect()) == sorted(types[: whole.count()])
-    assert Lake(lake).read(spark, "samples", Span(start=_at(after[2]), end=_at(after[4]))).count() == 2
+    whole = [row.type for row in Lake(tmp_path).read(spark, "events").orderBy("at").collect()]
+    assert sorted(whole) == sorted(types[: len(whole)])
 
 
-def _at(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-
-def planned(offsets: Path) -> set[Path]:
-    return set(offsets.iterdir()) if offsets.is_dir() else set()
-
-
-def killed(broker: Target, lake: Path, chance: random.Random, directory: Path) -> None:
-    """Start an ingest, and kill its driver at a random time in it."""
+def killed(broker: Target, lake: Path, when: str, chance: random.Random, directory: Path) -> None:
+    """Start an ingest, and kill its driver: at a random time before a batch is planned, at one after that, or when the
+    batch is written and not yet complete. Sometimes the driver's JVM outlives its Python.
+    """
     words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--out", str(lake), "--cluster", CLUSTER]
+    known = Lake(lake).sources(CLUSTER)
+    before = of(lake).planned if known else None
+
+    def planned() -> int | None:
+        number = of(lake).planned if Lake(lake).sources(CLUSTER) else None
+        return number if number != before else None
+
+    def written() -> bool:
+        number = planned()
+        return number is not None and (of(lake).batch("events", number) / "_SUCCESS").exists()
+
+    until_s = time.monotonic() + chance.uniform(0, STARTS_S)
     child = Child(words, directory, "killed", env={"PYTHONPATH": str(ROOT)})
     try:
-        offsets = Lake(lake).checkpoint(CLUSTER) / "offsets"
-        before = planned(offsets)
-        # From the planning of a batch on, somewhere in its second or two.
-        until(lambda: child.returncode is not None or planned(offsets) - before, "a batch", ENDS_S)
-        until_s = time.monotonic() + chance.uniform(0, 2.5)
-        while child.returncode is None and time.monotonic() < until_s:
-            pass
-        if child.returncode is None:
+        if when == "written":
+            until(lambda: child.returncode is not None or written(), "a batch", ENDS_S, 0.001)
+        if when == "planned":
+            until(lambda: child.returncode is not None or planned() is not None, "a batch", ENDS_S, 0.001)
+            until_s = time.monotonic() + chance.uniform(0, COMPLETES_S)
+        if when != "written":
+            until(lambda: child.returncode is not None or time.monotonic() >= until_s, "the time", ENDS_S, 0.001)
+        if chance.random() < 0.5:
             child.send_signal(signal.SIGKILL)
-        child.wait(ENDS_S)
+            child.wait(ENDS_S)
     finally:
         child.kill()
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
 def test_a_driver_that_is_killed_loses_and_doubles_nothing(
     spark: SparkSession, broker: Target, tmp_path: Path, kills: int
 ) -> None:
     """If this fails, a reboot in an ingest leaves wrong sums in the lake for ever."""
     lake, chance = tmp_path / "lake", random.Random(kills)
-    for _ in range(kills):
-        killed(broker, lake, chance, tmp_path)
-    done = ingest(broker, lake)
+    times = ["written", *chance.choices(["before", "planned", "written"], k=kills - 1)]
+    for when in times:
+        killed(broker, lake, when, chance, tmp_path)
+        print(f"killed {when}: planned {of(lake).planned}, complete {of(lake).complete}")
+    words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--out", str(lake), "--cluster", CLUSTER]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=ENDS_S, check=False)
     assert done.returncode == 0, done.stderr
-    found, there = in_lake(spark, lake), times_of(read(broker, sample.TOPIC))
+    assert f"{CLUSTER}: " in done.stdout
+    found, there = in_lake(spark, lake), times_of(broker)
     assert found == there[: len(found)]
-    assert len(found) > 3
+    counts = check_against_batch(spark, broker, lake)
+    assert all(counts.values()), counts
 
 
-def test_two_at_once_are_refused(broker: Target, tmp_path: Path) -> None:
+def test_two_at_once_are_refused(spark: SparkSession, broker: Target, tmp_path: Path) -> None:
     """If this fails, two timers write one batch at the same time."""
-    with Lake(tmp_path).locked(CLUSTER):
-        done = ingest(broker, tmp_path)
-    assert done.returncode == 65
-    assert f"another ingest of '{CLUSTER}' writes to {tmp_path}" in done.stderr
-    assert "Traceback" not in done.stderr
+    source = reading.find(broker.bootstrap, CLUSTER)
+    with (
+        Lake(tmp_path).locked(CLUSTER, source.source),
+        pytest.raises(LakeError, match=f"another ingest of {source.source} as '{CLUSTER}' writes to {tmp_path}"),
+    ):
+        ingest(broker, tmp_path)
 
 
-def test_records_that_are_gone_are_reported(spark: SparkSession, own_topics: BrokerProcess, tmp_path: Path) -> None:
+def test_records_that_are_gone_are_reported(
+    spark: SparkSession, make_broker: Callable[..., Target], tmp_path: Path
+) -> None:
     """If this fails, a lake has a hole that nobody knows of, or can never be written to again."""
-    lake = tmp_path / "lake"
-    assert ingest(own_topics, lake).returncode == 0
-    first = in_lake(spark, lake)
-    until(lambda: len(read(own_topics, sample.TOPIC)) > len(first) + 2, "further samples", 60)
-    # Another broker at the same address: its topics begin again, with fewer records than were read.
-    own_topics.kill()
-    for each in own_topics.data_dir.iterdir():
-        if each.is_dir():
-            subprocess.run(["rm", "-rf", str(each)], check=True)
-        else:
-            each.unlink()
-    own_topics.restart()
-    until(lambda: read(own_topics, sample.TOPIC), "samples", 60, tolerate=(KafkaException,))
-    lost = ingest(own_topics, lake)
-    assert lost.returncode == 69
-    assert "--accept-loss" in lost.stderr
-    assert in_lake(spark, lake) == first
-    done = ingest(own_topics, lake, "--accept-loss")
-    assert done.returncode == 0, done.stderr
-    assert in_lake(spark, lake)[: len(first)] == first
+    own = make_broker({**SETTINGS, "log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100"})
+    some_samples(own)
+    ingest(own, tmp_path)
+    first = in_lake(spark, tmp_path)
+    asyncio.run(keep(own, sample.TOPIC, 100))
+    until(lambda: asyncio.run(starts_at(own, sample.TOPIC)) > len(first), "retention", 60)
+    asyncio.run(keep(own, sample.TOPIC, 86_400_000))
+    with pytest.raises(IngestError, match=r"retention removed them.*--accept-loss"):
+        ingest(own, tmp_path)
+    assert in_lake(spark, tmp_path) == first
+    ingest(own, tmp_path, accept_loss=True)
+    found = in_lake(spark, tmp_path)
+    assert found[: len(first)] == first
+    assert len(found) > len(first)
+    assert len(found) == len(set(found))
 
 
-@pytest.fixture
-def own_topics(make_broker: Callable[..., Target]) -> Target:
-    made = make_broker()
-    until(lambda: len(read(made, sample.TOPIC)) > 3, "some samples", 60, tolerate=(KafkaException,))
-    return made
+async def keep(broker: Target, topic: str, kept_ms: int) -> None:
+    """Let retention remove the records of a topic that are older."""
+    changes = [ConfigChange(name, AlterOp.SET, str(kept_ms)) for name in ("retention.ms", "segment.ms")]
+    async with AdminClient(broker.bootstrap) as client:
+        (await client.configs.alter({ConfigResource(ResourceType.TOPIC, topic): changes})).whole()
 
 
-def test_an_empty_lake_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    """If this fails, a mistyped folder gives an empty report."""
-    with pytest.raises(LakeError, match="holds no complete batch: run `broker-analytics ingest"):
-        Lake(tmp_path / "nothing").read(spark, "samples")
+async def starts_at(broker: Target, topic: str) -> int:
+    part = TopicPartition(topic, 0)
+    async with AdminClient(broker.bootstrap) as client:
+        return (await client.offsets.earliest([part])).whole()[part]
 
 
 @pytest.mark.parametrize(

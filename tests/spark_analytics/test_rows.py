@@ -55,6 +55,13 @@ def test_a_sample_becomes_rows_with_what_its_json_omits(spark: SparkSession) -> 
     assert (rates["topic"], rates["in_records"], rates["in_bytes"], rates["out_bytes"]) == ("t", 5, 500, 0)
 
 
+def test_a_sample_of_node_0_has_its_number(spark: SparkSession) -> None:
+    """If this fails, the samples of the first node belong to no node: JSON omits what is 0."""
+    value = sample.encode(sample.Sample(time_ms=AT_MS, broker=0, topics={"t": sample.Topic(in_records=1)}))
+    source = rows.samples_of(records(spark, (b"0", value)))
+    assert [row["broker"] for name in ("samples", "topic_rates") for row in table(name, source)] == [0, 0]
+
+
 def test_events_become_rows(spark: SparkSession) -> None:
     """If this fails, a commit, a rebalance or who caused it is lost, or has another time."""
     rebalance = Rebalance(
@@ -88,7 +95,9 @@ NEITHER = (
     b"[1]",
     b"{}",
     b'{"version":99,"time_ms":1}',
-    b'{"type":"commits","version":7,"time_ms":1}',
+    b'{"type":"commits","version":7,"time_ms":1,"offsets":[{"topic":"t"}]}',
+    b'{"type":"commits",no json',
+    b'{"type":"commits","version":1,"time_ms":null,"offsets":[{"topic":"t"}]}',
 )
 
 
@@ -96,8 +105,8 @@ NEITHER = (
 def test_what_is_neither_is_left_out(spark: SparkSession, value: bytes | None) -> None:
     """If this fails, a record of a later version, or of someone else, ends every ingest."""
     source = records(spark, (None, value))
-    assert rows.samples_of(source).count() == 0
-    assert rows.events_of(source).count() == 0
+    of = {**dict.fromkeys(rows.SAMPLE_TABLES, rows.samples_of), **dict.fromkeys(rows.EVENT_TABLES, rows.events_of)}
+    assert {name: table(name, read(source)) for name, read in of.items()} == {name: [] for name in of}
 
 
 def test_a_field_that_is_new_does_no_harm(spark: SparkSession) -> None:
@@ -112,6 +121,6 @@ def test_a_field_that_is_new_does_no_harm(spark: SparkSession) -> None:
         "shape": "round",
     }
     head = {"type": "commits", "version": 1, "time_ms": AT_MS, "broker": 1}
-    value = json.dumps(head | {"group": "g", "colour": {"a": [1]}, "offsets": [offset]})
+    value = json.dumps(head | {"group": "g", "colour": {"a": [1]}, "offsets": [offset]}, separators=(",", ":"))
     (row,) = table("commits", rows.events_of(records(spark, (b"g", value.encode()))))
     assert (row["offset"], row["day"]) == (1, AT.date())

@@ -20,12 +20,12 @@ HOST, PORT = "127.0.0.1", 8050
 
 
 @contextlib.asynccontextmanager
-async def visitor(state: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an application that runs on a loopback address without users."""
+async def visitor(state: Path, report: Path | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application that runs on a loopback address without users, and shows this report."""
     security = Security(SecurityConfig(HOST, PORT, state, (), None, None, (), False))
     alerts = Alerting(AlertSettings())
     # Building it requests its own pages, with an event loop of its own.
-    app = await asyncio.to_thread(build, Context({}, security), alerts)
+    app = await asyncio.to_thread(build, Context({}, security, report=report), alerts)
     to_app: asyncio.Queue[Message] = asyncio.Queue()
     from_app: asyncio.Queue[Message] = asyncio.Queue()
 

@@ -54,12 +54,13 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, expected: st
 def test_options_come_before_the_file(tmp_path: Path) -> None:
     """If this fails, an option on the command line is silently overruled."""
     path = tmp_path / "dashboard.toml"
-    path.write_text("listen = '127.0.0.1:1234'\nusers = 'who.toml'\nstate = '/srv/dash'\n")
+    path.write_text("listen = '127.0.0.1:1234'\nusers = 'who.toml'\nstate = '/srv/dash'\nreport = 'weeks.html'\n")
     config = load_config(path)
     assert (config.host, config.port, config.users) == ("127.0.0.1", 1234, tmp_path / "who.toml")
     changed = config.with_options(listen="[::1]:80", users=None, state=tmp_path, alerts=None, is_readonly=True)
     assert (changed.host, changed.port, changed.state, changed.is_readonly) == ("::1", 80, tmp_path, True)
     assert changed.users == config.users
+    assert (config.report, changed.report) == (tmp_path / "weeks.html", tmp_path / "weeks.html")
     assert parse_listen("localhost:0", "x") == ("localhost", 0)
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from spark_analytics.jobs import what_if
-from spark_analytics.jobs.what_if import Reassignment
+from spark_analytics.reassignment import Reassignment
 from tests.spark_analytics.jobs.job_frames import Commit, at, commits, frame, rate, sample, table
 
 # Topic t: 80 records/s on broker 1 and 20 on broker 2; topic u: 10 on broker 2; broker 3 is empty.

@@ -55,7 +55,8 @@ def test_a_batch_has_at_most_so_many_rows(tmp_path: Path) -> None:
 def test_a_batch_has_at_most_so_many_bytes(tmp_path: Path, where: str) -> None:
     """If this fails, large records make Arrow batches that an executor has no memory for."""
     log = Log(tmp_path)
-    for size in (3 << 20, 3 << 20, 3 << 20, 9 << 20, 1):
+    part = BATCH_BYTES_MAX * 3 // 8
+    for size in (part, part, part, 3 * part, 1):
         data: Any = (("h", bytes(size)),) if where == "headers" else bytes(size)
         log.append([Record(**{"timestamp": TIME_MS, where: data})], codec=4)
     assert sizes(log, with_headers=True) == [2, 1, 1, 1]

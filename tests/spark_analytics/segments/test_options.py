@@ -24,6 +24,7 @@ BASE = {"path": "/a", "topic": "t"}
         ({"startingOffset": "-1"}, "'-1'; a whole number from 0 on"),
         ({"endingTimestamp": "2026-01-01"}, "'2026-01-01'; a whole number"),
         ({"rangeBytes": "0"}, "a whole number from 1 on"),
+        ({"maxOffsetsPerTrigger": "0"}, "a whole number from 1 on"),
         ({"endingOffset": str(2**63)}, "a whole number"),
         ({"startingOffset": "7", "endingOffset": "6"}, "startingOffset 7 is after endingOffset 6"),
         ({"startingTimestamp": "7", "endingTimestamp": "6"}, "startingTimestamp 7 is after"),

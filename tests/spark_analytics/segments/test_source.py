@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,8 +15,6 @@ from spark_analytics.segments import report, source
 from spark_analytics.segments.errors import SegmentsError
 from tests.spark_analytics.segments.logs import TIME_MS, Log
 from tests.spark_analytics.segments.logs import records as new_records
-from tests.support.broker import Target
-from tests.support.topics import create_topic
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -102,6 +99,8 @@ def test_a_stream_has_no_end_and_notices_deleted_offsets(tmp_path: Path) -> None
     schema = source.SegmentSource(given).schema()
     with pytest.raises(SegmentsError, match="'endingOffset' is not allowed in a stream"):
         source.SegmentSource({**given, "endingOffset": "5"}).streamReader(schema)
+    with pytest.raises(SegmentsError, match="'maxOffsetsPerTrigger' is only allowed in a stream"):
+        source.SegmentSource({**given, "maxOffsetsPerTrigger": "5"}).reader(schema)
     reader = source.SegmentSource(given).streamReader(schema)
     assert reader.initialOffset() == {"t": {"0": 0}}
     assert reader.latestOffset({"t": {"0": 3}}, None) == {"t": {"0": 10}}  # type: ignore[arg-type]
@@ -112,54 +111,3 @@ def test_a_stream_has_no_end_and_notices_deleted_offsets(tmp_path: Path) -> None
         reader.partitions({"t": {"0": 3}}, {"t": {"0": 11}})
     with pytest.raises(Exception, match="was the topic deleted and created again"):
         reader.partitions({"t": {"0": 10}}, {"t": {"0": 12}})
-
-
-def test_the_rows_are_those_of_sparks_kafka_source(
-    spark: SparkSession, make_broker: Callable[..., Target], tmp_path: Path
-) -> None:
-    """If this fails, a query gives other rows from the brokers' files than from the broker: some byte, null, header,
-    time, type or aborted record differs.
-    """
-    broker = make_broker()
-    for topic, settings in (("plain", {}), ("stamped", {"message.timestamp.type": "LogAppendTime"})):
-        create_topic(broker.bootstrap, topic, partitions=2, config=settings)
-    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec})
-        for number in range(100):
-            headers: list[tuple[str, str | bytes | None]] = [("n", b"%d" % number), ("n", None)] if number % 3 else []
-            for topic in ("plain", "stamped"):
-                producer.produce(
-                    topic,
-                    key=None if number % 5 == 0 else b"k%d" % number,
-                    value=None if number % 7 == 0 else bytes(range(number)) * 2,
-                    partition=number % 2,
-                    timestamp=TIME_MS + number,
-                    headers=headers,
-                )
-        assert producer.flush(30) == 0
-    writer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "x"})
-    writer.init_transactions(30)
-    for end in (writer.abort_transaction, writer.commit_transaction, writer.abort_transaction):
-        writer.begin_transaction()
-        for number in range(20):
-            writer.produce("plain", b"in a transaction", b"%d" % number, partition=number % 2)
-        assert writer.flush(30) == 0
-        end(30)
-    expected = {}
-    for isolation in ("read_uncommitted", "read_committed"):
-        frame = spark.read.format("kafka").options(
-            **{
-                "kafka.bootstrap.servers": broker.bootstrap,
-                "subscribe": "plain,stamped",
-                "includeHeaders": "true",
-                "kafka.isolation.level": isolation,
-            }
-        )
-        expected[isolation] = listed(frame.load())
-    assert broker.stop() == 0
-    assert len(expected["read_uncommitted"]) == 1060
-    for isolation, wanted in expected.items():
-        found = source.read(
-            spark, [broker.data_dir], ["plain", "stamped"], include_headers=True, isolation=isolation, range_bytes=9000
-        )
-        assert listed(found) == wanted

@@ -1,0 +1,134 @@
+"""What a Spark cluster needs that one machine does not: workers that have our code, and masters that answer.
+
+The jobs hand Python functions to the workers, which import them by name. The driver's own packages are shipped as an
+archive that each executor unpacks in its working directory, so workers run the same version as the driver and need no
+installation of broker-cy. What they need is the driver's minor version of Python, with pandas and pyarrow.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import socket
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spark_analytics.errors import SetUpError
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
+
+# What workers import, directly or not.
+PACKAGES = ("broker_cy", "spark_analytics")
+# The archive's folder in an executor's working directory, which is where its Python processes start.
+FOLDER = "broker-cy-packages"
+_SOURCES = (".c", ".pyc", ".pyi", ".pxd", ".pyx")
+_LOCAL = re.compile(r"local(\[.*\])?")
+_MASTERS = re.compile(r"spark://(.+)")
+_PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
+CONNECT_S = 5.0
+# How long a command waits for the cluster to give it a first executor, and after which time it says so.
+WAIT_S, SILENT_S, LOOK_S = 600.0, 10.0, 0.1
+
+
+def is_local(master: str) -> bool:
+    """Whether a master is this process; `local-cluster` is not, as it starts others."""
+    return _LOCAL.fullmatch(master) is not None
+
+
+def prepare(conf: SparkConf) -> None:
+    """Set what must be known before executors start. Raises SetUpError if no master of `spark://` can be reached."""
+    master = conf.get("spark.master", "") or ""
+    if (found := _MASTERS.fullmatch(master)) is not None:
+        failures = [_failure(each) for each in found[1].split(",")]
+        if all(failures):
+            raise SetUpError(f"{master}: {'; '.join(each for each in failures if each)}")
+    given = conf.get(_PYTHON_PATH, "")
+    conf.set(_PYTHON_PATH, f"{FOLDER}:{given}" if given else FOLDER)
+
+
+def _failure(address: str) -> str | None:
+    """Return why a master cannot be reached; None if it can."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return f"{address!r} is not HOST:PORT"
+    try:
+        socket.create_connection((host, int(port)), CONNECT_S).close()
+    except OSError as error:
+        return f"{address}: {error.strerror or error}"
+    return None
+
+
+def ship(context: SparkContext) -> None:
+    """Hand the packages to every executor of the session, before its first task."""
+    archive = Path(str(context._temp_dir)) / f"{FOLDER}.zip"  # Spark removes this folder at the end
+    with zipfile.ZipFile(archive, "w") as made:
+        for package in PACKAGES:
+            for path, name in _files(package):
+                made.write(path, name)
+    context.addArchive(f"{archive}#{FOLDER}")
+
+
+def _files(package: str) -> Iterator[tuple[Path, str]]:
+    """Yield what a package is at run time: the files with their names in the archive."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    for folder in map(Path, spec.submodule_search_locations or ()):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix not in _SOURCES and _is_loadable(path):
+                yield path, str(Path(package) / path.relative_to(folder))
+
+
+def _is_loadable(path: Path) -> bool:
+    """Whether this Python would use the file: there may be extension modules of others beside."""
+    return path.suffix != ".so" or path.name.endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def check_workers(context: SparkContext, show: Callable[[str], None]) -> None:
+    """Wait for the first executor, and let it import what jobs need. Raises SetUpError."""
+    began_s = time.monotonic()
+    is_shown = False
+    executors = context._jsc.sc().getExecutorMemoryStatus  # the driver is one of them
+    while executors().size() < 2:
+        waited_s = time.monotonic() - began_s
+        if waited_s > WAIT_S:
+            raise SetUpError(f"{context.master} has given no executor for {WAIT_S:.0f} s: are there free workers?")
+        if waited_s > SILENT_S and not is_shown:
+            show(f"waiting for {context.master} to give an executor")
+            is_shown = True
+        time.sleep(LOOK_S)
+    try:
+        (failure,) = context.parallelize([0], 1).map(_import_needed).collect()
+    except Exception as error:  # of Py4J or Spark, with the stack traces of both
+        raise SetUpError(f"the workers of {context.master} cannot run Python: {_reason(str(error))}") from None
+    if failure is not None:
+        raise SetUpError(
+            f"the workers of {context.master} cannot run the jobs: {failure}. Their Python (PYSPARK_PYTHON) needs the "
+            f"packages of broker-cy[analytics]"
+        )
+
+
+def _import_needed(_: Any) -> str | None:
+    """On a worker: return why what the jobs need cannot be imported."""
+    import importlib
+
+    for name in ("numpy", "pandas", "pyarrow", "spark_analytics.jobs.registry"):
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            return f"{type(error).__name__}: {error} ({sys.executable})"
+    return None
+
+
+def _reason(text: str) -> str:
+    """Return the line of a stack trace that says what is wrong."""
+    known = (r"Cannot run program [^\n]+", r"[^\n]*PYTHON_VERSION_MISMATCH[^\n]*", r"\w*Error: [^\n]+")
+    for pattern in known:
+        if found := re.findall(pattern, text):
+            return str(found[-1]).strip()
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")

@@ -1,0 +1,307 @@
+"""One HTML page of a report that needs no network: findings first, then charts with their tables, cluster by cluster.
+
+It is drawn by the script and in the colours of `bench.html`, with the library that the dashboard ships. Only the page's
+own scripts run: its policy names their hashes. The dashboard, which shows the page, reads the policy from its head.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+
+from bench.files import replace_file
+from bench.html.parts import Chart, card, resource, script_json
+from broker_cy.admin.lag import Status
+from spark_analytics.report import tables, words
+from spark_analytics.report.charts import GROUPS, NODES, STATUS_COLOURS, STATUSES, TOPICS, Drawer
+from spark_analytics.report.content import BAD, CLUSTERS_MAX, POINTS_MAX, Cluster, Report
+
+LIBRARY = "assets/vendor/plotly-cartesian.min.js"
+# The dashboard (dashboard/pages/report.py) looks for this at the start of a file.
+POLICY = "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
+# Findings of one cluster at the head: disks, groups and so on have one each.
+_SHOWN = 3
+
+
+def check(out: Path) -> None:
+    """Raise OSError if the page could not be written, before hours are spent on it."""
+    folder = out.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+
+def write(report: Report, out: Path) -> None:
+    """Write the page; a reader finds the old one or the complete new one. Raises OSError."""
+    replace_file(out, render(report))
+
+
+def render(report: Report) -> str:
+    """Return the page as text."""
+    drawn: list[Chart] = []
+    body = [_head(report)]
+    for number, cluster in enumerate(report.clusters):
+        body.append(_cluster(report, cluster, Drawer(cluster, number, report.period_ms), drawn))
+    body.append(_section("Where these figures came from", tables.sources(report) + _bounds(report)))
+    title = f"broker-analytics: {', '.join(each.name for each in report.clusters)}"
+    scripts = [
+        resource(LIBRARY, "dashboard"),
+        f"const FIGURES = {script_json([chart.figure() for chart in drawn])};",
+        resource("page.js") + resource("parts.js"),
+    ]
+    policy = POLICY.format(scripts=" ".join(f"'{_hash(each)}'" for each in scripts))
+    return "\n".join([
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<link rel="icon" href="data:,"><title>{escape(title)}</title>',
+        f"<style>{resource('page.css')}{resource('parts.css')}{resource('page.css', 'spark_analytics.report')}</style>",
+        "</head><body><main>",
+        *body,
+        "</main>",
+        *(f"<script>{each}</script>" for each in scripts),
+        "</body></html>\n",
+    ])  # fmt: skip
+
+
+def _hash(script: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _head(report: Report) -> str:
+    first = min(each.first_ms for each in report.clusters)
+    last = max(each.last_ms for each in report.clusters)
+    rows = sum(sum(each.rows.values()) for each in report.clusters)
+    samples = sum(each.rows.get("samples", 0) for each in report.clusters)
+    known = {
+        "Clusters": ", ".join(each.name for each in report.clusters),
+        "From": f"{words.when(first)} UTC",
+        "To": f"{words.when(last)} UTC",
+        "Made at": f"{words.when(report.made_ms)} UTC",
+        "Made of": f"{words.many(samples, 'sample')}, {words.many(rows - samples, 'other row')} of {report.lake}",
+        "Asked for": report.span,
+        "By": f"broker-analytics {report.version}",
+    }
+    facts = "".join(f"<div><dt>{escape(name)}</dt><dd>{words.text(text)}</dd></div>" for name, text in known.items())
+    left_out = ""
+    if report.left_out:
+        listed = words.text(", ".join(report.left_out))
+        left_out = (
+            f'<div class="state warn"><strong>{words.many(len(report.left_out), "cluster")} left out</strong>: '
+            f"{listed}. A page has at most {CLUSTERS_MAX}; --cluster chooses which.</div>"
+        )
+    links = ""
+    if len(report.clusters) > 1:
+        items = "".join(
+            f'<a href="#cluster-{number}">{words.name(each.name)}</a>' for number, each in enumerate(report.clusters)
+        )
+        links = f'<nav class="clusters" aria-label="Clusters">{items}</nav>'
+    found = "".join(_findings(each, len(report.clusters) > 1) for each in report.clusters)
+    title = f"What the cluster{'s' if links else ''} did"
+    return f'<header><h1>{title}</h1><dl class="facts">{facts}</dl>{left_out}{found}{links}</header>'
+
+
+def _findings(cluster: Cluster, is_named: bool) -> str:
+    """Return what somebody has to look at, or that there is nothing."""
+    found = [*_of_disks(cluster), *_of_groups(cluster), *_of_others(cluster)]
+    name = f"{words.name(cluster.name)}: " if is_named else ""
+    if not found:
+        return (
+            f'<div class="state good"><strong>{name}Nothing to look at.</strong> No anomaly, no group that is behind '
+            "at the end, no hot partition, no disk that is full soon.</div>"
+        )
+    items = "".join(f"<li>{each}</li>" for each in found)
+    return f'<div class="state warn"><strong>{name}To look at</strong><ul>{items}</ul></div>'
+
+
+def _of_disks(cluster: Cluster) -> list[str]:
+    soon = [each for each in cluster.disks if tables.is_soon(each)]
+    if not soon:
+        return []
+    which = ", ".join(
+        f"broker {each.broker} {words.text(each.path)} in {words.days(each.full_days)} days" for each in soon[:_SHOWN]
+    )
+    rest = f" and {len(soon) - _SHOWN} more" if len(soon) > _SHOWN else ""
+    return [f"{words.many(len(soon), 'disk')} full within {tables.SOON_DAYS:g} days: {which}{rest}."]
+
+
+def _of_groups(cluster: Cluster) -> list[str]:
+    if not cluster.groups_bad:
+        return []
+    bad = [each for each in cluster.groups if each.status in BAD][:_SHOWN]
+    which = ", ".join(f"{words.name(each.name)} ({words.status(each.status)})" for each in bad)
+    rest = f" and {cluster.groups_bad - len(bad)} more" if cluster.groups_bad > len(bad) else ""
+    return [f"{words.many(cluster.groups_bad, 'group')} not ok at the end: {which}{rest}."]
+
+
+def _of_others(cluster: Cluster) -> list[str]:
+    found = []
+    if cluster.anomalies:
+        worst = max(cluster.anomalies, key=lambda each: abs(each.score))
+        found.append(f"{_anomalies(cluster)}; the clearest: {words.text(worst.words)}.")
+    if cluster.hot_total:
+        hottest = cluster.hot[0]
+        text = f"{words.name(hottest.topic)}-{hottest.partition} with {words.percent(hottest.share)} of its topic"
+        found.append(f"{words.many(cluster.hot_total, 'hot partition')}; the hottest: {text}.")
+    if cluster.rebalances and cluster.rebalances[0].records >= 1:
+        dearest = cluster.rebalances[0]
+        who = words.names(dearest.clients)
+        found.append(
+            f"The dearest of {words.many(cluster.rebalances_total, 'rebalance')} made {dearest.records:,.0f} records "
+            f"of {words.name(dearest.group)} wait ({words.name(dearest.cause)}, client {who})."
+        )
+    if cluster.gaps_total:
+        text = words.lasting(cluster.gaps_ms)
+        found.append(f"{words.many(cluster.gaps_total, 'gap')} of samples, {text} together: nothing is known of them.")
+    return found
+
+
+def _anomalies(cluster: Cluster) -> str:
+    count = cluster.anomalies_total
+    return f"{count:,} {'anomaly' if count == 1 else 'anomalies'} of brokers"
+
+
+def _section(heading: str, inner: str, level: int = 2) -> str:
+    return f"<section><h{level}>{escape(heading)}</h{level}>{inner}</section>"
+
+
+def _cluster(report: Report, cluster: Cluster, drawer: Drawer, drawn: list[Chart]) -> str:
+    parts = [
+        ("Throughput", _throughput(cluster, drawer, drawn)),
+        ("Anomalies", _anomaly_section(cluster)),
+        ("Lag", _lag(cluster, drawer, drawn)),
+        ("Rebalances", _rebalances(cluster)),
+        ("Hot partitions", _skew(cluster)),
+        ("Forecast", _forecast(cluster, drawer, drawn)),
+        ("Disks", _disks(cluster)),
+    ]
+    is_one = len(report.clusters) == 1
+    heading = "" if is_one else f'<h2 class="cluster">Cluster {words.text(cluster.name)}</h2>'
+    inner = "".join(_section(name if is_one else f"{name} of {cluster.name}", text) for name, text in parts)
+    return f'<div id="cluster-{drawer.number}">{heading}{inner}</div>'
+
+
+def _charts(charts: Sequence[Chart], drawn: list[Chart], legends: dict[str, str] | None = None) -> str:
+    if sum(not chart.wide for chart in charts) % 2:
+        # Otherwise there would be an empty place beside the last one.
+        last = max(at for at, chart in enumerate(charts) if not chart.wide)
+        charts = [replace(chart, wide=True) if at == last else chart for at, chart in enumerate(charts)]
+    drawn.extend(charts)
+    cards = "".join(card(chart, (legends or {}).get(chart.id.partition("-")[2], "")) for chart in charts)
+    return f'<div class="charts">{cards}</div>' if cards else ""
+
+
+def _buttons(drawer: Drawer, kind: int, names: Sequence[str], what: str) -> str:
+    """Return the colours of lines, which hide what they name."""
+    items = "".join(
+        f'<button type="button" data-entity="{drawer.entity(kind, at)}" aria-pressed="true" title="{words.text(name)}">'
+        f'<span class="swatch" data-entity="{drawer.entity(kind, at)}"></span>{escape(words.label(name))}</button>'
+        for at, name in enumerate(names)
+    )
+    return f'<div class="series" role="group" aria-label="{escape(what)}">{items}</div>'
+
+
+def _throughput(cluster: Cluster, drawer: Drawer, drawn: list[Chart]) -> str:
+    if not cluster.nodes:
+        return tables.nothing("No samples in the span: throughput and CPU are not known.")
+    nodes = _buttons(drawer, NODES, [each.name for each in cluster.nodes], "Brokers in the charts")
+    topics = _buttons(drawer, TOPICS, [each.name for each in cluster.topics], "Topics in the charts")
+    charts = drawer.throughput()
+    of_nodes = [each for each in charts if "-node-" in each.id]
+    of_topics = [each for each in charts if "-topic-" in each.id]
+    parts = [nodes, _charts(of_nodes, drawn)]
+    if cluster.anomalies:
+        parts.insert(0, '<p class="muted">Numbers above the charts are those of the anomalies below.</p>')
+    no_topics = tables.nothing("No topic had traffic in the span.")
+    parts += [topics, _charts(of_topics, drawn)] if of_topics else [no_topics]
+    parts.append(f"<details><summary>These charts as tables</summary>{tables.traffic(cluster)}</details>")
+    if cluster.gaps:
+        gaps = f"{words.many(cluster.gaps_total, 'gap')} of samples, {words.lasting(cluster.gaps_ms)} together"
+        parts.append(f"<details open><summary>{gaps}</summary>{tables.gaps(cluster)}</details>")
+    else:
+        parts.append('<p class="muted">No gaps of samples: each broker wrote one in each minute.</p>')
+    return "".join(parts)
+
+
+def _anomaly_section(cluster: Cluster) -> str:
+    if not cluster.rows.get("samples"):
+        return tables.nothing("No samples in the span: brokers cannot be compared.")
+    if not cluster.anomalies:
+        few = " With fewer than three brokers, none is compared with others." if cluster.nodes_total < 3 else ""
+        text = "No broker differed from the others, or from its own history, which needs two weeks before the time."
+        return tables.nothing(text + few)
+    return tables.anomalies(cluster)
+
+
+def _lag(cluster: Cluster, drawer: Drawer, drawn: list[Chart]) -> str:
+    if not cluster.groups:
+        return tables.nothing("No commits in the span: no group's lag is known.")
+    charts = drawer.lag()
+    groups = _buttons(drawer, GROUPS, [each.name for each in cluster.groups], "Groups in the charts")
+    shown = {point.status for each in cluster.groups for point in each.points}
+    items = "".join(
+        f'<li><span class="swatch status-{status.name.lower()}" data-entity="'
+        f'{drawer.entity(STATUSES, STATUS_COLOURS[status])}"></span>{words.status(status)}</li>'
+        for status in sorted(Status)
+        if status in shown
+    )
+    strip = _charts(charts[:1], drawn, {"status": f'<ul class="legend">{items}</ul>'})
+    return strip + tables.groups(cluster) + groups + _charts(charts[1:], drawn)
+
+
+def _rebalances(cluster: Cluster) -> str:
+    if not cluster.rebalances:
+        return tables.nothing("No rebalances in the span.")
+    parts = [tables.rebalances(cluster)]
+    if cluster.spenders:
+        parts.append('<p class="muted">What they cost together, by who caused them.</p>')
+        parts.append(tables.spenders(cluster))
+    return "".join(parts)
+
+
+def _skew(cluster: Cluster) -> str:
+    if not cluster.partitions_total:
+        return tables.nothing("No commits in the span: the rates of partitions are not known.")
+    parts = []
+    if cluster.hot:
+        parts.append(tables.hot(cluster))
+    else:
+        count = words.many(cluster.partitions_total, "partition")
+        parts.append(tables.nothing(f"None of {count} has more than twice its fair share, and 10 records/s."))
+    if cluster.uneven:
+        parts.append(f"<details><summary>Least even topics</summary>{tables.uneven(cluster)}</details>")
+    return "".join(parts)
+
+
+def _forecast(cluster: Cluster, drawer: Drawer, drawn: list[Chart]) -> str:
+    if not cluster.forecasts:
+        return tables.nothing("No topic had traffic in the span.")
+    charts = drawer.forecasts()
+    note = (
+        '<p class="muted">Up to the last sample: what there was. After it: what is expected by the hour, in a band '
+        "that holds 90 % of the hours.</p>"
+    )
+    return (note + _charts(charts, drawn) if charts else "") + tables.forecasts(cluster)
+
+
+def _disks(cluster: Cluster) -> str:
+    if not cluster.disks:
+        return tables.nothing("No sample in the span tells of disks.")
+    return tables.disks(cluster, cluster.last_ms)
+
+
+def _bounds(report: Report) -> str:
+    return (
+        f'<p class="muted">Each point of a chart is a {words.period(report.period_ms)}; a line has at most '
+        f"{POINTS_MAX:,} of them. What was left out of a chart or a table stands below it. Times are UTC.</p>"
+    )

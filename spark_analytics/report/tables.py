@@ -1,0 +1,244 @@
+"""The tables of a report. They also say what the charts show, for those who cannot see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.html.parts import table
+from broker_cy.admin.lag import Status
+from spark_analytics.report import words
+from spark_analytics.report.content import BAD, DAY_MS, Cluster, Disk, Rates, Report
+
+# Days until a disk is full from which on nobody has to hurry.
+SOON_DAYS = 30.0
+_BY = {"reason": "reason", "client_id": "client", "host": "host"}
+
+
+def bounded(shown: int, total: int, what: str) -> str:
+    """Return a sentence on what is not shown; empty if everything is."""
+    if shown >= total:
+        return ""
+    return f'<p class="muted bound">The first {shown:,} of {total:,}: {what}.</p>'
+
+
+def nothing(text: str) -> str:
+    """Return why there is nothing to show."""
+    return f'<p class="card nothing">{text}</p>'
+
+
+def traffic(cluster: Cluster) -> str:
+    """Return the mean and highest rates of brokers and topics."""
+    heads = ["bytes in, mean", "highest", "bytes out, mean", "highest", "records/s, mean", "highest"]
+    nodes = [
+        [words.name(each.name), *_figures(each), *(words.number(part, 2) for part in _mean_and_most(each.cpu_share))]
+        for each in cluster.nodes
+    ]
+    topics = [[words.name(each.name), *_figures(each)] for each in cluster.topics]
+    return table(
+        f"Traffic by broker of {cluster.name}", ["broker", *heads, "CPU cores, mean", "highest"], nodes
+    ) + table(f"Traffic by topic of {cluster.name}", ["topic", *heads], topics)
+
+
+def _figures(of: Rates) -> list[str]:
+    sizes = [*_mean_and_most(of.in_bytes_per_s), *_mean_and_most(of.out_bytes_per_s)]
+    return [
+        *(NONE if each is None else f"{words.size(each)}/s" for each in sizes),
+        *(words.number(each, 1) for each in _mean_and_most(of.records_per_s)),
+    ]
+
+
+NONE = words.NONE
+
+
+def _mean_and_most(values: Sequence[float | None]) -> tuple[float | None, float | None]:
+    known = [value for value in values if value is not None]
+    return (sum(known) / len(known), max(known)) if known else (None, None)
+
+
+def gaps(cluster: Cluster) -> str:
+    """Return the longest gaps of samples; empty without any."""
+    if not cluster.gaps:
+        return ""
+    rows = [
+        [f"broker {each.broker}", words.moment(each.start_ms), words.moment(each.end_ms),
+         words.lasting(each.end_ms - each.start_ms)]
+        for each in cluster.gaps
+    ]  # fmt: skip
+    heads = ["broker", "from (UTC)", "to", "lasting"]
+    return table(f"Gaps of samples of {cluster.name}", heads, rows, texts=3) + bounded(
+        len(rows), cluster.gaps_total, "the longest gaps"
+    )
+
+
+def groups(cluster: Cluster) -> str:
+    """Return the worst groups: verdicts, lags, and how long they had which status."""
+    there = [status for status in sorted(Status) if any(each.minutes.get(status) for each in cluster.groups)]
+    rows = [
+        [
+            words.name(each.name), _verdict(each.status), words.number(each.lag_records),
+            words.number(each.lag_records_max), words.lasting(each.time_lag_max_ms), words.number(each.abandoned),
+            *(words.number(each.minutes.get(status, 0)) for status in there),
+        ]
+        for each in cluster.groups
+    ]  # fmt: skip
+    heads = [
+        "group", "at the end", "lag in records", "highest", "highest in time, at most", "abandoned partitions",
+        *(f"minutes {words.status(status)}" for status in there),
+    ]  # fmt: skip
+    note = "those that were longest not ok, then those with the highest lag in time"
+    return table(f"Groups of {cluster.name}", heads, rows, texts=2) + bounded(len(rows), cluster.groups_total, note)
+
+
+def _verdict(status: Status) -> str:
+    style = "bad-text" if status in BAD else "muted"
+    return f'<span class="{style}">{words.status(status)}</span>'
+
+
+def rebalances(cluster: Cluster) -> str:
+    """Return the dearest rebalances, with who caused them."""
+    rows = [
+        [
+            words.moment(each.at_ms), words.name(each.group), words.text(each.cause), words.names(each.clients),
+            words.names(each.hosts), words.names(each.members), words.number(each.moves),
+            words.lasting(each.stall_max_ms), words.number(each.stalled_s, 1), words.number(each.records),
+        ]
+        for each in cluster.rebalances
+    ]  # fmt: skip
+    heads = [
+        "ended at (UTC)", "group", "reason", "client", "host", "member", "partitions moved", "longest stall",
+        "partition-seconds stalled", "records that waited",
+    ]  # fmt: skip
+    return table(f"Rebalances of {cluster.name}", heads, rows, texts=6) + bounded(
+        len(rows), cluster.rebalances_total, "the dearest by records that waited"
+    )
+
+
+def spenders(cluster: Cluster) -> str:
+    """Return who caused how much of what all rebalances cost."""
+    rows = [
+        [_BY[each.by], words.name(each.name), words.number(each.rebalances), words.number(each.stalled_s, 1),
+         words.number(each.records), words.percent(each.share)]
+        for each in cluster.spenders
+    ]  # fmt: skip
+    heads = ["by", "who or what", "rebalances", "partition-seconds stalled", "records that waited", "share"]
+    return table(f"Who caused rebalances of {cluster.name}", heads, rows, texts=2)
+
+
+def hot(cluster: Cluster) -> str:
+    """Return the hot partitions, with bars of their shares."""
+    rows = [
+        [words.name(each.topic), f"{each.partition:,}", _bar(each.share, each.fair_share), words.percent(each.share),
+         words.percent(each.fair_share), f"{each.share / each.fair_share:.1f}", words.number(each.records_per_s, 1)]
+        for each in cluster.hot
+    ]  # fmt: skip
+    heads = ["topic", "partition", "share of the topic", "share", "fair share", "times fair", "records/s"]
+    return table(f"Hot partitions of {cluster.name}", heads, rows, texts=3) + bounded(
+        len(rows), cluster.hot_total, "the hottest"
+    )
+
+
+def _bar(share: float, fair: float) -> str:
+    """Return a bar of a share, with a line at the fair one. It repeats the numbers beside it."""
+    return (
+        f'<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="track" width="100" height="10"/><rect class="part" width="{100 * share:.1f}" height="10"/>'
+        f'<rect class="fair" x="{min(99.0, 100 * fair):.1f}" width="1" height="10"/></svg>'
+    )
+
+
+def uneven(cluster: Cluster) -> str:
+    """Return the topics with the least even partitions."""
+    rows = [
+        [words.name(each.topic), words.number(each.partitions), words.number(each.gini, 2), words.number(each.hottest),
+         words.percent(each.hottest_share)]
+        for each in cluster.uneven
+    ]  # fmt: skip
+    heads = ["topic", "partitions", "Gini coefficient", "partition with the most", "its share"]
+    return table(f"Least even topics of {cluster.name}", heads, rows)
+
+
+def anomalies(cluster: Cluster) -> str:
+    """Return the anomalies, with the numbers of the marks."""
+    rows = [
+        [f"{number}", words.moment(each.start_ms), words.text(each.words), words.number(each.minutes),
+         words.number(each.score, 1)]
+        for number, each in enumerate(cluster.anomalies, 1)
+    ]  # fmt: skip
+    heads = ["mark", "from (UTC)", "what", "minutes of it", "score"]
+    return table(f"Anomalies of {cluster.name}", heads, rows, texts=3) + bounded(
+        len(rows), cluster.anomalies_total, "those with the highest scores, in the order of time"
+    )
+
+
+def forecasts(cluster: Cluster) -> str:
+    """Return what is expected of topics, or why nothing is."""
+    rows = []
+    for each in cluster.forecasts:
+        if each.start_ms is None:
+            rows.append([words.name(each.topic), words.text(each.reason or ""), NONE, NONE, NONE, NONE])
+            continue
+        mean, most = sum(each.expected) / len(each.expected), max(each.high)
+        until = each.start_ms + len(each.expected) * DAY_MS // 24
+        rows.append([
+            words.name(each.topic), words.backtest(each.backtest), words.moment(until), f"{words.size(mean)}/s",
+            f"{words.size(most)}/s", NONE if each.growth_per_day is None else f"{words.size(each.growth_per_day)}/s",
+        ])  # fmt: skip
+    heads = ["topic", "backtest", "until (UTC)", "expected, mean", "upper end of the band, highest", "growth a day"]
+    note = "those with the most bytes in"
+    return table(f"Forecasts of {cluster.name}", heads, rows, texts=3) + bounded(len(rows), cluster.topics_total, note)
+
+
+def disks(cluster: Cluster, made_of_ms: int) -> str:
+    """Return when disks are full. `made_of_ms` is the time of the last sample, from which days count."""
+    rows = [
+        [
+            f'<span class="name">broker {each.broker}</span>', f"<code>{words.text(each.path)}</code>",
+            _full(each, made_of_ms), _words(words.backtest(each.backtest)), words.days(each.full_days), _band(each),
+            words.percent(each.used_bytes / each.total_bytes), words.size(each.total_bytes),
+            words.size(each.growth_per_day),
+        ]
+        for each in cluster.disks
+    ]  # fmt: skip
+    heads = [
+        "broker", "directory", "full at (UTC)", "backtest of the growth", "in days", "band in days", "used", "of",
+        "growth a day",
+    ]  # fmt: skip
+    return table(f"Disks of {cluster.name}", heads, rows, texts=4) + bounded(
+        len(rows), cluster.disks_total, "those that are full first"
+    )
+
+
+def _full(disk: Disk, from_ms: int) -> str:
+    if disk.full_days is None:
+        return f'<span class="muted">{_words(words.text(disk.reason or ""))}</span>'
+    text = words.when(from_ms + round(disk.full_days * DAY_MS))[:10]
+    return f'<strong class="bad-text name">{text}, soon</strong>' if is_soon(disk) else text
+
+
+def _words(html: str) -> str:
+    """Return a sentence of a table, which gets some width."""
+    return f'<span class="words">{html}</span>'
+
+
+def is_soon(disk: Disk) -> bool:
+    """Return whether somebody has to do something about a disk now."""
+    return disk.full_days is not None and disk.full_days <= SOON_DAYS
+
+
+def _band(disk: Disk) -> str:
+    if disk.full_days_low is None and disk.full_days_high is None:
+        return NONE
+    high = "open" if disk.full_days_high is None else words.days(disk.full_days_high)
+    return f"{words.days(disk.full_days_low)} to {high}"
+
+
+def sources(report: Report) -> str:
+    """Return how many rows of which table the report was made of."""
+    names = list(dict.fromkeys(name for cluster in report.clusters for name in cluster.rows))
+    rows = [
+        [words.name(each.name), words.moment(each.first_ms), words.moment(each.last_ms),
+         *(words.number(each.rows.get(name, 0)) for name in names)]
+        for each in report.clusters
+    ]  # fmt: skip
+    heads = ["cluster", "first (UTC)", "last", *(name.replace("_", " ") for name in names)]
+    return table("Rows of the lake", heads, rows, texts=3)

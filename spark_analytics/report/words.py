@@ -1,0 +1,106 @@
+"""Values of a report as people read them. Everything that comes from a lake is escaped here or by who calls this."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from html import escape
+
+from broker_cy.admin.lag import Status
+from broker_cy.client.text import clean, duration, short
+from spark_analytics.report.content import DAY_MS, HOUR_MS, NAMES_MAX, Backtest
+
+NONE = "–"
+# Characters of a name beside an axis or a button; tables and hover texts have all of it.
+LABEL_MAX = 36
+_STATUS = {
+    Status.OK: "ok",
+    Status.UNKNOWN: "unknown",
+    Status.WARN: "lag grows",
+    Status.REWOUND: "rewound",
+    Status.STALLED: "stalled",
+    Status.STOPPED: "stopped",
+}
+
+
+def text(of: str) -> str:
+    """Return a text of the lake as HTML."""
+    return escape(clean(of)) if of else NONE
+
+
+def name(of: str) -> str:
+    """Return a name as HTML; a short one is not broken at its hyphens."""
+    return f'<span class="name">{text(of)}</span>' if len(of) <= LABEL_MAX else text(of)
+
+
+def names(of: tuple[str, ...]) -> str:
+    """Return names as HTML, the first ones of many."""
+    shown = ", ".join(name(each) for each in of[:NAMES_MAX])
+    return f"{shown} and more" if len(of) > NAMES_MAX else shown or NONE
+
+
+def label(text: str) -> str:
+    """Return a name that is not longer than there is room for; not escaped."""
+    shown = clean(text)
+    return shown if len(shown) <= LABEL_MAX else f"{shown[: LABEL_MAX - 1]}…"
+
+
+def status(of: Status) -> str:
+    return _STATUS[of]
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    return NONE if value is None else f"{value:,.{digits}f}"
+
+
+def size(value: float | None, unit: str = "B") -> str:
+    """Format bytes in powers of 1,000, as the axes of the charts do."""
+    if value is None:
+        return NONE
+    text = short(value)
+    return f"{text[:-1]} {text[-1]}{unit}" if text[-1].isalpha() else f"{text} {unit}"
+
+
+def percent(share: float | None) -> str:
+    return NONE if share is None else f"{share:.1%}"
+
+
+def lasting(ms: float | None) -> str:
+    return NONE if ms is None else duration(ms)
+
+
+def moment(ms: int) -> str:
+    """Return a time as HTML, in one line."""
+    return f'<span class="name">{when(ms)}</span>'
+
+
+def when(ms: int) -> str:
+    """Format a time in UTC, to the minute."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def days(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def period(ms: int) -> str:
+    """Format the length of periods: minute, 5 minutes, hour, 6 hours, day."""
+    for unit_ms, unit in ((DAY_MS, "day"), (HOUR_MS, "hour"), (60_000, "minute")):
+        if ms >= unit_ms:
+            return unit if ms == unit_ms else f"{ms // unit_ms} {unit}s"
+    raise ValueError(f"a period of {ms} ms: a minute or more is expected")
+
+
+def backtest(of: Backtest | None) -> str:
+    """Say how good a forecast was for what is known already."""
+    if of is None:
+        return "no backtest: too little history"
+    if of.error is None:
+        error = "no error is known (all values are 0)"
+    else:
+        error = f"off by {of.error:.1%} on average" if of.error >= 0.0005 else "off by less than 0.1% on average"
+    return f"{error}, {of.coverage:.0%} of {of.hours:,} hours in the band"
+
+
+def many(count: int, noun: str) -> str:
+    """Format a number of things: 1 group, 2 groups."""
+    return f"{count:,} {noun if count == 1 else f'{noun}s'}"

@@ -1,0 +1,137 @@
+"""Where the records of a lake come from: the brokers of each source, and the life of its topics that is read now.
+
+Brokers of which each is a Kafka cluster of its own can be the nodes of one cluster in a lake: each is a source under
+the cluster's name. Rows say which node they are of by its id alone, so no two sources of a cluster have the same node.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spark_analytics.lake import Generation, Lake, LakeError
+
+Offsets = dict[str, dict[int, int]]
+"""Offsets by topic and partition. -2 is the first one that is there, -1 the end."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic: its id, and by partition the offsets at which the first ingest begins."""
+
+    topic_id: str
+    starts: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where records come from: `cluster` is a name in the lake, `source` the id of the Kafka cluster."""
+
+    bootstrap: str
+    cluster: str
+    source: str
+    nodes: frozenset[int]
+    topics: Mapping[str, Topic]
+
+
+def enter(lake: Lake, source: Source, replaces: str | None = None) -> None:
+    """Note the source's nodes in the lake. `replaces` is a source whose nodes they are from now on.
+
+    Raises LakeError if another source of the cluster has one of the nodes, or `replaces` is not one of them.
+    """
+    others = [each for each in lake.sources(source.cluster) if each != source.source]
+    if replaces is not None and replaces not in others:
+        raise LakeError(f"{replaces}: no other source of {source.cluster!r} (there: {', '.join(others) or 'none'})")
+    folder = lake.source(source.cluster, source.source).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # for a moment, while sources are compared
+        known = {each: _read(folder / each / "source.json") for each in others}
+        for other, facts in known.items():
+            common = source.nodes & set(facts.get("nodes", ()))
+            if not common:
+                continue
+            if other != replaces:
+                raise LakeError(_clash(source, common, other, facts))
+            _write(folder / other / "source.json", {**facts, "nodes": sorted(set(facts["nodes"]) - common)})
+        own = folder / source.source / "source.json"
+        # A node that is down now still has rows in the lake.
+        nodes = source.nodes | set(_read(own).get("nodes", ()))
+        _write(own, {"bootstrap": source.bootstrap, "nodes": sorted(nodes)})
+
+
+def _clash(source: Source, common: frozenset[int], other: str, facts: Mapping[str, Any]) -> str:
+    nodes = ", ".join(map(str, sorted(common)))
+    return (
+        f"{source.bootstrap} (cluster id {source.source}) has node {nodes}, and so has {facts['bootstrap']} (cluster "
+        f"id {other}), which is in the lake as {source.cluster!r}, too: their rows could not be distinguished. Give "
+        "each broker its own node.id, or ingest them with different --cluster names. If this is the same broker, and "
+        f"its data directory was formatted again, add --replaces {other}"
+    )
+
+
+def current(lake: Lake, source: Source) -> tuple[Generation, Offsets, list[str]]:
+    """Return the generation that is ingested now, where it begins if Spark has not planned a batch of it, and what
+    people should know about a change of the topics.
+
+    A topic that was in an earlier generation with the same id goes on where its last complete batch ended.
+    """
+    known = lake.generations(source.cluster, source.source)
+    ids = {name: topic.topic_id for name, topic in source.topics.items()}
+    notes: list[str] = []
+    if known and topic_ids(known[-1]) == ids:
+        generation, before = known[-1], known[:-1]
+    else:
+        before = known
+        generation = lake.generation(source.cluster, source.source, known[-1].number + 1 if known else 1)
+        _write(generation.folder / "topics.json", ids)
+        notes = [text for each in known[-1:] for text in _changes(topic_ids(each), ids, each)]
+    starts = {name: {**topic.starts, **_end(name, topic.topic_id, before)} for name, topic in source.topics.items()}
+    return generation, starts, notes
+
+
+def topic_ids(generation: Generation) -> dict[str, str]:
+    """Return the ids of the topics that a generation reads."""
+    return _read(generation.folder / "topics.json")
+
+
+def _end(topic: str, topic_id: str, generations: list[Generation]) -> dict[int, int]:
+    """Return where the last complete batch of this life of a topic ended, by partition; empty without one."""
+    for each in reversed(generations):
+        if topic_ids(each).get(topic) == topic_id and topic in (ends := each.ends):
+            return ends[topic]
+    return {}
+
+
+def _changes(before: Mapping[str, str], now: Mapping[str, str], generation: Generation) -> list[str]:
+    """Return a sentence for each topic that is another one now, or is no longer there."""
+    found = []
+    for topic, topic_id in before.items():
+        if now.get(topic) == topic_id:
+            continue
+        what = "was created again since the last ingest, and is read from its start" if topic in now else "was deleted"
+        end = generation.ends.get(topic)
+        last = f"after offset {max(end.values()) - 1}" if end else "none were"
+        found.append(
+            f"{topic} {what}: records of the deleted topic that had not been ingested ({last}) are lost; how many is "
+            "not known"
+        )
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
+
+
+def _write(path: Path, facts: Mapping[str, Any]) -> None:
+    """Replace a file at once: whoever reads it, or is killed here, has the old or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = path.with_suffix(".new")
+    made.write_text(json.dumps(facts), encoding="utf-8")
+    os.replace(made, path)

@@ -1,0 +1,177 @@
+"""A broker's own topics: a workload that fills them, what they hold, and the tables that a batch makes of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from broker_cy.metrics import events, sample
+from spark_analytics import ingest as reading
+from spark_analytics import rows
+from spark_analytics.ingest import TOPICS, Ingested
+from spark_analytics.lake import Lake
+from spark_analytics.schema import TABLES
+from tests.support.broker import Target
+from tests.support.topics import create_topic
+from tests.support.wait import until
+
+# A sample each 100 ms: tests need many, and soon.
+SETTINGS = {"brokercy.metrics.sample.interval.ms": "100"}
+CLUSTER = "test"
+TOPIC, GROUP, PARTITIONS = "orders", "readers", 4
+ROUNDS, RECORDS = 8, 20
+
+
+def ingest(
+    broker: Target, lake: Path, cluster: str = CLUSTER, *, accept_loss: bool = False, replaces: str | None = None
+) -> tuple[Ingested, list[str]]:
+    """Ingest in this process, with its Spark session; return also what is shown to the user."""
+    shown: list[str] = []
+    source = reading.find(broker.bootstrap, cluster)
+    done = reading.ingest(Lake(lake), source, accept_loss=accept_loss, replaces=replaces, show=shown.append)
+    return done, shown
+
+
+def read(broker: Target, topic: str) -> list[bytes]:
+    """Return the values of a topic's only partition."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    try:
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[bytes] = []
+        while len(found) < end:
+            for message in consumer.consume(1000, timeout=10):
+                assert message.error() is None
+                value = message.value()
+                assert value is not None
+                found.append(value)
+        return found
+    finally:
+        consumer.close()
+
+
+def times_of(broker: Target) -> list[int]:
+    """Return the times of a broker's samples in ms, in their order, without Spark."""
+    found = [sample.decode(each) for each in read(broker, sample.TOPIC)]
+    return [each.time_ms for each in found if each is not None]
+
+
+def in_lake(spark: SparkSession, lake: Path) -> list[int]:
+    """Return the times of the samples of a lake, in ms."""
+    found = Lake(lake).read(spark, "samples").selectExpr("unix_millis(at) AS ms").collect()
+    return sorted(each.ms for each in found)
+
+
+def some_samples(broker: Target) -> None:
+    """Wait until the broker has written a few."""
+    until(lambda: len(read(broker, sample.TOPIC)) > 3, "some samples", 60, tolerate=(KafkaException,))
+
+
+def check_against_batch(spark: SparkSession, broker: Target, lake: Path) -> dict[str, int]:
+    """Compare all tables of a lake with those that a batch makes of the same range of offsets. AssertionError names the
+    first difference. Returns the number of rows by table.
+    """
+    there = Lake(lake)
+    (source,) = there.sources(CLUSTER)
+    (generation,) = there.generations(CLUSTER, source)
+    whole = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("subscribe", ",".join(TOPICS))
+        .option("startingOffsets", json.dumps({topic: {"0": 0} for topic in TOPICS}))
+        .option("endingOffsets", json.dumps(generation.ends))
+        .load()
+        .persist()
+    )
+    try:
+        counts = {}
+        for topic, tables, parsed in (
+            (sample.TOPIC, rows.SAMPLE_TABLES, rows.samples_of),
+            (events.TOPIC, rows.EVENT_TABLES, rows.events_of),
+        ):
+            records = parsed(whole.where(F.col("topic") == topic))
+            for name in tables:
+                expected = _counted(rows.table_of(name, records, CLUSTER))
+                found = _counted(there.read(spark, name))
+                lacks, has = (sorted((a - b).elements())[:2] for a, b in ((expected, found), (found, expected)))
+                assert not lacks, f"{name} lacks {lacks} and has {has} instead"
+                assert not has, f"{name} has too much: {has}"
+                counts[name] = found.total()
+        assert counts.keys() == TABLES.keys()
+        return counts
+    finally:
+        whole.unpersist()
+
+
+def _counted(frame: DataFrame) -> Counter[str]:
+    return Counter(row[0] for row in frame.select(F.to_json(F.struct("*"))).collect())
+
+
+@contextlib.contextmanager
+def busy(broker: Target) -> Iterator[None]:
+    """Write records, and read them in a group whose second member comes and goes, so that there are commits and
+    rebalances, from before the block until after it.
+    """
+    create_topic(broker.bootstrap, TOPIC, PARTITIONS)
+    ended, went_round = threading.Event(), threading.Event()
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            _work(broker, ended, went_round)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        until(lambda: went_round.is_set() or failures, "a rebalance", 60)
+        yield
+    finally:
+        ended.set()
+        thread.join(60)
+    assert not failures, failures
+
+
+def _work(broker: Target, ended: threading.Event, went_round: threading.Event) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    settings = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": GROUP,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        # Members learn of a rebalance by their heartbeats.
+        "heartbeat.interval.ms": 100,
+        "session.timeout.ms": 6000,
+    }
+    members: list[Consumer] = []
+    rounds = 0
+    try:
+        while not ended.is_set():
+            if len(members) < 2:
+                members.append(Consumer(settings))
+                members[-1].subscribe([TOPIC])
+            elif rounds >= ROUNDS and all(each.assignment() for each in members):
+                members.pop().close()
+                went_round.set()
+                rounds = 0
+            rounds += 1
+            for number in range(RECORDS):
+                producer.produce(TOPIC, b"x" * 100, partition=number % PARTITIONS)
+            producer.flush(10)
+            for each in members:
+                if each.consume(1000, timeout=0.1):
+                    # A rebalance between the two makes the commit fail; the next one has the same records.
+                    with contextlib.suppress(KafkaException):
+                        each.commit(asynchronous=False)
+    finally:
+        for each in members:
+            each.close()
