@@ -23,7 +23,7 @@ from admin_tui.settings import Settings
 from broker_cy.admin.cluster import ClusterDescription
 from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.collector import IdleCollector
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import age, clean, plural
 from broker_cy.console.acts.plan import Command
 from broker_cy.console.alerts.rules import AlertSettings
@@ -187,7 +187,7 @@ class Console(App[int]):
         self.typed = [*[each for each in self.typed if each != text][-TYPED_MAX + 1 :], text]
         try:
             self._run(words[0], words[1:])
-        except AdminError as error:
+        except ClientError as error:
             self.notify(clean(error.reason), severity="error", markup=False)
 
     def _run(self, name: str, arguments: list[str]) -> None:
@@ -210,7 +210,7 @@ class Console(App[int]):
                 self._run(near[0], arguments)
             else:
                 known = ", ".join(near or sorted(self.command_names))
-                raise AdminError(Failure.INVALID, f"unknown command {name}; the commands are: {known}")
+                raise ClientError(Failure.INVALID, f"unknown command {name}; the commands are: {known}")
 
     @staticmethod
     def _check_arguments(name: str, arguments: list[str]) -> None:
@@ -218,18 +218,18 @@ class Console(App[int]):
         needed = 1 if spec.argument and not spec.argument.endswith("?") else 0
         allowed = 2 if spec.name == "messages" else 1 if spec.argument else 0
         if not needed <= len(arguments) <= allowed:
-            raise AdminError(Failure.INVALID, f"usage: :{spec.name} {spec.argument.upper()}".strip())
+            raise ClientError(Failure.INVALID, f"usage: :{spec.name} {spec.argument.upper()}".strip())
 
     def _change_theme(self, arguments: list[str]) -> None:
         if len(arguments) != 1 or arguments[0] not in self.available_themes:
-            raise AdminError(Failure.INVALID, f"the themes are {', '.join(sorted(self.available_themes))}")
+            raise ClientError(Failure.INVALID, f"the themes are {', '.join(sorted(self.available_themes))}")
         self.theme = arguments[0]
 
     def _change_cluster(self, arguments: list[str]) -> None:
         if len(arguments) != 1 or arguments[0] not in self.clusters:
             known = ", ".join(sorted(self.clusters))
             said = f"the clusters are {known}" if known else "the cluster file has no clusters"
-            raise AdminError(Failure.INVALID, said)
+            raise ClientError(Failure.INVALID, said)
         self.run_worker(self._go_to_cluster(self.clusters[arguments[0]]), exclusive=True)
 
     async def _go_to_cluster(self, entry: ClusterEntry) -> None:

@@ -59,10 +59,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def build(arguments: argparse.Namespace) -> Console:
-    """Build the application for the options. Raises AdminError."""
+    """Build the application for the options. Raises ClientError."""
     from admin_tui.settings import Settings, default_settings_path, load_settings
     from broker_cy.admin.clusters import check_timeout, find_cluster, find_file
-    from broker_cy.admin.errors import AdminError, Failure
+    from broker_cy.client.errors import ClientError, Failure
 
     check_timeout(arguments.timeout)
     file = find_file(arguments.config, arguments.cluster)
@@ -94,7 +94,7 @@ def build(arguments: argparse.Namespace) -> Console:
     if arguments.theme is not None:
         if arguments.theme not in console.available_themes:
             known = ", ".join(sorted(console.available_themes))
-            raise AdminError(Failure.INVALID, f"--theme {arguments.theme}: the themes are {known}")
+            raise ClientError(Failure.INVALID, f"--theme {arguments.theme}: the themes are {known}")
         console.theme = arguments.theme
     return console
 
@@ -105,11 +105,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # How long to wait for the rest of a sequence after an escape byte, which the escape key sends, too. Textual's
     # default of 100 ms is noticeable.
     os.environ.setdefault("ESCDELAY", "10")
-    from broker_cy.admin.errors import AdminError
+    from broker_cy.client.errors import ClientError
 
     try:
         console = build(arguments)
-    except AdminError as error:
+    except ClientError as error:
         print(f"broker-tui: {error}", file=sys.stderr)
         return 2
     return console.run() or 0

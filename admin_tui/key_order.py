@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from broker_cy.admin.turns import URGENT
+from broker_cy.client.turns import URGENT
 
 if TYPE_CHECKING:
     from textual.app import App

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_cy.admin.clusters import default_path
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 
 _TYPES = {"theme": str, "utc": bool, "readonly": bool, "alerts": str, "keys": dict}
 
@@ -40,7 +40,7 @@ def default_settings_path(clusters: Path | None = None) -> Path:
 
 
 def load_settings(path: Path) -> Settings:
-    """The settings of the file at `path`. Raises AdminError, which names file and field, where it is invalid."""
+    """The settings of the file at `path`. Raises ClientError, which names file and field, where it is invalid."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -90,5 +90,5 @@ def _check_theme(path: Path, theme: str) -> None:
         raise _invalid(path, f"theme = {theme!r}: the themes are {', '.join(sorted(BUILTIN_THEMES))}")
 
 
-def _invalid(path: Path, reason: str) -> AdminError:
-    return AdminError(Failure.INVALID, reason, what=str(path))
+def _invalid(path: Path, reason: str) -> ClientError:
+    return ClientError(Failure.INVALID, reason, what=str(path))

@@ -23,8 +23,8 @@ from broker_cy.core.clock import SystemClock
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum.election_state import QuorumError
+from broker_cy.server.connections.listener import ListenError
 from broker_cy.server.lifecycle import BrokerServer
-from broker_cy.server.listener import ListenError
 from broker_cy.server.service_manager import ServiceManager
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import rights_advice

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean
 from broker_cy.console.acts.plan import CHANGES_MAX, Command, Plan, execute
 from broker_cy.console.fields import Form
@@ -81,10 +81,10 @@ class Call:
     rows: tuple[str, ...]
 
     def param(self, name: str) -> str:
-        """Return a parameter. Raises AdminError if it is missing."""
+        """Return a parameter. Raises ClientError if it is missing."""
         value = self.params.get(name, "")
         if not value:
-            raise AdminError(Failure.INVALID, f"parameter {name!r} is missing")
+            raise ClientError(Failure.INVALID, f"parameter {name!r} is missing")
         return value
 
 
@@ -111,7 +111,7 @@ class Act:
         return None
 
     async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
-        """Plan the act. Raises AdminError."""
+        """Plan the act. Raises ClientError."""
         raise NotImplementedError
 
 
@@ -148,7 +148,7 @@ class Acts:
         self._clients.clear()
 
     async def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the form of an act, or its plan. Raises AdminError."""
+        """Return the form of an act, or its plan. Raises ClientError."""
         async with self._call(request) as (wanted, call):
             form = await wanted.form(call)
             if form is None:
@@ -156,21 +156,21 @@ class Acts:
             return {"form": _form(form)}
 
     async def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the plan of an act, or the problems of the values by field. Raises AdminError."""
+        """Return the plan of an act, or the problems of the values by field. Raises ClientError."""
         async with self._call(request) as (wanted, call):
             return await self._planned(wanted, call, request)
 
     async def _planned(self, wanted: Act, call: Call, request: Mapping[str, Any]) -> dict[str, Any]:
         texts = request.get("values", {})
         if not isinstance(texts, dict) or not all(isinstance(each, str) for each in texts.values()):
-            raise AdminError(Failure.INVALID, "values: an object of texts is expected")
+            raise ClientError(Failure.INVALID, "values: an object of texts is expected")
         form = await wanted.form(call)
         values: Mapping[str, Any] = {}
         if form is not None:
             known = {field.name: field for field in form.fields}
             for name, text in texts.items():
                 if name in known and known[name].choices and text in _LOCAL_CHOICES:
-                    raise AdminError(Failure.INVALID, f"{name}: files of the dashboard's machine cannot be read")
+                    raise ClientError(Failure.INVALID, f"{name}: files of the dashboard's machine cannot be read")
             checked = form.checked(texts)
             if checked.problems:
                 return {"problems": dict(checked.problems)}
@@ -181,15 +181,15 @@ class Acts:
         return {"plan": self._keep(wanted, call, await wanted.plan(call, values), need)}
 
     async def execute(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Execute a plan that was shown, and return its report. Raises AdminError."""
+        """Execute a plan that was shown, and return its report. Raises ClientError."""
         identity = self._context.identity()
         place = str(request.get("plan"))
         kept = self._plans.get(place)
         if kept is None or kept.user != identity.name or kept.until_s < self._clock():
-            raise AdminError(Failure.INVALID, _NO_PLAN)
+            raise ClientError(Failure.INVALID, _NO_PLAN)
         typed = request.get("typed")
         if kept.plan.typed is not None and typed != kept.plan.typed:
-            raise AdminError(Failure.INVALID, f"{str(typed or '')!r} is not {kept.plan.typed!r}: nothing was changed")
+            raise ClientError(Failure.INVALID, f"{str(typed or '')!r} is not {kept.plan.typed!r}: nothing was changed")
         hub = kept.hub
         for need in kept.needs:
             self._decide(identity, need, kept.act)
@@ -198,7 +198,7 @@ class Acts:
         async with self._client(hub, identity) as client:
             # It may have been executed while other clients were closed.
             if self._plans.pop(place, None) is None:
-                raise AdminError(Failure.INVALID, _NO_PLAN)
+                raise ClientError(Failure.INVALID, _NO_PLAN)
             report = await execute(client, kept.plan, typed)
         self._context.security.audit.note(
             user=identity.name,
@@ -219,19 +219,19 @@ class Acts:
 
     @asynccontextmanager
     async def _call(self, request: Mapping[str, Any]) -> AsyncIterator[tuple[Act, Call]]:
-        """Check a request, and keep its client open meanwhile. Raises AdminError."""
+        """Check a request, and keep its client open meanwhile. Raises ClientError."""
         name, cluster = request.get("act"), request.get("cluster")
         params, rows = request.get("params", {}), request.get("rows", [])
         if not isinstance(name, str) or name not in _ACTS:
-            raise AdminError(Failure.INVALID, f"there is no act {str(name)[:60]!r}")
+            raise ClientError(Failure.INVALID, f"there is no act {str(name)[:60]!r}")
         if not isinstance(cluster, str):
-            raise AdminError(Failure.INVALID, "the cluster is missing")
+            raise ClientError(Failure.INVALID, "the cluster is missing")
         if not isinstance(params, dict) or not all(isinstance(each, str) for each in params.values()):
-            raise AdminError(Failure.INVALID, "params: an object of texts is expected")
+            raise ClientError(Failure.INVALID, "params: an object of texts is expected")
         if not isinstance(rows, list) or not all(isinstance(each, str) for each in rows):
-            raise AdminError(Failure.INVALID, "rows: a list of texts is expected")
+            raise ClientError(Failure.INVALID, "rows: a list of texts is expected")
         if len(rows) > ROWS_MAX:
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID, f"{len(rows):,} rows are marked; at most {ROWS_MAX:,} can be changed at once"
             )
         wanted = _ACTS[name]()
@@ -243,20 +243,20 @@ class Acts:
             yield wanted, Call(hub, identity, client, hub.command, params, tuple(rows))
 
     def _decide(self, identity: Identity, need: Need, name: str) -> None:
-        """Raise AdminError if the user may not do it; the refusal is in the audit log."""
+        """Raise ClientError if the user may not do it; the refusal is in the audit log."""
         reason = self._context.security.check(identity, need, act=name)
         if reason:
-            raise AdminError(Failure.REFUSED, reason)
+            raise ClientError(Failure.REFUSED, reason)
 
     def _check_writable(self, hub: ClusterHub) -> None:
         if self._context.is_readonly or hub.is_readonly:
-            raise AdminError(Failure.REFUSED, "read-only mode: changes are refused")
+            raise ClientError(Failure.REFUSED, "read-only mode: changes are refused")
 
     @asynccontextmanager
     async def _client(self, hub: ClusterHub, identity: Identity) -> AsyncIterator[AdminClient]:
         """Give the user's own client, by whose id brokers and events name the user; it is not closed meanwhile.
 
-        Raises AdminError if acts use CLIENTS_MAX others.
+        Raises ClientError if acts use CLIENTS_MAX others.
         """
         key = (hub.name, identity.name)
         unused = self._removed_clients(key)
@@ -277,7 +277,7 @@ class Acts:
             known.used_s = self._clock()
 
     def _removed_clients(self, wanted: tuple[str, str]) -> list[AdminClient]:
-        """Remove the clients that are idle, or that leave no place for `wanted`, and return them. Raises AdminError."""
+        """Remove and return the clients that are idle, or that leave no place for `wanted`. Raises ClientError."""
         now_s = self._clock()
         idle = [key for key, each in self._clients.items() if each.uses == 0 and now_s - each.used_s > CLIENT_IDLE_S]
         removed = [self._clients.pop(key).client for key in idle]
@@ -285,7 +285,7 @@ class Acts:
             # The first one was used least recently.
             unused = next((key for key, each in self._clients.items() if each.uses == 0), None)
             if unused is None:
-                raise AdminError(
+                raise ClientError(
                     Failure.REFUSED, f"{CLIENTS_MAX} users are changing something, which is the limit: try again later"
                 )
             removed.append(self._clients.pop(unused).client)

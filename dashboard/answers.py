@@ -9,24 +9,24 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 
 _STATUS = {Failure.REFUSED: 403, Failure.INVALID: 400, Failure.TIMED_OUT: 504, Failure.UNREACHABLE: 502}
 
 
-def status_of(error: AdminError) -> int:
+def status_of(error: ClientError) -> int:
     """Return the HTTP status of a failure."""
     return _STATUS.get(error.failure, 409)
 
 
 async def json_answer(request: Request, run: Callable[[Mapping[str, Any]], Awaitable[Any]]) -> Response:
-    """Return what `run` makes of the JSON object in the body, or {"error": sentence} if it raises AdminError."""
+    """Return what `run` makes of the JSON object in the body, or {"error": sentence} if it raises ClientError."""
     try:
         body = orjson.loads(await request.body())
         if not isinstance(body, dict):
-            raise AdminError(Failure.INVALID, "a JSON object is expected")
+            raise ClientError(Failure.INVALID, "a JSON object is expected")
         return JSONResponse(await run(body))
     except orjson.JSONDecodeError as error:
         return JSONResponse({"error": f"not JSON: {error}"}, 400)
-    except AdminError as error:
+    except ClientError as error:
         return JSONResponse({"error": str(error)}, status_of(error))

@@ -25,7 +25,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker_cy import __version__
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.alerts.watch import Alerting
 from dashboard.acts import Acts
 from dashboard.answers import json_answer
@@ -213,9 +213,9 @@ def _layout(context: Context, page: Page) -> Callable[..., Component]:
         try:
             context.hub(cluster)
             if context.identity().role < page.role:
-                raise AdminError(Failure.REFUSED, f"this page needs the role {page.role.name.lower()}")
+                raise ClientError(Failure.REFUSED, f"this page needs the role {page.role.name.lower()}")
             return page.layout(context, cluster, **{name: value for name, value in query.items() if value})
-        except AdminError as error:
+        except ClientError as error:
             return _problem(context, cluster, page, error.reason)
         except Exception as error:
             # Dash would answer with an empty page; a query with an unknown name is a TypeError.

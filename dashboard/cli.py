@@ -8,7 +8,7 @@ import click
 
 from broker_cy import __version__
 from broker_cy.admin.clusters import ClusterEntry, check_timeout, find_cluster, find_file
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.alerts.rules import default_rules_path
 from dashboard.security.user_commands import command as user
 
@@ -69,17 +69,17 @@ def command(
         if found.alerts is None and by_default.exists():
             found = found.with_options(listen=None, users=None, state=None, alerts=by_default, is_readonly=False)
         serve(found, entries, are_named=bootstrap is None and bool(entries[0].name), timeout_s=timeout)
-    except AdminError as error:
+    except ClientError as error:
         click.echo(f"broker-dash: {error}", err=True)
         context.exit(2)
 
 
 def find_entries(bootstrap: str | None, names: tuple[str, ...], path: Path | None) -> list[ClusterEntry]:
     """Return the clusters: those of `names`, else the one at `bootstrap`, else all of the cluster file, its default
-    first, else the one at 127.0.0.1:9092. Raises AdminError.
+    first, else the one at 127.0.0.1:9092. Raises ClientError.
     """
     if bootstrap is not None and names:
-        raise AdminError(Failure.INVALID, "--bootstrap and --cluster exclude each other")
+        raise ClientError(Failure.INVALID, "--bootstrap and --cluster exclude each other")
     file = find_file(path, names[0] if names else None)
     if bootstrap is not None or file is None:
         return [find_cluster(None, bootstrap, None)]

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_cy.admin.clusters import default_path
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from dashboard.components.shell import ENVIRONMENTS
 from dashboard.security import Mask, OidcConfig, parse_masks, parse_oidc
 from dashboard.security.users import default_users_path
@@ -88,7 +88,7 @@ class DashboardConfig:
         is_readonly: bool,
         report: Path | None = None,
     ) -> DashboardConfig:
-        """Return the configuration with the options that were given. Raises AdminError."""
+        """Return the configuration with the options that were given. Raises ClientError."""
         found = self
         if listen is not None:
             host, port = parse_listen(listen, "--listen")
@@ -116,15 +116,15 @@ def default_config_path() -> Path:
 
 
 def parse_listen(text: str, where: str) -> tuple[str, int]:
-    """Parse HOST:PORT, also [::1]:8050. Port 0 selects a free one. Raises AdminError."""
+    """Parse HOST:PORT, also [::1]:8050. Port 0 selects a free one. Raises ClientError."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/]+)):([0-9]{1,5})", text)
     if match is None or int(match[3]) > 65_535:
-        raise AdminError(Failure.INVALID, f"{text!r}: HOST:PORT is expected, such as {DEFAULT_LISTEN}", what=where)
+        raise ClientError(Failure.INVALID, f"{text!r}: HOST:PORT is expected, such as {DEFAULT_LISTEN}", what=where)
     return match[1] or match[2], int(match[3])
 
 
 def load_config(path: Path | None) -> DashboardConfig:
-    """Load the file at `path`, or the default file if there is one. Raises AdminError, which names file and field."""
+    """Load the file at `path`, or the default file if there is one. Raises ClientError, which names file and field."""
     file = path or default_config_path()
     if path is None and not file.exists():
         return _with_default_users(DashboardConfig())
@@ -147,7 +147,7 @@ def _config(file: Path, data: Mapping[str, Any]) -> DashboardConfig:
     def path_of(name: str) -> Path | None:
         return None if name not in data else file.absolute().parent / Path(data[name]).expanduser()
 
-    def refuse(reason: str) -> AdminError:
+    def refuse(reason: str) -> ClientError:
         return _invalid(file, reason)
 
     hosts = data.get("hosts", [])
@@ -187,5 +187,5 @@ def _with_default_users(config: DashboardConfig) -> DashboardConfig:
     return replace(config, users=default) if config.users is None and default.exists() else config
 
 
-def _invalid(path: Path, reason: str) -> AdminError:
-    return AdminError(Failure.INVALID, reason, what=str(path))
+def _invalid(path: Path, reason: str) -> ClientError:
+    return ClientError(Failure.INVALID, reason, what=str(path))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from dashboard.security.roles import Identity, Need, Role, decide
 
 if TYPE_CHECKING:
@@ -46,21 +46,21 @@ class Context:
     report: Path | None = None
 
     def identity(self) -> Identity:
-        """Return who sent the request that is being handled. Raises AdminError outside of requests."""
+        """Return who sent the request that is being handled. Raises ClientError outside of requests."""
         try:
             return IDENTITY.get()
         except LookupError:
-            raise AdminError(Failure.REFUSED, "nobody is logged in") from None
+            raise ClientError(Failure.REFUSED, "nobody is logged in") from None
 
     def hub(self, cluster: str) -> ClusterHub:
-        """Return a cluster that the viewer may see. Raises AdminError."""
+        """Return a cluster that the viewer may see. Raises ClientError."""
         reason = decide(self.identity(), Need(Role.VIEWER, cluster, (), ()))
         if reason:
-            raise AdminError(Failure.REFUSED, reason)
+            raise ClientError(Failure.REFUSED, reason)
         try:
             return self.hubs[cluster]
         except KeyError:
-            raise AdminError(Failure.INVALID, f"there is no cluster {cluster!r}") from None
+            raise ClientError(Failure.INVALID, f"there is no cluster {cluster!r}") from None
 
     def list_page(self, page: str) -> str:
         """Return the list to which a page belongs: itself, if it is not about one subject."""

@@ -27,12 +27,12 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Span
-from broker_cy.admin.turns import Turns
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import count, size
+from broker_cy.client.turns import Turns
 from broker_cy.console.record_json import json_line
 from broker_cy.console.scan import RECORDS_A_TURN
 from dashboard.answers import json_answer, status_of
@@ -73,10 +73,10 @@ def routes(context: Context) -> list[Route]:
     async def change(request: Request) -> Response:
         async def run(body: Mapping[str, Any]) -> dict[str, Any]:
             if not all(isinstance(body.get(name), str) for name in ("cluster", "job")):
-                raise AdminError(Failure.INVALID, "an object with the texts cluster and job is expected")
+                raise ClientError(Failure.INVALID, "an object with the texts cluster and job is expected")
             step = steps.get(request.path_params["step"])
             if step is None:
-                raise AdminError(Failure.INVALID, f"there is no such step; there are: {', '.join(steps)}")
+                raise ClientError(Failure.INVALID, f"there is no such step; there are: {', '.join(steps)}")
             hub = context.hub(body["cluster"])
             step(hub, hub.jobs.of(body["job"], context.identity()))
             return {}
@@ -147,27 +147,27 @@ class Exports:
             identity = self._context.identity()
             cluster, topic = query.get("cluster", ""), query.get("topic", "")
             if not cluster or not topic:
-                raise AdminError(Failure.INVALID, "cluster and topic are expected")
+                raise ClientError(Failure.INVALID, "cluster and topic are expected")
             reason = self._context.security.check(identity, Need(Role.VIEWER, cluster, (topic,), ()), act="export")
             if reason:
-                raise AdminError(Failure.REFUSED, reason)
+                raise ClientError(Failure.REFUSED, reason)
             hub = self._context.hub(cluster)
             wanted = self._request(hub, identity, topic, query)
             if request.method == "HEAD":
                 return Response()
             place = self._take(identity)
-        except AdminError as error:
+        except ClientError as error:
             return _refusal(error)
         try:
             return await self._started(hub, identity, wanted, place)
         except BaseException as error:
             place.release()
-            if isinstance(error, AdminError):
+            if isinstance(error, ClientError):
                 return _refusal(error)
             raise
 
     async def _started(self, hub: ClusterHub, identity: Identity, wanted: ReadRequest, place: _Place) -> Response:
-        """Return the response, which has the place from then on. Raises AdminError."""
+        """Return the response, which has the place from then on. Raises ClientError."""
         topic = wanted.topic
         keys = partitions_of(wanted, await hub.session.client.records.partitions(topic))
         spans = await hub.session.client.records.spans(keys, wanted.start, isolation=wanted.isolation)
@@ -189,25 +189,27 @@ class Exports:
 
     @staticmethod
     def _request(hub: ClusterHub, identity: Identity, topic: str, query: dict[str, str]) -> ReadRequest:
-        """Return what is exported. Raises AdminError."""
+        """Return what is exported. Raises ClientError."""
         wanted, problems = parse_request(topic, {name: value for name, value in query.items() if name != "live"})
         if wanted is None:
             name, problem = next(iter(problems.items()))
-            raise AdminError(Failure.INVALID, f"{name}: {problem}")
+            raise ClientError(Failure.INVALID, f"{name}: {problem}")
         if wanted.is_live:
-            raise AdminError(Failure.INVALID, "from=end: there is nothing to export; give an earlier position")
+            raise ClientError(Failure.INVALID, "from=end: there is nothing to export; give an earlier position")
         if hub.masking is not None and not wanted.wanted.is_empty:
             hidden = hub.masking.may_search(identity.scope, topic, wanted.wanted)
             if hidden:
-                raise AdminError(Failure.REFUSED, hidden)
+                raise ClientError(Failure.REFUSED, hidden)
         return wanted
 
     def _take(self, identity: Identity) -> _Place:
-        """Take a place for an export, before anything is awaited. Raises AdminError if there is none."""
+        """Take a place for an export, before anything is awaited. Raises ClientError if there is none."""
         if self._running[identity.name] >= EXPORTS_OF_USER_MAX:
-            raise AdminError(Failure.REFUSED, f"you have {EXPORTS_OF_USER_MAX} exports running, which is the limit")
+            raise ClientError(Failure.REFUSED, f"you have {EXPORTS_OF_USER_MAX} exports running, which is the limit")
         if self._running.total() >= EXPORTS_MAX:
-            raise AdminError(Failure.REFUSED, f"{EXPORTS_MAX} exports are running, which is the limit: try again later")
+            raise ClientError(
+                Failure.REFUSED, f"{EXPORTS_MAX} exports are running, which is the limit: try again later"
+            )
         return _Place(self._running, identity.name)
 
     async def _lines(
@@ -218,7 +220,7 @@ class Exports:
             async with aclosing(export.parts(spans)) as parts:
                 async for part in parts:
                     yield part
-        except AdminError as error:
+        except ClientError as error:
             yield _incomplete(str(error))
 
 
@@ -235,7 +237,7 @@ class _Export:
         self._until_s = time.monotonic() + TIME_S_MAX
 
     async def parts(self, spans: dict[TopicPartition, Span]) -> AsyncGenerator[bytes, None]:
-        """Yield lines, many at once. Raises AdminError."""
+        """Yield lines, many at once. Raises ClientError."""
         wanted = self._wanted
         starts = {key: span.start for key, span in spans.items() if span.start < span.end}
         ends = {key: spans[key].end for key in starts}
@@ -291,7 +293,7 @@ class _Export:
         return ""
 
 
-def _refusal(error: AdminError) -> Response:
+def _refusal(error: ClientError) -> Response:
     return PlainTextResponse(f"{error}\n", status_of(error))
 
 

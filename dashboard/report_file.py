@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from dashboard.answers import status_of
 from dashboard.security.headers import SANDBOXED_PATH, sandbox_policy
 
@@ -33,12 +33,12 @@ _HASH = re.compile(rb"'(sha256-[A-Za-z0-9+/]{43}=)'")
 
 
 def check(context: Context) -> Path:
-    """Return the file, if the viewer may see it. Raises AdminError."""
+    """Return the file, if the viewer may see it. Raises ClientError."""
     if context.report is None:
-        raise AdminError(Failure.INVALID, "this dashboard shows no report")
+        raise ClientError(Failure.INVALID, "this dashboard shows no report")
     if not context.identity().scope.sees_everything:
         reason = "the report is about all clusters, topics and groups; your account sees only some"
-        raise AdminError(Failure.REFUSED, reason)
+        raise ClientError(Failure.REFUSED, reason)
     return context.report
 
 
@@ -70,9 +70,9 @@ def routes(context: Context) -> list[Route]:
         try:
             path = check(context)
             if found := await asyncio.to_thread(problem, path):
-                raise AdminError(Failure.INVALID, found)
+                raise ClientError(Failure.INVALID, found)
             body = await asyncio.to_thread(path.read_bytes)
-        except AdminError as error:
+        except ClientError as error:
             return PlainTextResponse(f"{error}\n", status_of(error))
         except OSError as error:
             return PlainTextResponse(f"the report cannot be read: {error.strerror}\n", 409)

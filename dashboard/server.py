@@ -14,7 +14,7 @@ import uvicorn
 
 from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.collector import relax_collector
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.alerts.rules import AlertSettings
 from broker_cy.console.alerts.rules import load_settings as load_alerts
 from broker_cy.console.alerts.watch import Alerting
@@ -56,12 +56,12 @@ class Server(uvicorn.Server):
 
 
 def bind(config: DashboardConfig) -> socket.socket:
-    """Return a socket that listens on the address. Raises AdminError."""
+    """Return a socket that listens on the address. Raises ClientError."""
     try:
         family, _, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
-        raise AdminError(
+        raise ClientError(
             Failure.INVALID, f"cannot listen on {config.host}:{config.port}: {error.strerror}", what="listen"
         ) from None
 
@@ -69,12 +69,12 @@ def bind(config: DashboardConfig) -> socket.socket:
 def serve(
     config: DashboardConfig, entries: Iterable[ClusterEntry], *, are_named: bool, timeout_s: float | None
 ) -> None:
-    """Serve the clusters until SIGINT or SIGTERM. Raises AdminError if that is not possible."""
+    """Serve the clusters until SIGINT or SIGTERM. Raises ClientError if that is not possible."""
     _check_certificate(config)
     entries = tuple(entries)
     for entry in entries:
         if not _NAME.fullmatch(entry.name):
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID,
                 "the name is part of addresses: it must not have / \\ % or control characters",
                 what=f"cluster {entry.name!r}",
@@ -112,7 +112,7 @@ def serve(
         }
         unknown = sorted(set(config.environments) - set(hubs))
         if unknown and are_named:
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID,
                 f"{unknown[0]!r} is no cluster of the dashboard: {', '.join(hubs)}",
                 what="environments",
@@ -147,15 +147,15 @@ def serve(
 
 
 def _check_certificate(config: DashboardConfig) -> None:
-    """Raise AdminError if certificate and key cannot be used, before anything is opened."""
+    """Raise ClientError if certificate and key cannot be used, before anything is opened."""
     if config.tls_certificate is None or config.tls_key is None:
         return
     for path in (config.tls_certificate, config.tls_key):
         if not Path(path).is_file():
-            raise AdminError(Failure.INVALID, "there is no such file", what=str(path))
+            raise ClientError(Failure.INVALID, "there is no such file", what=str(path))
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.tls_certificate, config.tls_key)
     except (ssl.SSLError, OSError) as error:
-        raise AdminError(
+        raise ClientError(
             Failure.INVALID, f"certificate and key cannot be used: {error}", what=str(config.tls_certificate)
         ) from None

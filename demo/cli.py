@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from broker_cy.admin import AdminClient, AdminError
+from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.topics import NewTopic
 from broker_cy.core.errors import ErrorCode
 from demo.packages import packages
@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 page = dashboard.start_at(stop)
             _announce(ready, bootstrap, directory, given, page)
             _live(broker, clients, given.crash_every, given.back_after, stop)
-        except (DemoError, AdminError) as error:
+        except (DemoError, ClientError) as error:
             if not stop.is_set():
                 print(f"demo: {error}", file=sys.stderr)
                 return 1

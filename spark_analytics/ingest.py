@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker_cy.admin import AdminClient, AdminError
+from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.configs import ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import EARLIEST, LATEST
@@ -59,7 +59,7 @@ def find(bootstrap: str, cluster: str | None) -> Source:
         checked(cluster)
     try:
         return asyncio.run(_find(bootstrap, cluster))
-    except AdminError as error:
+    except ClientError as error:
         raise IngestError(f"{bootstrap}: {error}") from None
 
 

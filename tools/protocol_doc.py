@@ -24,7 +24,7 @@ the connection, and an ApiVersions request of an unknown version is answered in 
 
 def page() -> str:
     """Return the whole document."""
-    from broker_cy.server.registry import load_handlers
+    from broker_cy.server.handlers import load_handlers
 
     rows = [
         f"| {int(key)} | {entry.api_key.name.title().replace('_', '')} | {entry.min_version}-{entry.max_version} "

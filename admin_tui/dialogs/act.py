@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from broker_cy.client.text import clean, clean_lines
 from broker_cy.console.acts.plan import CHANGES_MAX, Failed, Plan, Report, execute
 
@@ -122,7 +122,7 @@ class ActDialog(ModalScreen[str | None]):
         typed = self.query("#typed")
         try:
             report = await execute(self._client, self.plan, typed.first(Input).value if typed else None)
-        except AdminError as error:
+        except ClientError as error:
             report = Report("", failed=(Failed(self.plan.title, error),))
         if not report.failed:
             self.dismiss(report.said)

@@ -16,10 +16,10 @@ from textual.worker import Worker
 from admin_tui.dialogs.form import FormDialog
 from admin_tui.screens.view import View
 from admin_tui.widgets.grid import Column, Grid, time_columns
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start, StartKind
+from broker_cy.client.errors import ClientError
 from broker_cy.client.text import clean, count, percent, plural, short, size
 from broker_cy.console.acts.records import (
     plan_produce,
@@ -143,7 +143,7 @@ progress; `s` stops it, and `s` again resumes it.
         if self.scan is None:
             try:
                 spans = await self.client.records.spans(await self._keys(), self.start, isolation=self.isolation)
-            except AdminError as error:
+            except ClientError as error:
                 self._problem = str(error)
                 return
             newest = min(self.start.value, LAST_MAX) if self.start.kind is StartKind.LAST else None
@@ -154,7 +154,7 @@ progress; `s` stops it, and `s` again resumes it.
         if self.tail is None:
             try:
                 spans = await self.client.records.spans(await self._keys(), Start.latest(), isolation=self.isolation)
-            except AdminError as error:
+            except ClientError as error:
                 self._problem = str(error)
                 return
             starts = {key: span.start for key, span in spans.items()}
@@ -335,7 +335,7 @@ progress; `s` stops it, and `s` again resumes it.
     async def action_produce(self) -> None:
         try:
             partitions = len(await self.client.records.partitions(self.topic))
-        except AdminError as error:
+        except ClientError as error:
             self.tell(str(error), is_error=True)
             return
         self.act(
@@ -374,7 +374,7 @@ progress; `s` stops it, and `s` again resumes it.
         except OSError as error:
             self.tell(f"{values['path']}: {error.strerror}", is_error=True)
             return
-        except AdminError as error:
+        except ClientError as error:
             self.tell(str(error), is_error=True)
             return
         said = await self.app.push_screen_wait(

@@ -18,7 +18,7 @@ from admin_tui.widgets.bars import CommandBar, KeyBar, TitleBar
 from admin_tui.widgets.edges import set_edge
 from admin_tui.widgets.grid import Grid
 from broker_cy.admin import AdminClient
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from broker_cy.client.text import age, clean
 from broker_cy.console.acts.plan import Command, Plan
 from broker_cy.console.fields import Form
@@ -308,7 +308,7 @@ class View(Screen[None]):
             waiting = self.set_timer(WAIT_SHOWN_S, lambda: self.tell("still waiting for the broker ..."))
             try:
                 return await plan(values)
-            except AdminError as error:
+            except ClientError as error:
                 if form is None:
                     self.tell(str(error), is_error=True)
                     return None

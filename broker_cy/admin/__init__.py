@@ -6,6 +6,6 @@ async with AdminClient("127.0.0.1:9092") as client:
 """
 
 from broker_cy.admin.client import AdminClient
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 
-__all__ = ["AdminClient", "AdminError", "Failure"]
+__all__ = ["AdminClient", "ClientError", "Failure"]

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Failure, Problem, refused
 from broker_cy.admin.metadata import NO_LEADER, Metadata, TopicPartition
-from broker_cy.admin.pool import Peer
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure, Problem, refused
+from broker_cy.client.pool import Peer
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire.codec import Message
 
@@ -34,7 +34,7 @@ class Outcome(Generic[K, V]):
     """The result of a call for several keys: each key is in `found` or in `failed`."""
 
     found: dict[K, V]
-    failed: dict[K, AdminError]
+    failed: dict[K, ClientError]
 
     def whole(self) -> dict[K, V]:
         """Return `found`; raises the first failure if there is one."""
@@ -46,8 +46,8 @@ class Outcome(Generic[K, V]):
 class Locator(Protocol[K]):
     """Determines which broker answers for a key."""
 
-    async def locate(self, keys: list[K], deadline: Deadline) -> tuple[dict[Peer, list[K]], dict[K, AdminError]]:
-        """Return the keys by broker, and those that have no broker now. Raises AdminError if the lookup itself
+    async def locate(self, keys: list[K], deadline: Deadline) -> tuple[dict[Peer, list[K]], dict[K, ClientError]]:
+        """Return the keys by broker, and those that have no broker now. Raises ClientError if the lookup itself
         failed.
         """
 
@@ -63,7 +63,7 @@ class Caller:
 
     def __init__(self, metadata: Metadata, timeout_s: float) -> None:
         if not timeout_s > 0:
-            raise AdminError(Failure.INVALID, f"a timeout of {timeout_s} s: must be above 0")
+            raise ClientError(Failure.INVALID, f"a timeout of {timeout_s} s: must be above 0")
         self.metadata = metadata
         self.pool = metadata.pool
         self.timeout_s = timeout_s
@@ -71,7 +71,7 @@ class Caller:
     def deadline(self) -> Deadline:
         return Deadline(self.timeout_s)
 
-    def may_retry(self, error: AdminError, attempt: int, repeatable: bool = True) -> bool:
+    def may_retry(self, error: ClientError, attempt: int, repeatable: bool = True) -> bool:
         """Whether attempt number `attempt` (1 is the first), which ended in `error`, may be followed by another."""
         if error.code in _UNKNOWN and attempt >= UNKNOWN_ATTEMPTS:
             return False
@@ -97,7 +97,7 @@ class Caller:
     ) -> R:
         """Send one request to any broker, to broker `node_id`, or to the `controller`, and return its answer.
 
-        `problem` finds the answer's error code. Raises AdminError if it is not retriable or the deadline has passed.
+        `problem` finds the answer's error code. Raises ClientError if it is not retriable or the deadline has passed.
         """
         deadline = deadline or self.deadline()
         attempt = 1
@@ -114,7 +114,7 @@ class Caller:
                 if found is None:
                     return got
                 error = refused(found, peer.name, type(request).__name__.removesuffix("Request"), what)
-            except AdminError as raised:
+            except ClientError as raised:
                 error = raised if raised.what else raised.about(what)
             if not self.may_retry(error, attempt) or not await deadline.back_off(attempt):
                 raise error
@@ -148,7 +148,7 @@ class Caller:
         """
         deadline = deadline or self.deadline()
         found: dict[K, V] = {}
-        failed: dict[K, AdminError] = {}
+        failed: dict[K, ClientError] = {}
         pending = list(dict.fromkeys(keys))
         order = pending
         attempt = 1
@@ -179,24 +179,24 @@ class Caller:
         chunk: int,
         deadline: Deadline,
         found: dict[K, V],
-    ) -> dict[K, AdminError]:
+    ) -> dict[K, ClientError]:
         """Make one attempt for each key. Results are added to `found`; failures are returned."""
         try:
             places, problems = await locator.locate(pending, deadline)
-        except AdminError as error:
+        except ClientError as error:
             return {key: error.about(name(key)) for key in pending}
         problems = dict(problems)
 
         async def ask(peer: Peer, part: list[K]) -> None:
             try:
                 answers = await send(peer, part, deadline)
-            except AdminError as error:
+            except ClientError as error:
                 problems.update({key: error.about(name(key)) for key in part})
                 return
             for key in part:
                 answer = answers.get(key)
                 if answer is None:
-                    problems[key] = AdminError(
+                    problems[key] = ClientError(
                         Failure.MALFORMED, "the answer does not mention it", broker=peer.name, api=api, what=name(key)
                     )
                 elif isinstance(answer, Problem):
@@ -219,10 +219,10 @@ class Leaders:
 
     async def locate(
         self, keys: list[TopicPartition], deadline: Deadline
-    ) -> tuple[dict[Peer, list[TopicPartition]], dict[TopicPartition, AdminError]]:
+    ) -> tuple[dict[Peer, list[TopicPartition]], dict[TopicPartition, ClientError]]:
         _, failed_topics = await self.metadata.topics((key.topic for key in keys), deadline)
         places: dict[Peer, list[TopicPartition]] = {}
-        failed: dict[TopicPartition, AdminError] = {}
+        failed: dict[TopicPartition, ClientError] = {}
         peers: dict[int, Peer] = {}
         for key in keys:
             leader = self.metadata.leader_of(key)
@@ -248,13 +248,13 @@ class Brokers:
     def __init__(self, metadata: Metadata) -> None:
         self.metadata = metadata
 
-    async def locate(self, keys: list[int], deadline: Deadline) -> tuple[dict[Peer, list[int]], dict[int, AdminError]]:
+    async def locate(self, keys: list[int], deadline: Deadline) -> tuple[dict[Peer, list[int]], dict[int, ClientError]]:
         places: dict[Peer, list[int]] = {}
-        failed: dict[int, AdminError] = {}
+        failed: dict[int, ClientError] = {}
         for key in keys:
             try:
                 places[await self.metadata.peer(key, deadline)] = [key]
-            except AdminError as error:
+            except ClientError as error:
                 failed[key] = error
         return places, failed
 
@@ -269,7 +269,7 @@ class Controller(Generic[K]):
         self.caller = caller
         self._stale = False
 
-    async def locate(self, keys: list[K], deadline: Deadline) -> tuple[dict[Peer, list[K]], dict[K, AdminError]]:
+    async def locate(self, keys: list[K], deadline: Deadline) -> tuple[dict[Peer, list[K]], dict[K, ClientError]]:
         if self._stale:
             await self.caller.metadata.refresh((), deadline)
             self._stale = False

@@ -18,11 +18,11 @@ from broker_cy.admin.log_dirs import LogDirCalls
 from broker_cy.admin.metadata import Metadata
 from broker_cy.admin.offsets import OffsetCalls
 from broker_cy.admin.own_topics import event_topic, sample_topic
-from broker_cy.admin.pool import Pool
 from broker_cy.admin.records import RecordCalls
 from broker_cy.admin.reset import ResetCalls
 from broker_cy.admin.topics import TopicCalls
 from broker_cy.admin.transactions import TransactionCalls
+from broker_cy.client.pool import Pool
 
 DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_CLIENT_ID = "broker-cy-admin"
@@ -33,7 +33,7 @@ class AdminClient:
 
     `bootstrap` is `HOST:PORT`, several of them separated by commas, or a list of addresses. A call takes `timeout_s` at
     most, with all its attempts; `with_timeout` returns the same client with another limit. The first call connects.
-    Calls raise AdminError; calls for several resources return an Outcome with the results, and an AdminError for each
+    Calls raise ClientError; calls for several resources return an Outcome with the results, and an ClientError for each
     resource that failed.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker_cy.admin.caller import Caller
-from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
+from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
 from broker_cy.core.uuid import to_text
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
@@ -84,7 +84,7 @@ class ClusterCalls:
         self._caller = caller
 
     async def describe(self) -> ClusterDescription:
-        """Brokers, including fenced ones where the broker reports them, and the controller. Raises AdminError."""
+        """Brokers, including fenced ones where the broker reports them, and the controller. Raises ClientError."""
         deadline = self._caller.deadline()
         request = messages.DescribeClusterRequest(endpoint_type=_BROKERS_ENDPOINT)
         link = await self._caller.pool.link(await self._caller.metadata.any_peer(deadline), deadline)
@@ -104,7 +104,7 @@ class ClusterCalls:
         return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(brokers))
 
     async def features(self, broker_id: int | None = None) -> tuple[FeatureRange, ...]:
-        """Features of a broker (None: any), by name. Raises AdminError."""
+        """Features of a broker (None: any), by name. Raises ClientError."""
         answer = await self._api_versions(broker_id)
         finalized = {each.name: each.max_version_level for each in answer.finalized_features}
         supported = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
@@ -114,7 +114,7 @@ class ClusterCalls:
         )
 
     async def api_versions(self, broker_id: int | None = None) -> tuple[ApiRange, ...]:
-        """The APIs that a broker (None: any) supports, by API key. Raises AdminError."""
+        """The APIs that a broker (None: any) supports, by API key. Raises ClientError."""
         answer = await self._api_versions(broker_id)
         ranges = [
             ApiRange(each.api_key, _name_of(each.api_key), each.min_version, each.max_version)
@@ -130,7 +130,7 @@ class ClusterCalls:
         )
 
     async def quorum(self) -> QuorumDescription:
-        """The metadata quorum (KIP-595). AdminError, UNSUPPORTED where the broker does not report it."""
+        """The metadata quorum (KIP-595). ClientError, UNSUPPORTED where the broker does not report it."""
         asked = messages.DescribeQuorumRequest.TopicData(
             topic_name=_METADATA_TOPIC, partitions=[messages.DescribeQuorumRequest.PartitionData(partition_index=0)]
         )
@@ -142,7 +142,7 @@ class ClusterCalls:
         )
         parts = [part for topic in answer.topics for part in topic.partitions]
         if len(parts) != 1:
-            raise AdminError(
+            raise ClientError(
                 Failure.MALFORMED, f"{len(parts)} partitions are in the answer, not 1", api="DescribeQuorum"
             )
         part = parts[0]

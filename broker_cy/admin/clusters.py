@@ -22,7 +22,7 @@ from typing import Any
 
 from broker_cy.admin.address import Address, parse_addresses
 from broker_cy.admin.client import DEFAULT_TIMEOUT_S
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 
 FILE_VARIABLE = "BROKER_CY_CLUSTERS"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -50,7 +50,7 @@ class ClusterFile:
     default: str | None
 
     def entry(self, name: str) -> ClusterEntry:
-        """Return the cluster `name`. Raises AdminError, which lists the known names, if it is not one of them."""
+        """Return the cluster `name`. Raises ClientError, which lists the known names, if it is not one of them."""
         try:
             return self.clusters[name]
         except KeyError:
@@ -68,14 +68,14 @@ def default_path() -> Path:
 
 
 def check_timeout(timeout_s: float | None) -> None:
-    """Raise AdminError if the value of the option --timeout is out of range; None: the option was not given."""
+    """Raise ClientError if the value of the option --timeout is out of range; None: the option was not given."""
     if timeout_s is not None and not 0 < timeout_s < _TIMEOUT_S_END:
-        raise AdminError(Failure.INVALID, f"--timeout {timeout_s:g}: must be above 0 and below {_TIMEOUT_S_END} s")
+        raise ClientError(Failure.INVALID, f"--timeout {timeout_s:g}: must be above 0 and below {_TIMEOUT_S_END} s")
 
 
 def find_file(config: Path | None, name: str | None) -> ClusterFile | None:
     """Load the cluster file `config`, or else the default file. Return None if the default file does not exist and no
-    cluster `name` of it is selected. Raises AdminError.
+    cluster `name` of it is selected. Raises ClientError.
     """
     path = config or default_path()
     return load_clusters(path) if name is not None or config is not None or path.exists() else None
@@ -83,7 +83,7 @@ def find_file(config: Path | None, name: str | None) -> ClusterFile | None:
 
 def find_cluster(file: ClusterFile | None, bootstrap: str | None, name: str | None) -> ClusterEntry:
     """Return the cluster at `bootstrap`, else the cluster `name` of the file, else the file's default cluster, else
-    the one at DEFAULT_BOOTSTRAP. Raises AdminError.
+    the one at DEFAULT_BOOTSTRAP. Raises ClientError.
     """
     if bootstrap is None and file is not None:
         chosen = name or file.default
@@ -94,7 +94,7 @@ def find_cluster(file: ClusterFile | None, bootstrap: str | None, name: str | No
 
 
 def load_clusters(path: Path) -> ClusterFile:
-    """Load the file at `path`. Raises AdminError, which names file and field, if it is missing or not valid."""
+    """Load the file at `path`. Raises ClientError, which names file and field, if it is missing or not valid."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -135,10 +135,10 @@ def _entry(path: Path, name: str, table: Any) -> ClusterEntry:
         raise _invalid(path, f"{where}.timeout_s = {timeout_s:g}: must be above 0 and below {_TIMEOUT_S_END}")
     try:
         bootstrap = parse_addresses(table["bootstrap"])
-    except AdminError as error:
+    except ClientError as error:
         raise _invalid(path, f"{where}.bootstrap: {error.reason}") from None
     return ClusterEntry(name, bootstrap, timeout_s, table.get("readonly", False))
 
 
-def _invalid(path: Path, reason: str) -> AdminError:
-    return AdminError(Failure.INVALID, reason, what=str(path))
+def _invalid(path: Path, reason: str) -> ClientError:
+    return ClientError(Failure.INVALID, reason, what=str(path))

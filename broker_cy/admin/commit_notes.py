@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from sys import intern
 
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.group_lag import GroupLag, TimestampSource
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.own_topics import Entry, OwnTopic
 from broker_cy.admin.records import Start
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.metrics.events import Commits, Committed, Stamped, TopicDeleted
 
 # Partitions of groups whose last commit is kept: about 50 MB. The one reported longest ago is dropped first.
@@ -140,7 +140,7 @@ class CommitTail:
 
     def __init__(self, notes: CommitNotes) -> None:
         self.notes = notes
-        self.problem: AdminError | None = None
+        self.problem: ClientError | None = None
         # The offsets that were searched, from and to; None before the first search.
         self._seen: tuple[int, int] | None = None
         self._earliest = 0
@@ -162,9 +162,9 @@ class CommitTail:
                         self.problem = None
                     while self._steps_left and not all(self.notes.knows(group_id, key) for key in partitions):
                         await self._look_back(topic)
-            except (AdminError, TimeoutError) as error:
-                if not isinstance(error, AdminError):
-                    error = AdminError(
+            except (ClientError, TimeoutError) as error:
+                if not isinstance(error, ClientError):
+                    error = ClientError(
                         Failure.TIMED_OUT, f"more than {LOOK_TIMEOUT_S:g} s", what=f"topic {topic.topic}"
                     )
                 self.problem = error

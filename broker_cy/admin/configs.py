@@ -8,10 +8,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from broker_cy.admin.caller import Brokers, Caller, Outcome
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
 from broker_cy.admin.metadata import Metadata
-from broker_cy.admin.pool import Peer
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
+from broker_cy.client.pool import Peer
 from broker_cy.core.configs import ConfigSource, ConfigType
 from broker_cy.wire import messages
 
@@ -40,11 +40,13 @@ class ConfigResource(NamedTuple):
 
     @property
     def node_id(self) -> int | None:
-        """The only broker that can answer; None if any can. AdminError if the name is not a broker id."""
+        """The only broker that can answer; None if any can. ClientError if the name is not a broker id."""
         if self.kind not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) or not self.name:
             return None
         if not (self.name.isascii() and self.name.isdecimal()):
-            raise AdminError(Failure.INVALID, f"{self.name!r} is not a broker id: a number is expected", what=str(self))
+            raise ClientError(
+                Failure.INVALID, f"{self.name!r} is not a broker id: a number is expected", what=str(self)
+            )
         return int(self.name)
 
 
@@ -101,9 +103,9 @@ class _Places:
 
     async def locate(
         self, keys: list[ConfigResource], deadline: Deadline
-    ) -> tuple[dict[Peer, list[ConfigResource]], dict[ConfigResource, AdminError]]:
+    ) -> tuple[dict[Peer, list[ConfigResource]], dict[ConfigResource, ClientError]]:
         places: dict[Peer, list[ConfigResource]] = {}
-        failed: dict[ConfigResource, AdminError] = {}
+        failed: dict[ConfigResource, ClientError] = {}
         for key in keys:
             try:
                 node_id = key.node_id
@@ -111,7 +113,7 @@ class _Places:
                     peer = await self.metadata.any_peer(deadline)
                 else:
                     peer = await self.metadata.peer(node_id, deadline)
-            except AdminError as error:
+            except ClientError as error:
                 failed[key] = error.about(str(key))
                 continue
             places.setdefault(peer, []).append(key)
@@ -210,7 +212,7 @@ def _resource(kind: int, name: str) -> ConfigResource:
     try:
         return ConfigResource(ResourceType(kind), name)
     except ValueError:
-        raise AdminError(
+        raise ClientError(
             Failure.MALFORMED, f"the answer contains resource type {kind}, which was not asked for"
         ) from None
 

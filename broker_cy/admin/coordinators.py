@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from enum import IntEnum
 
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Problem, problem_of, refused
 from broker_cy.admin.metadata import Metadata
-from broker_cy.admin.pool import Peer, common_version
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Problem, problem_of, refused
+from broker_cy.client.pool import Peer, common_version
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
@@ -41,8 +41,8 @@ class Coordinators:
     def noun(self) -> str:
         return "group" if self.kind is CoordinatorType.GROUP else "transactional id"
 
-    async def locate(self, keys: list[str], deadline: Deadline) -> tuple[dict[Peer, list[str]], dict[str, AdminError]]:
-        failed: dict[str, AdminError] = {}
+    async def locate(self, keys: list[str], deadline: Deadline) -> tuple[dict[Peer, list[str]], dict[str, ClientError]]:
+        failed: dict[str, ClientError] = {}
         missing = [key for key in keys if key not in self._known]
         if len(self._known) + len(missing) > CACHED_MAX:
             self._known.clear()
@@ -57,7 +57,7 @@ class Coordinators:
         for node_id, theirs in by_node.items():
             try:
                 places[await self.metadata.peer(node_id, deadline)] = theirs
-            except AdminError as error:
+            except ClientError as error:
                 # That broker has left the cluster, and coordinates no longer.
                 self.forget(theirs)
                 gone = Problem(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.reason)
@@ -68,12 +68,12 @@ class Coordinators:
         for key in keys:
             self._known.pop(key, None)
 
-    async def _find(self, keys: list[str], deadline: Deadline) -> dict[str, AdminError]:
+    async def _find(self, keys: list[str], deadline: Deadline) -> dict[str, ClientError]:
         """Look up the coordinators of `keys`; returns the keys that have none now."""
         peer = await self.metadata.any_peer(deadline)
         link = await self.metadata.pool.link(peer, deadline)
         version = common_version(link, ApiKey.FIND_COORDINATOR, _API, 0 if self.kind is CoordinatorType.GROUP else 1, 6)
-        failed: dict[str, AdminError] = {}
+        failed: dict[str, ClientError] = {}
         size = KEYS_MAX if version >= _BATCHED_FROM else 1
 
         async def find(part: list[str]) -> None:

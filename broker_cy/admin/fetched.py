@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker_cy.admin.caller import Caller
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import problem_of, refused
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
-from broker_cy.admin.pool import Peer
 from broker_cy.client.aborted import AbortedTransactions
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import problem_of, refused
+from broker_cy.client.pool import Peer
 from broker_cy.core.errors import WireError
 from broker_cy.wire import messages
 from broker_cy.wire.compression import CorruptPayload, PayloadTooLarge
@@ -58,7 +58,7 @@ async def fetch(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> tuple[messages.FetchResponse, int]:
     """Fetch from these offsets, without a session: the answer, and the version of the API. The broker waits up to
-    `wait_ms` for `bytes_min`. Raises AdminError.
+    `wait_ms` for `bytes_min`. Raises ClientError.
     """
     by_topic: dict[str, list[messages.FetchRequest.FetchPartition]] = {}
     for key, offset in offsets.items():

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.group_offsets import Committed, GroupOffsetCalls
 from broker_cy.admin.lag import time_lag_ms
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation, OffsetCalls
 from broker_cy.admin.records import RecordCalls
-from broker_cy.admin.turns import Turns
+from broker_cy.client.errors import ClientError
+from broker_cy.client.turns import Turns
 
 
 class PartitionLag(NamedTuple):
@@ -33,7 +33,7 @@ class PartitionLag(NamedTuple):
     start: int | None
     end: int | None
     metadata: str = ""
-    problem: AdminError | None = None
+    problem: ClientError | None = None
     commit_ms: int | None = None
 
     @property

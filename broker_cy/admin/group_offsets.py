@@ -8,10 +8,10 @@ from typing import NamedTuple, TypeVar
 
 from broker_cy.admin.caller import Caller, Outcome, Send
 from broker_cy.admin.coordinators import Coordinators
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of, refused
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.pool import Peer, common_version
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure, Problem, problem_of, refused
+from broker_cy.client.pool import Peer, common_version
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
@@ -112,7 +112,7 @@ class GroupOffsetCalls:
         """
         for partition, offset in offsets.items():
             if offset < 0:
-                raise AdminError(Failure.INVALID, f"offset {offset}: must be 0 or more", what=f"partition {partition}")
+                raise ClientError(Failure.INVALID, f"offset {offset}: must be 0 or more", what=f"partition {partition}")
         by_topic: dict[str, list[messages.OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
         for partition, offset in offsets.items():
             part = messages.OffsetCommitRequest.OffsetCommitRequestPartition(
@@ -202,11 +202,11 @@ def _by_partition(
     answers: _Answers, values: Mapping[TopicPartition, V], api: str, group_id: str
 ) -> Outcome[TopicPartition, V]:
     found: dict[TopicPartition, V] = {}
-    failed: dict[TopicPartition, AdminError] = {}
+    failed: dict[TopicPartition, ClientError] = {}
     for key, value in values.items():
         what = f"group {group_id}, partition {key}"
         if key not in answers.problems:
-            failed[key] = AdminError(
+            failed[key] = ClientError(
                 Failure.MALFORMED, "the answer does not mention it", broker=answers.broker, api=api, what=what
             )
         elif (problem := answers.problems[key]) is not None:

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from broker_cy.admin.caller import Brokers, Caller, Outcome, Send, every_broker
 from broker_cy.admin.coordinators import Coordinators
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import Problem, problem_of
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.pool import Peer
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import Problem, problem_of
+from broker_cy.client.pool import Peer
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.api_keys import ApiKey
@@ -119,7 +119,7 @@ class GroupCalls:
         )
 
     async def listed(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> tuple[GroupListing, ...]:
-        """Every group, by id. AdminError if a broker does not report its groups."""
+        """Every group, by id. ClientError if a broker does not report its groups."""
         by_broker = (await self.list_all(states=states, types=types)).whole()
         groups = (group for listing in by_broker.values() for group in listing)
         return tuple(sorted(groups, key=lambda group: group.group_id))

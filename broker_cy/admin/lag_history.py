@@ -9,7 +9,7 @@ from operator import le
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Sample, Status, Trend, judge, sum_of, trend, worst
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.turns import Turns
+from broker_cy.client.turns import Turns
 
 # Samples of a window: two minutes at one sample every 10 s.
 SAMPLES_MAX = 12

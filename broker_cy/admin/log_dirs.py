@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker_cy.admin.caller import Brokers, Caller, Outcome, every_broker
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import Problem, problem_of
-from broker_cy.admin.pool import Peer
-from broker_cy.admin.turns import Turns
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import Problem, problem_of
+from broker_cy.client.pool import Peer
+from broker_cy.client.turns import Turns
 from broker_cy.wire import messages
 
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.admin.address import Address
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of, refused
-from broker_cy.admin.pool import Peer, Pool
-from broker_cy.admin.turns import Turns
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure, Problem, problem_of, refused
+from broker_cy.client.pool import Peer, Pool
+from broker_cy.client.turns import Turns
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.uuid import ZERO
 from broker_cy.metrics import events, sample
@@ -101,7 +101,7 @@ class Metadata:
 
     def __init__(self, pool: Pool, bootstrap: Sequence[Address]) -> None:
         if not bootstrap:
-            raise AdminError(Failure.INVALID, "no broker address was given")
+            raise ClientError(Failure.INVALID, "no broker address was given")
         self.pool = pool
         self.bootstrap = tuple(bootstrap)
         self.nodes: dict[int, Node] = {}
@@ -110,7 +110,7 @@ class Metadata:
         self._topics: dict[str, _Cached] = {}
 
     async def any_peer(self, deadline: Deadline) -> Peer:
-        """A reachable broker: a connected one, else the first that accepts a connection. Raises the AdminError of the
+        """A reachable broker: a connected one, else the first that accepts a connection. Raises the ClientError of the
         last one where none does.
         """
         known = [self.peer_of(node) for node in self.nodes.values()]
@@ -118,14 +118,14 @@ class Metadata:
         connected = self.pool.open_link(lambda peer: peer.lane == "" and (peer in peers or not self.nodes))
         if connected is not None:
             return connected
-        failure: AdminError | None = None
+        failure: ClientError | None = None
         for index, peer in enumerate(peers):
             # Each gets its share of the time, so that an unresponsive broker leaves some for the others.
             share = Deadline(deadline.left_s / (len(peers) - index))
             try:
                 await self.pool.link(peer, share)
                 return peer
-            except AdminError as error:
+            except ClientError as error:
                 failure = error
         assert failure is not None
         raise failure
@@ -135,19 +135,19 @@ class Metadata:
         return Peer(node.address, node.node_id)
 
     async def peer(self, node_id: int, deadline: Deadline) -> Peer:
-        """How to reach broker `node_id`; AdminError if the cluster has no such broker now."""
+        """How to reach broker `node_id`; ClientError if the cluster has no such broker now."""
         node = self.nodes.get(node_id)
         if node is None:
             await self.refresh((), deadline)
             node = self.nodes.get(node_id)
         if node is None:
             known = ", ".join(map(str, sorted(self.nodes))) or "none"
-            raise AdminError(Failure.INVALID, f"the cluster has no broker {node_id} now; it has {known}")
+            raise ClientError(Failure.INVALID, f"the cluster has no broker {node_id} now; it has {known}")
         return self.peer_of(node)
 
     async def refresh(
         self, topics: Iterable[str] | None, deadline: Deadline, *, create: bool = False
-    ) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
+    ) -> tuple[dict[str, TopicInfo], dict[str, ClientError]]:
         """Ask for brokers and `topics` (None: all there are), keep them, and return found and failed topics.
 
         With `create` the broker may create missing topics (auto.create.topics.enable). It does so in the background:
@@ -175,9 +175,9 @@ class Metadata:
 
     async def _remember(
         self, answer: messages.MetadataResponse, names: list[str] | None, broker: str
-    ) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
+    ) -> tuple[dict[str, TopicInfo], dict[str, ClientError]]:
         found: dict[str, TopicInfo] = {}
-        failed: dict[str, AdminError] = {}
+        failed: dict[str, ClientError] = {}
         turns = Turns()
         # Taken out one by one: a whole large answer is freed in tens of milliseconds, in which nobody else runs.
         topics, answer.topics = answer.topics, []
@@ -210,7 +210,7 @@ class Metadata:
 
     async def topics(
         self, names: Iterable[str], deadline: Deadline
-    ) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
+    ) -> tuple[dict[str, TopicInfo], dict[str, ClientError]]:
         """Topics by name, from the cache where they are known; found and failed ones."""
         now = asyncio.get_running_loop().time()
         found: dict[str, TopicInfo] = {}
@@ -221,7 +221,7 @@ class Metadata:
                 found[name] = cached.topic
             else:
                 missing.append(name)
-        failed: dict[str, AdminError] = {}
+        failed: dict[str, ClientError] = {}
         if missing:
             fresh, failed = await self.refresh(missing, deadline)
             found.update(fresh)

@@ -7,10 +7,10 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from broker_cy.admin.caller import Caller, Leaders, Outcome
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.pool import Peer
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
+from broker_cy.client.pool import Peer
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
@@ -56,7 +56,7 @@ class OffsetCalls:
         """
         for key, timestamp in wanted.items():
             if timestamp < MAX_TIMESTAMP:
-                raise AdminError(
+                raise ClientError(
                     Failure.INVALID,
                     f"timestamp {timestamp}: a time in ms, -1 (latest), -2 (earliest) or -3 (largest) is allowed",
                     what=f"partition {key}",
@@ -123,7 +123,7 @@ def _known(outcome: Outcome[TopicPartition, OffsetAt]) -> Outcome[TopicPartition
     found: dict[TopicPartition, int] = {}
     for key, each in outcome.found.items():
         if each.offset is None:
-            failed[key] = AdminError(
+            failed[key] = ClientError(
                 Failure.REFUSED,
                 "the leader returned no offset",
                 api="ListOffsets",

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import RecordCalls, Span, Start
+from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics import events, sample
 from broker_cy.metrics.events import Stamped
@@ -72,17 +72,17 @@ class OwnTopic(Generic[T]):
         self.unreadable = 0
 
     async def span(self, start: Start) -> Span:
-        """Where to read from, and the end. AdminError (UNKNOWN_TOPIC_OR_PARTITION) where the cluster has none."""
+        """Where to read from, and the end. ClientError (UNKNOWN_TOPIC_OR_PARTITION) where the cluster has none."""
         try:
             await self._records.partitions(self.topic)
             return (await self._records.spans([self.partition], start))[self.partition]
-        except AdminError as error:
+        except ClientError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 reason = (
                     f"the cluster does not have this topic: broker-cy writes it, unless {_SWITCHES[self.topic]}; "
                     "Apache Kafka does not"
                 )
-                raise AdminError(error.failure, reason, code=error.code, what=f"topic {self.topic}") from None
+                raise ClientError(error.failure, reason, code=error.code, what=f"topic {self.topic}") from None
             raise
 
     async def read(self, start: int, end: int | None = None, *, skip: bytes = b"") -> AsyncIterator[list[Entry[T]]]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker_cy.admin.caller import Caller, Leaders
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of, refused
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
-from broker_cy.admin.pool import Peer
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure, Problem, problem_of, refused
 from broker_cy.client.partitioner import partition_of
+from broker_cy.client.pool import Peer
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.wire import messages
 from broker_cy.wire.compression import Codec
@@ -70,7 +70,7 @@ class Producer:
         creates_topics: bool = False,
     ) -> None:
         if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
-            raise AdminError(Failure.INVALID, f"acks={acks}: must be -1 (all), 1 (the leader) or 0 (none)")
+            raise ClientError(Failure.INVALID, f"acks={acks}: must be -1 (all), 1 (the leader) or 0 (none)")
         self._caller = caller
         self._leaders = Leaders(caller.metadata)
         self.acks = acks
@@ -89,11 +89,11 @@ class Producer:
         """Append records, in their order within each partition; returns when all are acknowledged.
 
         Without `partition` a key decides, as in Kafka's clients; records without a key fill a batch of one partition,
-        then of the next. Raises the first AdminError; other batches may have been appended.
+        then of the next. Raises the first ClientError; other batches may have been appended.
         """
         numbers = [part.partition for part in (await self._topic(topic)).partitions]
         if partition is not None and partition not in numbers:
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID,
                 f"there is no partition {partition}; there are 0 to {len(numbers) - 1}",
                 what=f"topic {topic}",
@@ -114,7 +114,7 @@ class Producer:
         return tuple(done)
 
     async def _topic(self, name: str) -> TopicInfo:
-        """The topic, with its partitions; waits for one that is being created. Raises AdminError."""
+        """The topic, with its partitions; waits for one that is being created. Raises ClientError."""
         found, _ = await self._caller.metadata.topics([name], self._caller.deadline())
         if name in found and found[name].partitions:
             return found[name]
@@ -168,9 +168,9 @@ class Producer:
         return out
 
     async def send_batch(self, partition: TopicPartition, records: Sequence[Record]) -> Appended:
-        """Append one batch. Raises AdminError."""
+        """Append one batch. Raises ClientError."""
         if not records:
-            raise AdminError(Failure.INVALID, "a batch has at least one record", what=f"partition {partition}")
+            raise ClientError(Failure.INVALID, "a batch has at least one record", what=f"partition {partition}")
         deadline = self._caller.deadline()
         async with self._locks.setdefault(partition, asyncio.Lock()):
             producer_id, producer_epoch = await self._identify(deadline) if self.acks == ACKS_ALL else _NO_PRODUCER
@@ -185,7 +185,7 @@ class Producer:
                     base_sequence=sequence,
                 )
             except (WireError, ValueError) as error:
-                raise AdminError(Failure.INVALID, str(error), what=f"partition {partition}") from None
+                raise ClientError(Failure.INVALID, str(error), what=f"partition {partition}") from None
             try:
                 appended = await self._append(partition, data, len(records), deadline)
             except BaseException:
@@ -269,12 +269,12 @@ def _appended(
     )
 
 
-def _not_created(error: AdminError, waited_s: float) -> AdminError:
+def _not_created(error: ClientError, waited_s: float) -> ClientError:
     reason = (
         f"the topic does not exist, and the broker did not create it within {waited_s:g} s; "
         "is auto.create.topics.enable false there?"
     )
-    return AdminError(error.failure, reason, broker=error.broker, api=error.api, code=error.code, what=error.what)
+    return ClientError(error.failure, reason, broker=error.broker, api=error.api, code=error.code, what=error.what)
 
 
 def _size_of(record: Record) -> int:

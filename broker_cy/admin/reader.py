@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker_cy.admin.caller import Caller, Leaders
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Failure, problem_of, refused
 from broker_cy.admin.fetched import Chunk, decode_partition, fetch
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation, OffsetCalls
-from broker_cy.admin.pool import Peer
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure, problem_of, refused
+from broker_cy.client.pool import Peer
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
@@ -53,7 +53,7 @@ class Reader:
 
     `starts` says from which offset each partition is read; `ends` where it stops (the first offset that is not wanted);
     without `ends` it continues as records arrive. At most a few chunks are read ahead. A leader that is away is waited
-    for as long as a call may take; then AdminError ends the reading. Records below the log start
+    for as long as a call may take; then ClientError ends the reading. Records below the log start
     offset are skipped, and the chunk says so. `containing`: batches without these bytes are passed over and counted,
     which makes a search many times faster.
     """
@@ -71,7 +71,7 @@ class Reader:
     ) -> None:
         for key, start in starts.items():
             if start < 0:
-                raise AdminError(Failure.INVALID, f"offset {start}: must be 0 or more", what=f"partition {key}")
+                raise ClientError(Failure.INVALID, f"offset {start}: must be 0 or more", what=f"partition {key}")
         self._caller = caller
         self._offsets = OffsetCalls(caller)
         self._isolation = isolation
@@ -83,7 +83,7 @@ class Reader:
             for key, start in starts.items()
             if ends is None or start < ends[key]
         }
-        self._chunks: asyncio.Queue[Chunk | AdminError | None] = asyncio.Queue(QUEUED_CHUNKS_MAX)
+        self._chunks: asyncio.Queue[Chunk | ClientError | None] = asyncio.Queue(QUEUED_CHUNKS_MAX)
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -112,7 +112,7 @@ class Reader:
             chunk = await self._chunks.get()
             if chunk is None:
                 return
-            if isinstance(chunk, AdminError):
+            if isinstance(chunk, ClientError):
                 raise chunk
             yield chunk
 
@@ -136,7 +136,7 @@ class Reader:
                     del loops[task]
                     idle |= task.result()
             await self._chunks.put(None)
-        except AdminError as error:
+        except ClientError as error:
             await self._chunks.put(error)
         finally:
             for task in loops:
@@ -149,7 +149,7 @@ class Reader:
         ordered = sorted(keys)
         try:
             places, failed = await Leaders(self._caller.metadata).locate(ordered, deadline)
-        except AdminError as error:
+        except ClientError as error:
             places, failed = {}, dict.fromkeys(ordered, error)
         for key, failure in failed.items():
             self._note_failure(key, failure)
@@ -158,8 +158,8 @@ class Reader:
             await Deadline(self._caller.timeout_s + 2.0).back_off(attempt)
         return {Peer(peer.address, peer.node_id): theirs for peer, theirs in places.items()}
 
-    def _note_failure(self, key: TopicPartition, error: AdminError) -> None:
-        """Count a failure of `key`; AdminError if it is not retriable, or lasted too long."""
+    def _note_failure(self, key: TopicPartition, error: ClientError) -> None:
+        """Count a failure of `key`; ClientError if it is not retriable, or lasted too long."""
         position = self._positions[key]
         now = asyncio.get_running_loop().time()
         if position.failing_since_s is None:
@@ -183,7 +183,7 @@ class Reader:
         while order:
             try:
                 answer, version = await self._fetch(peer, order)
-            except AdminError as error:
+            except ClientError as error:
                 left = {key for key in order if key in self._positions}
                 for key in left:
                     self._note_failure(key, error)
@@ -242,11 +242,11 @@ class Reader:
         return True
 
     async def _skip_deleted(self, peer: Peer, key: TopicPartition, position: _Position) -> None:
-        """Continue at the log start offset if retention overtook the reader; AdminError if it is beyond the end."""
+        """Continue at the log start offset if retention overtook the reader; ClientError if it is beyond the end."""
         earliest = (await self._offsets.earliest([key])).whole()[key]
         if position.offset >= earliest:
             end = (await self._offsets.latest([key])).whole()[key]
-            raise AdminError(
+            raise ClientError(
                 Failure.REFUSED,
                 f"offset {position.offset} is beyond the end: the log has {earliest} to {end}",
                 broker=peer.name,

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from broker_cy.admin.caller import Caller, Leaders, Outcome
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
 from broker_cy.admin.fetched import decode_partition, fetch
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import EARLIEST, LATEST, Isolation, OffsetCalls
-from broker_cy.admin.pool import Peer
 from broker_cy.admin.produce import ACKS_ALL, Producer
 from broker_cy.admin.reader import FETCH_BYTES_MAX, PARTITION_BYTES_MAX, Reader
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
+from broker_cy.client.pool import Peer
 from broker_cy.wire import messages
 from broker_cy.wire.compression import Codec
 
@@ -84,7 +84,7 @@ class RecordCalls:
         self._offsets = offsets
 
     async def partitions(self, topic: str) -> tuple[TopicPartition, ...]:
-        """The partitions of a topic. Raises AdminError."""
+        """The partitions of a topic. Raises ClientError."""
         found, failed = await self._caller.metadata.topics([topic], self._caller.deadline())
         for error in failed.values():
             raise error
@@ -97,10 +97,10 @@ class RecordCalls:
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, Span]:
-        """Where to start in each partition, between the log start offset and the end. Raises AdminError."""
+        """Where to start in each partition, between the log start offset and the end. Raises ClientError."""
         keys = list(dict.fromkeys(partitions))
         if start.value < 0:
-            raise AdminError(Failure.INVALID, f"{start.kind.value} {start.value}: must be 0 or more")
+            raise ClientError(Failure.INVALID, f"{start.kind.value} {start.value}: must be 0 or more")
         asked = [
             self._offsets.at(dict.fromkeys(keys, EARLIEST)),
             self._offsets.at(dict.fromkeys(keys, LATEST), isolation=isolation),

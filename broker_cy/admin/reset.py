@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.group_offsets import Committed, GroupOffsetCalls
 from broker_cy.admin.groups import GroupCalls
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import OffsetCalls
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import plural
 from broker_cy.core.errors import ErrorCode
 
@@ -78,7 +78,7 @@ class ResetCalls:
     ) -> tuple[ResetStep, ...]:
         """What the reset would do, by partition; `partitions` None: all for which the group (or the rule) has offsets.
 
-        AdminError if the group has members, no partition is given, or one cannot be examined.
+        ClientError if the group has members, no partition is given, or one cannot be examined.
         """
         await self._require_no_members(group_id)
         wanted_groups = [group_id, rule.group_id] if rule.kind is ResetKind.GROUP else [group_id]
@@ -90,7 +90,7 @@ class ResetCalls:
         else:
             keys = sorted(source if source is not None else old)
         if not keys:
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID, "the group has committed nothing: specify the topics", what=f"group {group_id}"
             )
         earliest, latest, found = await asyncio.gather(
@@ -120,7 +120,7 @@ class ResetCalls:
             raise error
         if group.members or group.state not in _WITHOUT_MEMBERS:
             clients = ", ".join(sorted({member.client_id for member in group.members})[:5])
-            raise AdminError(
+            raise ClientError(
                 Failure.REFUSED,
                 f"the group is {group.state} with {plural(len(group.members), 'member')} ({clients}); stop them first",
                 code=ErrorCode.NON_EMPTY_GROUP,
@@ -164,8 +164,8 @@ class ResetCalls:
             return end if found is None else found
         if rule.kind is ResetKind.SHIFT:
             if old is None:
-                raise AdminError(Failure.INVALID, "there is no committed offset to shift", what=f"partition {key}")
+                raise ClientError(Failure.INVALID, "there is no committed offset to shift", what=f"partition {key}")
             return old + rule.value
         if source is None or key not in source:
-            raise AdminError(Failure.INVALID, f"no offset is given {rule.kind.value}", what=f"partition {key}")
+            raise ClientError(Failure.INVALID, f"no offset is given {rule.kind.value}", what=f"partition {key}")
         return source[key]

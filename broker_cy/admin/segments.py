@@ -13,7 +13,7 @@ import h11
 
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 
 LISTENER: Final = "brokercy.metrics.listener"
 # The time limit for one broker: the others are shown without it.
@@ -31,7 +31,7 @@ async def segments_of(caller: Caller, topic: str) -> dict[int, int]:
     resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes]
     try:
         described = await ConfigCalls(caller).describe(resources, names=[LISTENER])
-    except AdminError:
+    except ClientError:
         return {}
     found: dict[int, int] = {}
     for resource, entries in described.found.items():

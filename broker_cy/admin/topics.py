@@ -10,10 +10,10 @@ from uuid import UUID
 
 from broker_cy.admin.caller import Caller, Controller, Leaders, Outcome, Send
 from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
-from broker_cy.admin.pool import Peer
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
+from broker_cy.client.pool import Peer
 from broker_cy.core.configs import ConfigSource
 from broker_cy.wire import messages
 
@@ -60,7 +60,7 @@ class TopicCalls:
         self._configs = configs
 
     async def list_all(self, *, internal: bool = True) -> tuple[TopicInfo, ...]:
-        """Every topic, by name; those of the cluster itself only with `internal`. Raises AdminError."""
+        """Every topic, by name; those of the cluster itself only with `internal`. Raises ClientError."""
         found, failed = await self._refresh(None)
         for error in failed.values():
             raise error
@@ -73,14 +73,14 @@ class TopicCalls:
         found, failed = await self._refresh(asked) if asked else ({}, {})
         return Outcome({name: found[name] for name in asked if name in found}, failed)
 
-    async def _refresh(self, names: list[str] | None) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
+    async def _refresh(self, names: list[str] | None) -> tuple[dict[str, TopicInfo], dict[str, ClientError]]:
         """Metadata from any broker, with retries."""
         deadline = self._caller.deadline()
         attempt = 1
         while True:
             try:
                 return await self._caller.metadata.refresh(names, deadline)
-            except AdminError as error:
+            except ClientError as error:
                 if not self._caller.may_retry(error, attempt) or not await deadline.back_off(attempt):
                     raise
             attempt += 1
@@ -117,7 +117,7 @@ class TopicCalls:
         for attempt in range(1, SETTLE_ATTEMPTS + 1):
             try:
                 found, _ = await self._caller.metadata.refresh(waiting, deadline)
-            except AdminError:
+            except ClientError:
                 return
             waiting = [name for name in waiting if not is_done(name, found.get(name))]
             if not waiting or not await deadline.back_off(attempt):
@@ -127,7 +127,7 @@ class TopicCalls:
         self, source: str, target: str, *, partitions: int | None = None, replication_factor: int | None = None
     ) -> CreatedTopic:
         """Create `target` with the partitions, replicas and own settings of `source`; records are not copied. Raises
-        AdminError.
+        ClientError.
         """
         new = await self.plan_clone(source, target, partitions=partitions, replication_factor=replication_factor)
         return (await self.create([new])).whole()[target]
@@ -135,7 +135,7 @@ class TopicCalls:
     async def plan_clone(
         self, source: str, target: str, *, partitions: int | None = None, replication_factor: int | None = None
     ) -> NewTopic:
-        """What `clone` would create. Raises AdminError."""
+        """What `clone` would create. Raises ClientError."""
         resource = ConfigResource(ResourceType.TOPIC, source)
         described, settings = await asyncio.gather(self.describe([source]), self._configs.describe([resource]))
         topic = described.whole()[source]
@@ -206,7 +206,7 @@ class TopicCalls:
         """Delete the records below an offset (HIGH_WATERMARK: all) of each partition; the new log start offsets."""
         for key, offset in before.items():
             if offset < HIGH_WATERMARK:
-                raise AdminError(
+                raise ClientError(
                     Failure.INVALID, f"offset {offset}: must be 0 or more, or -1 for all", what=f"partition {key}"
                 )
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from broker_cy.admin.caller import Brokers, Caller, Leaders, Outcome, every_broker
 from broker_cy.admin.coordinators import Coordinators
-from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.pool import Peer
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
+from broker_cy.client.pool import Peer
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
@@ -127,7 +127,7 @@ class TransactionCalls:
         """The transactional ids that each broker coordinates, by broker id.
 
         `states`: Kafka's names (Ongoing, PrepareCommit ...); `longer_than_ms`: open for longer (KIP-994); `pattern`:
-        a regular expression of the id (KIP-1152). AdminError if a state does not exist.
+        a regular expression of the id (KIP-1152). ClientError if a state does not exist.
         """
         deadline = self._caller.deadline()
         wanted_states, wanted_ids = list(states), list(producer_ids)
@@ -148,7 +148,7 @@ class TransactionCalls:
             (key,) = keys
             if answer.unknown_state_filters:
                 names = ", ".join(answer.unknown_state_filters)
-                raise AdminError(
+                raise ClientError(
                     Failure.INVALID,
                     f"the broker does not know the state {names}",
                     broker=peer.name,
@@ -197,7 +197,7 @@ class TransactionCalls:
         self, partitions: Iterable[TopicPartition], now_ms: int, *, max_timeout_ms: int = MAX_TIMEOUT_MS
     ) -> tuple[HangingTransaction, ...]:
         """Open transactions of `partitions` whose producer has been idle for longer than a transaction may be open, and
-        which their coordinator does not know. Raises AdminError.
+        which their coordinator does not know. Raises ClientError.
         """
         open_ones: list[tuple[TopicPartition, ProducerState]] = [
             (key, producer)
@@ -227,10 +227,10 @@ class TransactionCalls:
         """End the open transaction of `producer` in `partition` with an abort marker, without its coordinator.
 
         Only for hanging transactions: a coordinator would not learn that a transaction it knows was ended. Raises
-        AdminError.
+        ClientError.
         """
         if producer.txn_start_offset is None:
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID,
                 f"producer {producer.producer_id} has no open transaction there",
                 what=f"partition {partition}",

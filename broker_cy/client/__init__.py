@@ -1,5 +1,5 @@
-"""What every client of a Kafka broker needs below its input and output: frames, correlation, versions, and
-words for what it shows.
+"""What every client of a Kafka broker needs: addresses, frames, versions, connections, and words for what it shows.
 
-No module here opens a socket or reads a clock: `admin` puts it on asyncio, and the load generator on gevent.
+`connection`, `pool`, `deadline` and `turns` are on asyncio: consoles use them through `admin`, and brokers talk to
+brokers with them. The other modules open no socket and read no clock; the load generator puts them on gevent.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.client.text import clean, duration, when
 from broker_cy.commands.context import Target, cluster_command
 from broker_cy.commands.output import EXIT_FAILED, plain, print_json, print_table
@@ -96,7 +96,7 @@ def _settings(rules: Path | None, webhook: str | None, *, is_once: bool) -> Aler
     try:
         return replace(settings, webhook=WebhookSettings(check_url(webhook)))
     except ValueError as error:
-        raise AdminError(Failure.INVALID, f"--webhook {error}") from None
+        raise ClientError(Failure.INVALID, f"--webhook {error}") from None
 
 
 def _print(notice: Notice, *, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 import uvloop
 
-from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.clusters import (
     DEFAULT_BOOTSTRAP,
@@ -46,10 +46,10 @@ class Target:
         return AdminClient(self.cluster.bootstrap, timeout_s=self.cluster.timeout_s, client_id="broker-cy-cli")
 
     def require_writable(self) -> None:
-        """Raise AdminError if the configuration file marks the cluster as readonly."""
+        """Raise ClientError if the configuration file marks the cluster as readonly."""
         if self.cluster.is_readonly:
             reason = "the configuration file marks it as readonly"
-            raise AdminError(Failure.REFUSED, reason, what=f"cluster {self.cluster.name}")
+            raise ClientError(Failure.REFUSED, reason, what=f"cluster {self.cluster.name}")
 
     def tell_failures(self, outcomes: Iterable[Outcome[Any, Any]]) -> int:
         """Print the failures of a call and return the exit code."""
@@ -101,7 +101,7 @@ def cluster_command(job: Job[P]) -> Callable[..., None]:
     ) -> None:
         try:
             target = Target(selected_cluster(bootstrap, cluster, config, timeout_s), as_json)
-        except AdminError as error:
+        except ClientError as error:
             print_error(error, as_json=as_json)
             raise SystemExit(exit_code_of(error)) from None
 
@@ -129,7 +129,7 @@ def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(inside()) or 0
-    except AdminError as error:
+    except ClientError as error:
         print_error(error, as_json=as_json)
         return exit_code_of(error)
     except BrokenPipeError:
@@ -143,9 +143,9 @@ def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
 def selected_cluster(
     bootstrap: str | None, name: str | None, config: Path | None, timeout_s: float | None
 ) -> ClusterEntry:
-    """Return the cluster that the options select. Raises AdminError."""
+    """Return the cluster that the options select. Raises ClientError."""
     if bootstrap is not None and name is not None:
-        raise AdminError(Failure.INVALID, "--bootstrap and --cluster cannot be used together")
+        raise ClientError(Failure.INVALID, "--bootstrap and --cluster cannot be used together")
     check_timeout(timeout_s)
     # With an address, the file is not read: it need not be valid.
     entry = find_cluster(find_file(config, name) if bootstrap is None else None, bootstrap, name)
@@ -156,7 +156,7 @@ def complete_clusters(ctx: click.Context, incomplete: str) -> list[str]:
     """Return the cluster names in the file that start with `incomplete`."""
     try:
         file = load_clusters(ctx.params.get("config") or default_path())
-    except AdminError:
+    except ClientError:
         return []
     return sorted(name for name in file.clusters if name.startswith(incomplete))
 
@@ -176,7 +176,7 @@ def completer(names: Callable[[AdminClient], Awaitable[Iterable[str]]]) -> Calla
             return asyncio.run(
                 ask(selected_cluster(given.get("bootstrap"), given.get("cluster"), given.get("config"), None))
             )
-        except (AdminError, OSError):
+        except (ClientError, OSError):
             return []
 
     return complete

@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import TypeVar
 
-from broker_cy.admin import AdminError, Failure
+from broker_cy.admin import ClientError, Failure
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ QUEUED_MAX = 2
 def split(descriptor: int, delimiter: bytes) -> Iterator[list[bytes]]:
     """Yield the pieces between delimiters, one list for each read; the last piece is omitted if it is empty.
 
-    Raises AdminError if a record is larger than RECORD_BYTES_MAX. Reads the descriptor directly, because the process
+    Raises ClientError if a record is larger than RECORD_BYTES_MAX. Reads the descriptor directly, because the process
     could not exit while a thread waits in a Python file object.
     """
     held = bytearray()
@@ -37,7 +37,7 @@ def split(descriptor: int, delimiter: bytes) -> Iterator[list[bytes]]:
             start = end + len(delimiter)
         del held[:start]
         if len(held) > RECORD_BYTES_MAX:
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID, f"a record of more than {RECORD_BYTES_MAX:,} bytes: is the delimiter {delimiter!r}?"
             )
         if pieces:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
 from broker_cy.client.text import plural
@@ -232,7 +232,7 @@ def rule_of(given: dict[str, object]) -> ResetRule:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Read lines of `topic,partition,offset`. Raises AdminError, which names the line, for anything else."""
+    """Read lines of `topic,partition,offset`. Raises ClientError, which names the line, for anything else."""
     found: dict[TopicPartition, int] = {}
     with open(path, newline="", encoding="utf-8") as file:
         for line, row in enumerate(csv.reader(file), 1):
@@ -242,7 +242,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
                 topic, partition, offset = row
                 found[TopicPartition(topic, parse_int(partition, 0, 2**31 - 1))] = parse_int(offset, 0)
             except ValueError:
-                raise AdminError(
+                raise ClientError(
                     Failure.INVALID,
                     f"line {line}, {','.join(row)!r}: expected topic,partition,offset",
                     what=str(path),
@@ -327,7 +327,7 @@ async def delete_offsets(
         if key.topic in wanted and (wanted[key.topic] is None or key.partition in (wanted[key.topic] or ()))
     ]
     if not keys:
-        raise AdminError(Failure.INVALID, "no offset is committed for these partitions", what=f"group {group}")
+        raise ClientError(Failure.INVALID, "no offset is committed for these partitions", what=f"group {group}")
     rows: list[Sequence[Cell]] = [[key.topic, key.partition, number(committed[key].offset)] for key in keys]
     print_table(["TOPIC", ">PARTITION", ">COMMITTED"], rows, err=True)
     if dry_run:

@@ -11,11 +11,11 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.commit_notes import CommitNotes
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.group_lag import GroupLag, PartitionLag
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.commands.context import Target, cluster_command, complete_groups
 from broker_cy.commands.output import Cell, duration, number, print_json, print_table, progress
 from broker_cy.commands.topics import match_option
@@ -102,14 +102,14 @@ async def command(
 
 
 async def _check_known(client: AdminClient, named: Sequence[str], found: Mapping[str, GroupLag]) -> None:
-    """Raise AdminError for a named group that does not exist, which brokers report as a group without commits."""
+    """Raise ClientError for a named group that does not exist, which brokers report as a group without commits."""
     doubtful = [name for name in named if name in found and not found[name].partitions]
     if not doubtful:
         return
     known = {each.group_id for each in await client.groups.listed()}
     for name in doubtful:
         if name not in known:
-            raise AdminError(Failure.INVALID, "the group does not exist", what=f"group {name}")
+            raise ClientError(Failure.INVALID, "the group does not exist", what=f"group {name}")
 
 
 async def _members(client: AdminClient, names: Sequence[str]) -> dict[str, bool]:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import click
 
-from broker_cy.admin import AdminError, Failure
+from broker_cy.admin import ClientError, Failure
 from broker_cy.client import text
 from broker_cy.console.record_json import plain_bytes
 from broker_cy.core.uuid import to_text
@@ -32,7 +32,7 @@ number, duration, size = text.count, text.duration, text.size
 Cell = str | int | float | None
 
 
-def exit_code_of(error: AdminError) -> int:
+def exit_code_of(error: ClientError) -> int:
     """Return the exit code of a command that ended with this failure."""
     if error.failure is Failure.INVALID:
         return EXIT_USAGE
@@ -56,7 +56,7 @@ def plain(value: Any) -> Any:
         return plain_bytes(value)
     if isinstance(value, UUID):
         return to_text(value)
-    if isinstance(value, AdminError):
+    if isinstance(value, ClientError):
         fields = {"failure": value.failure.value, "api": value.api, "broker": value.broker, "what": value.what}
         return {**fields, "code": None if value.code is None else value.code.name, "reason": value.reason}
     if dataclasses.is_dataclass(value):
@@ -75,7 +75,7 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 
-def print_error(error: AdminError, *, as_json: bool) -> None:
+def print_error(error: ClientError, *, as_json: bool) -> None:
     """Print a failure on the standard error: a line for people, an object for programs."""
     if as_json:
         click.echo(json.dumps({"error": plain(error)}, ensure_ascii=False), err=True)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.produce import Producer
 from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, complete_topics
@@ -166,7 +166,7 @@ async def _send(
                     before = written.get(index) or Written(topic, index, 0, each.base_offset)
                     written[index] = before._replace(records=before.records + each.records)
                 advance(len(chunk))
-    except AdminError:
+    except ClientError:
         total = sum(each.records for each in written.values())
         click.echo(f"broker-cy: {plural(total, 'record')} written before this failure:", err=True)
         raise
@@ -217,7 +217,7 @@ def _from_json(line: bytes, number: int, shape: Shape) -> Record:
         key, value = _bytes(fields.get("key")), _bytes(fields.get("value"))
         return Record(timestamp=timestamp, key=key, value=value, headers=[*headers, *shape.headers])
     except (ValueError, AttributeError, TypeError) as error:
-        raise AdminError(Failure.INVALID, f"line {number}: {error}", what="--json-lines") from None
+        raise ClientError(Failure.INVALID, f"line {number}: {error}", what="--json-lines") from None
 
 
 def _name(header: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
@@ -140,7 +140,7 @@ async def abort(
     open_ones = {each.producer_id: each for each in producers if each.txn_start_offset is not None}
     if producer_id not in open_ones:
         known = ", ".join(map(str, open_ones)) or "none"
-        raise AdminError(
+        raise ClientError(
             Failure.INVALID,
             f"producer {producer_id} has no open transaction there; producers that have one: {known}",
             what=f"partition {key}",

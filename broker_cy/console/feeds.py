@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.listeners import Listener, Listeners, LoopOwner, call
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Feed(Generic[T]):
         self.timeout_s = timeout_s
         self._owner = owner or LoopOwner()
         self.value: T | None = None
-        self.failure: AdminError | None = None
+        self.failure: ClientError | None = None
         self._answered_at_s: float | None = None
         self._listeners = Listeners()
         self._task: asyncio.Task[None] | None = None
@@ -87,7 +87,7 @@ class Feed(Generic[T]):
         self._kicked.set()
 
     async def fresh(self, max_age_s: float) -> T:
-        """Return a value that is at most `age_s` old: the last one, or that of the next request. Raises AdminError."""
+        """Return a value that is at most `age_s` old: the last one, or that of the next request. Raises ClientError."""
         age_s = self.age_s
         if self.value is not None and age_s is not None and age_s <= max_age_s:
             return self.value
@@ -124,14 +124,14 @@ class Feed(Generic[T]):
         try:
             async with asyncio.timeout(self.timeout_s):
                 value = await self._fetch()
-        except AdminError as error:
+        except ClientError as error:
             self.failure = error
         except TimeoutError:
-            self.failure = AdminError(Failure.TIMED_OUT, f"no answer within {self.timeout_s:g} s")
+            self.failure = ClientError(Failure.TIMED_OUT, f"no answer within {self.timeout_s:g} s")
         except Exception as error:
             # A bug in reading one answer: this feed reports it, and all other feeds continue.
             _LOG.exception("a feed failed")
-            self.failure = AdminError(Failure.MALFORMED, f"{type(error).__name__}: {error}")
+            self.failure = ClientError(Failure.MALFORMED, f"{type(error).__name__}: {error}")
         else:
             self.value, self.failure = value, None
             self.answers += 1

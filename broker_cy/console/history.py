@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from broker_cy.admin import AdminClient, AdminError
+from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.commit_notes import CommitNotes
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.own_topics import EVENTS_TOPIC, METRICS_TOPIC
@@ -103,7 +103,7 @@ class Follower(Generic[T]):
                     spans = await self._client.records.spans(keys, Start.last(self._records_read))
                     position = {key: span.start for key, span in spans.items()}
                 await self._follow(position)
-            except AdminError as error:
+            except ClientError as error:
                 self.error = str(error)
                 self.is_absent = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if self.is_absent:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.errors import ClientError
 
 
 class RecordCount:
@@ -42,7 +42,7 @@ class RecordCount:
                     self.records += len(chunk.records)
                     self.bytes_read += chunk.size_bytes
                     self._positions[chunk.partition] = min(chunk.next_offset, self._ends[chunk.partition])
-        except AdminError as error:
+        except ClientError as error:
             self.error = str(error)
         else:
             self.is_done = True

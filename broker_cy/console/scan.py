@@ -13,11 +13,11 @@ from enum import Enum
 from typing import NamedTuple
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Span
+from broker_cy.client.errors import ClientError
 from broker_cy.console.record_filter import RecordFilter
 from broker_cy.wire.records import Record
 
@@ -30,7 +30,7 @@ RING_RECORDS_MAX = 5_000
 RECORDS_A_TURN = 4_000
 _RECORD_OVERHEAD_BYTES = 200
 
-# Returns the matching records of a list. Raises AdminError, which ends the reading.
+# Returns the matching records of a list. Raises ClientError, which ends the reading.
 Match = Callable[[list[Record]], Awaitable[list[Record]]]
 
 
@@ -148,7 +148,7 @@ class Scan:
                         self.state = State.PAUSED
                         return
             self.state = State.DONE
-        except AdminError as error:
+        except ClientError as error:
             self.state, self.error = State.FAILED, str(error)
         except asyncio.CancelledError:
             self.state = State.STOPPED
@@ -270,7 +270,7 @@ class Tail:
                     if chunk.lost_from is not None:
                         self.lost += max(0, chunk.log_start_offset - chunk.lost_from)
                     self.positions[chunk.partition] = chunk.next_offset
-        except AdminError as error:
+        except ClientError as error:
             self.error = str(error)
         finally:
             self.is_running = False

@@ -22,7 +22,7 @@ from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.segments import segments_of
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
-from broker_cy.admin.turns import Turns
+from broker_cy.client.turns import Turns
 from broker_cy.console.feeds import Feed, Feeds
 from broker_cy.console.figures import TopicCounts, counts_of
 from broker_cy.console.history import Events, Samples
@@ -343,7 +343,7 @@ class Session:
         return tuple(rows)
 
     async def find_hanging(self) -> tuple[HangingTransaction, ...]:
-        """Return the transactions of all partitions that no coordinator will end. Raises AdminError."""
+        """Return the transactions of all partitions that no coordinator will end. Raises ClientError."""
         topics = await self._quick.topics.list_all()
         keys = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
         return await self._quick.transactions.find_hanging(

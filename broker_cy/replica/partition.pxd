@@ -82,7 +82,7 @@ cdef class Partition:
     cdef readonly int64_t fetches
     cdef readonly int64_t fetched_bytes
     cdef readonly object last_error     # (message, [(record index, reason)]) of the last refused append
-    # The log is not open yet but will be, and `log` is None. Requests that need it wait (server.openings).
+    # The log is not open yet but will be, and `log` is None. Requests that need it wait (server.partitions).
     cdef readonly bint unopened
 
     cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,

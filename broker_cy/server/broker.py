@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
-    from broker_cy.server.auto_topics import AutoTopics
-    from broker_cy.server.controller_service import ControllerService
-    from broker_cy.server.event_log import EventLog
-    from broker_cy.server.group_service import GroupService
-    from broker_cy.server.openings import Openings
-    from broker_cy.server.txn_markers import TxnMarkers
-    from broker_cy.server.txn_service import TransactionService
+    from broker_cy.server.coordinators.group_service import GroupService
+    from broker_cy.server.coordinators.txn_markers import TxnMarkers
+    from broker_cy.server.coordinators.txn_service import TransactionService
+    from broker_cy.server.metadata.auto_topics import AutoTopics
+    from broker_cy.server.metadata.controller_service import ControllerService
+    from broker_cy.server.partitions.openings import Openings
+    from broker_cy.server.telemetry.event_log import EventLog
     from broker_cy.storage.log_manager import LogManager
 
 

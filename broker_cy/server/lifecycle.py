@@ -24,24 +24,24 @@ from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import Endpoint
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.partition_table import PartitionTable
-from broker_cy.server.answers import ServerCore
-from broker_cy.server.auto_topics import AutoTopics
 from broker_cy.server.broker import Broker
-from broker_cy.server.commit_sampler import CommitSampler
-from broker_cy.server.connection import Connection
-from broker_cy.server.controller_service import ControllerService, random_uuid
-from broker_cy.server.coordinator_service import ServiceContext
-from broker_cy.server.event_log import EventLog
-from broker_cy.server.group_service import GroupService
+from broker_cy.server.connections.answers import ServerCore
+from broker_cy.server.connections.connection import Connection
+from broker_cy.server.connections.listener import Admission, Listener, ListenError, open_socket
+from broker_cy.server.coordinators.coordinator_service import ServiceContext
+from broker_cy.server.coordinators.group_service import GroupService
+from broker_cy.server.coordinators.txn_markers import TxnMarkers
+from broker_cy.server.coordinators.txn_service import TransactionService
+from broker_cy.server.handlers import load_handlers
 from broker_cy.server.jobs import LoopJobs
-from broker_cy.server.listener import Admission, Listener, ListenError, open_socket
-from broker_cy.server.loop_watch import LoopWatch
-from broker_cy.server.metrics_sampler import MetricsSampler
-from broker_cy.server.openings import Openings
-from broker_cy.server.partition_service import PartitionService
-from broker_cy.server.registry import load_handlers
-from broker_cy.server.txn_markers import TxnMarkers
-from broker_cy.server.txn_service import TransactionService
+from broker_cy.server.metadata.auto_topics import AutoTopics
+from broker_cy.server.metadata.controller_service import ControllerService, random_uuid
+from broker_cy.server.partitions.openings import Openings
+from broker_cy.server.partitions.partition_service import PartitionService
+from broker_cy.server.telemetry.commit_sampler import CommitSampler
+from broker_cy.server.telemetry.event_log import EventLog
+from broker_cy.server.telemetry.loop_watch import LoopWatch
+from broker_cy.server.telemetry.metrics_sampler import MetricsSampler
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.log_manager import LogManager
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import ImageDelta, MetadataImage
-    from broker_cy.server.metrics_http import MetricsServer
+    from broker_cy.server.telemetry.metrics_http import MetricsServer
 
 LOGGER = logging.getLogger("broker_cy.server")
 
@@ -196,8 +196,8 @@ class BrokerServer:
         if bound is None:
             return
         # Imported here, because a broker that serves no metrics does not need these modules.
-        from broker_cy.server.metrics_http import MetricsServer
-        from broker_cy.server.metrics_page import render
+        from broker_cy.server.telemetry.metrics_http import MetricsServer
+        from broker_cy.server.telemetry.metrics_page import render
 
         self.metrics_server = MetricsServer(
             self.loop, bound, lambda topics: render(self.broker, self._core, self._watch, topics), self._missing

@@ -12,14 +12,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from broker_cy.server.context import RequestContext
 from broker_cy.wire.frame import ApiKey
 
-if TYPE_CHECKING:
-    from broker_cy.server.broker import Broker
-
-HandlerFunction = Callable[["RequestContext", Any], Any]
+HandlerFunction = Callable[[RequestContext, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +31,6 @@ class Registration:
     function: HandlerFunction
     is_async: bool
     omissions: str
-
-
-class RequestContext:
-    """The context of a request: what a handler knows besides its body."""
-
-    __slots__ = ("api_key", "broker", "client_host", "client_id", "connection_id", "listener", "version")
-
-    def __init__(
-        self,
-        broker: Broker,
-        api_key: int,
-        version: int,
-        client_id: str | None,
-        client_host: str,
-        listener: str,
-        connection_id: str = "",
-    ) -> None:
-        self.broker = broker
-        self.api_key = api_key
-        self.version = version
-        self.client_id = client_id
-        self.client_host = client_host
-        self.listener = listener
-        self.connection_id = connection_id
 
 
 _REGISTRY: dict[int, Registration] = {}
@@ -90,17 +64,5 @@ def handler(
 
 
 def registrations() -> dict[int, Registration]:
-    """Return all supported APIs, by key. Call `load_handlers` first."""
-    return _REGISTRY
-
-
-def load_handlers() -> dict[int, Registration]:
-    """Import every handler module, which registers it, and return the registry."""
-    import importlib
-    import pkgutil
-
-    from broker_cy.server import handlers
-
-    for module in pkgutil.iter_modules(handlers.__path__):
-        importlib.import_module(f"{handlers.__name__}.{module.name}")
+    """Return all supported APIs, by key. Call `handlers.load_handlers` first."""
     return _REGISTRY

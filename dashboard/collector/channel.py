@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.turns import Turns
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.turns import Turns
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.tone import Tone
@@ -52,11 +52,11 @@ def channel(name: str) -> Callable[[_C], _C]:
 
 
 def channel_class(name: str) -> type[Channel]:
-    """Return the class of a channel. Raises AdminError if there is none of this name."""
+    """Return the class of a channel. Raises ClientError if there is none of this name."""
     try:
         return _CHANNELS[name]
     except KeyError:
-        raise AdminError(Failure.INVALID, f"there is no channel {name!r}") from None
+        raise ClientError(Failure.INVALID, f"there is no channel {name!r}") from None
 
 
 class Channel:
@@ -75,16 +75,16 @@ class Channel:
 
     @classmethod
     def check(cls, params: Params) -> dict[str, str]:
-        """Return the parameters in a fixed order. Raises AdminError for unknown, missing or impossible ones."""
+        """Return the parameters in a fixed order. Raises ClientError for unknown, missing or impossible ones."""
         unknown = sorted(set(params) - cls.PARAMS)
         if unknown:
             allowed = ", ".join(sorted(cls.PARAMS)) or "none"
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID, f"{cls.name}: unknown parameter {unknown[0]!r}; the parameters are: {allowed}"
             )
         missing = sorted(name for name in cls.REQUIRED if not params.get(name))
         if missing:
-            raise AdminError(Failure.INVALID, f"{cls.name}: parameter {missing[0]!r} is missing")
+            raise ClientError(Failure.INVALID, f"{cls.name}: parameter {missing[0]!r} is missing")
         return {name: params[name] for name in sorted(params)}
 
     @classmethod
@@ -97,7 +97,7 @@ class Channel:
         raise NotImplementedError
 
     async def state(self) -> State | None:
-        """Return what the panel shows; None as long as nothing is known. Raises AdminError, which the panel shows."""
+        """Return what the panel shows; None as long as nothing is known. Raises ClientError, which the panel shows."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -237,19 +237,19 @@ class TableChannel(Channel, Generic[Row]):
 
     @classmethod
     def window(cls, params: Params) -> Window:
-        """Parse the parameters of the window. Raises AdminError."""
+        """Parse the parameters of the window. Raises ClientError."""
         sort = params.get("sort", cls.SORT)
         sortable = [column.key for column in cls.COLUMNS if column.sort is not None]
         if sort and sort not in sortable:
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID, f"{cls.name}: cannot sort by {sort!r}; the columns are: {', '.join(sortable)}"
             )
         text = params.get("filter", "")
         if len(text) > FILTER_CHARACTERS_MAX:
-            raise AdminError(Failure.INVALID, f"a filter may have {FILTER_CHARACTERS_MAX} characters")
+            raise ClientError(Failure.INVALID, f"a filter may have {FILTER_CHARACTERS_MAX} characters")
         desc = params.get("desc", "1" if cls.IS_DESCENDING and sort == cls.SORT else "0")
         if desc not in ("0", "1"):
-            raise AdminError(Failure.INVALID, f"{cls.name}: desc={desc!r}: 0 or 1 is expected")
+            raise ClientError(Failure.INVALID, f"{cls.name}: desc={desc!r}: 0 or 1 is expected")
         first = _number(cls.name, "from", params.get("from", "0"), 0, 100_000_000)
         count = _number(cls.name, "count", params.get("count", "100"), 1, ROWS_MAX)
         return Window(sort, desc == "1", text.casefold(), first, count)
@@ -306,5 +306,5 @@ class TableChannel(Channel, Generic[Row]):
 
 def _number(name: str, param: str, text: str, low: int, high: int) -> int:
     if not text.isascii() or not text.isdecimal() or not low <= int(text) <= high:
-        raise AdminError(Failure.INVALID, f"{name}: {param}={text!r}: a number from {low} to {high} is expected")
+        raise ClientError(Failure.INVALID, f"{name}: {param}={text!r}: a number from {low} to {high} is expected")
     return int(text)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any, ClassVar
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.event_text import kind_of, line_of, subject_of
 from broker_cy.client.text import clean
 from broker_cy.console.event_text import tone_of
@@ -64,19 +64,19 @@ class Range:
 
 
 def parse_range(text: str) -> Range:
-    """Parse `10m`, `1h`, `6h`, `1d`, `7d` or `FROM-TO` in ms since 1970; empty is LIVE. Raises AdminError."""
+    """Parse `10m`, `1h`, `6h`, `1d`, `7d` or `FROM-TO` in ms since 1970; empty is LIVE. Raises ClientError."""
     if not text:
         return Range(RANGES[LIVE])
     if text in RANGES:
         return Range(RANGES[text])
     match = _FROM_TO.fullmatch(text)
     if match is None:
-        raise AdminError(
+        raise ClientError(
             Failure.INVALID, f"range {text!r}: {', '.join(RANGES)} or FROM-TO in ms since 1970 is expected"
         )
     from_ms, to_ms = int(match[1]), int(match[2])
     if not 0 < to_ms - from_ms <= _LONGEST_MS:
-        raise AdminError(Failure.INVALID, f"range {text!r}: the end must be after the beginning, by at most 400 days")
+        raise ClientError(Failure.INVALID, f"range {text!r}: the end must be after the beginning, by at most 400 days")
     return Range(to_ms - from_ms, from_ms, to_ms)
 
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import Final
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from broker_cy.console.listeners import Listener, Listeners, call
 from broker_cy.console.session import now_ms
 from dashboard.collector.charts import POINTS_MAX, Range
@@ -74,7 +74,7 @@ class GroupReading:
             began_s = loop.time()
             try:
                 await self._read()
-            except AdminError as error:
+            except ClientError as error:
                 self.error = str(error)
             except Exception as bug:
                 # The charts of this group report it, and everything else continues.

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.turns import Turns
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.turns import Turns
 from broker_cy.console.listeners import Listener, Listeners, call
 from broker_cy.console.session import Session, now_ms
 from broker_cy.metrics.events import EVENTS, Stamped
@@ -240,15 +240,15 @@ class History:
     async def series(self, names: Iterable[Key], from_ms: int, to_ms: int, points_max: int) -> Range:
         """Return series from `from_ms` to `to_ms` (not included), thinned to `points_max` by minimum and maximum.
 
-        A series without values is NaN, or 0 where a sample without a value means 0. Raises AdminError (INVALID).
+        A series without values is NaN, or 0 where a sample without a value means 0. Raises ClientError (INVALID).
         """
         keys = list(dict.fromkeys(names))
         _check(from_ms, to_ms, points_max)
         if len(keys) > SERIES_A_CALL:
-            raise AdminError(Failure.INVALID, f"{len(keys)} series: at most {SERIES_A_CALL} are allowed")
+            raise ClientError(Failure.INVALID, f"{len(keys)} series: at most {SERIES_A_CALL} are allowed")
         for key in keys:
             if key.measure not in MEASURES:
-                raise AdminError(
+                raise ClientError(
                     Failure.INVALID,
                     f"no such measure; there are: {', '.join(MEASURES)}",
                     what=f"measure '{key.measure}'",
@@ -270,7 +270,7 @@ class History:
         return Range(grid.times_ms, grid.step_ms, lines, frozenset(partial))
 
     async def heat_map(self, broker: int, from_ms: int, to_ms: int, columns_max: int) -> HeatMap:
-        """Return the latency of every API and phase that a broker has served. Raises AdminError (INVALID)."""
+        """Return the latency of every API and phase that a broker has served. Raises ClientError (INVALID)."""
         keys = [key for key in latencies(self._state.rings) if key.broker == broker][:SERIES_A_CALL]
         found = await self.series(keys, from_ms, to_ms, columns_max)
         return HeatMap(
@@ -284,7 +284,7 @@ class History:
     async def topic_traffic(
         self, topic: str, from_ms: int, to_ms: int, points_max: int, progress: Progress | None = None
     ) -> TopicRange:
-        """Read the traffic of a topic that has no series from the samples: see history_ranges. Raises AdminError."""
+        """Read the traffic of a topic that has no series from the samples: see history_ranges. Raises ClientError."""
         _check(from_ms, to_ms, points_max)
         return await history_ranges.topic_traffic(self._client, topic, from_ms, to_ms, points_max, progress)
 
@@ -293,7 +293,7 @@ class History:
     ) -> list[Stamped]:
         """Return the events of a range, without commits, the oldest first; of more than `limit`, the newest.
 
-        `kinds` are types of metrics.events.EVENTS; None: all. Raises AdminError (INVALID).
+        `kinds` are types of metrics.events.EVENTS; None: all. Raises ClientError (INVALID).
         """
         return await self._marks(from_ms, to_ms, kinds, None, limit)
 
@@ -304,7 +304,7 @@ class History:
     async def group_lag(
         self, group_id: str, from_ms: int, to_ms: int, points_max: int, progress: Progress | None = None
     ) -> GroupLagRange:
-        """Read the lag of a group over time from its commits: see history_ranges. Raises AdminError."""
+        """Read the lag of a group over time from its commits: see history_ranges. Raises ClientError."""
         _check(from_ms, to_ms, points_max)
         return await history_ranges.group_lag(self._client, group_id, from_ms, to_ms, points_max, progress)
 
@@ -313,10 +313,12 @@ class History:
     ) -> list[Stamped]:
         _check(from_ms, to_ms, 2)
         if not 1 <= limit <= LIMIT_MAX:
-            raise AdminError(Failure.INVALID, f"limit {limit}: 1 to {LIMIT_MAX} are allowed")
+            raise ClientError(Failure.INVALID, f"limit {limit}: 1 to {LIMIT_MAX} are allowed")
         for kind in kinds or ():
             if kind not in EVENTS:
-                raise AdminError(Failure.INVALID, f"no such type; there are: {', '.join(EVENTS)}", what=f"event {kind}")
+                raise ClientError(
+                    Failure.INVALID, f"no such type; there are: {', '.join(EVENTS)}", what=f"event {kind}"
+                )
         return await self._state.marks.found(from_ms, to_ms, kinds, subject, limit)
 
     def _tell(self) -> None:
@@ -327,7 +329,7 @@ class History:
             try:
                 await self._load(self._directory)
                 break
-            except AdminError as error:
+            except ClientError as error:
                 self._error = str(error)
                 self._tell()
                 await asyncio.sleep(RETRY_S)
@@ -340,7 +342,7 @@ class History:
             await self._save()
 
     async def _load(self, directory: Path) -> None:
-        """Continue from the state file of this cluster, if there is one. Raises AdminError."""
+        """Continue from the state file of this cluster, if there is one. Raises ClientError."""
         cluster_id = (await self._client.cluster.describe()).cluster_id
         path = history_state.path_of(directory, cluster_id)
         state = await asyncio.to_thread(history_state.load, path, cluster_id)
@@ -358,8 +360,8 @@ class History:
 
 
 def _check(from_ms: int, to_ms: int, points_max: int) -> None:
-    """Raise AdminError if a range is not valid."""
+    """Raise ClientError if a range is not valid."""
     if from_ms < 0 or to_ms <= from_ms:
-        raise AdminError(Failure.INVALID, f"from {from_ms} to {to_ms}: times in ms since 1970, the first one smaller")
+        raise ClientError(Failure.INVALID, f"from {from_ms} to {to_ms}: times in ms since 1970, the first one smaller")
     if not 2 <= points_max <= POINTS_MAX:
-        raise AdminError(Failure.INVALID, f"{points_max} points: 2 to {POINTS_MAX} are allowed")
+        raise ClientError(Failure.INVALID, f"{points_max} points: 2 to {POINTS_MAX} are allowed")

@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from broker_cy.admin.turns import Turns
+from broker_cy.client.turns import Turns
 from broker_cy.metrics import events
 from broker_cy.metrics.events import Commits, Rebalance, Stamped
 from broker_cy.wire.records import Record

@@ -19,7 +19,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.own_topics import OwnTopic
 from broker_cy.admin.records import Start
-from broker_cy.admin.turns import Turns
+from broker_cy.client.turns import Turns
 from broker_cy.console.figures import rate
 from broker_cy.metrics import events
 from broker_cy.metrics.events import Commits
@@ -109,7 +109,7 @@ class _Backward:
 
     async def read(self, from_ms: int, to_ms: int, take: Callable[[Record], bool], containing: bytes | None) -> int:
         """Pass the records of a range to `take`, which says whether a record was decoded. Returns the time from which
-        on all were read. Raises AdminError.
+        on all were read. Raises ClientError.
         """
         first = (await self._topic.span(Start.time(max(0, from_ms)))).start
         end = (await self._topic.span(Start.time(max(0, to_ms)))).start
@@ -156,7 +156,7 @@ async def group_lag(
     points_max: int,
     progress: Progress | None = None,
 ) -> GroupLagRange:
-    """Return the lag of a group at its commits, from `from_ms` to `to_ms`. Raises AdminError."""
+    """Return the lag of a group at its commits, from `from_ms` to `to_ms`. Raises ClientError."""
     grid = grid_of(from_ms, to_ms, points_max)
     cells: dict[TopicPartition, tuple[Cells, Cells]] = {}
     left_out: set[TopicPartition] = set()
@@ -209,7 +209,7 @@ async def topic_traffic(
     points_max: int,
     progress: Progress | None = None,
 ) -> TopicRange:
-    """Return the traffic of a topic at each broker, from the samples of a range. Raises AdminError."""
+    """Return the traffic of a topic at each broker, from the samples of a range. Raises ClientError."""
     grid = grid_of(from_ms, to_ms, points_max)
     cells: dict[Key, Cells] = {}
 

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from broker_cy.admin import AdminClient, AdminError
-from broker_cy.admin.errors import Failure
+from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.own_topics import OwnTopic
 from broker_cy.admin.records import Start
+from broker_cy.client.errors import Failure
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire.records import Record
 from dashboard.collector.history_coverage import Coverage, TopicState
@@ -127,7 +127,7 @@ class Reading:
         while True:
             try:
                 await job()
-            except AdminError as error:
+            except ClientError as error:
                 self.error = str(error)
                 self.is_absent = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 self._news()
@@ -224,7 +224,7 @@ class Reading:
         while True:
             async with self._gate:
                 if coverage is not self.state.coverage:
-                    raise AdminError(Failure.REFUSED, "it was deleted and created again", what=self._topic.topic)
+                    raise ClientError(Failure.REFUSED, "it was deleted and created again", what=self._topic.topic)
                 until_s = time.perf_counter() + SLICE_S
                 from_ms = records[at].timestamp if at < len(records) else None
                 while at < len(records):

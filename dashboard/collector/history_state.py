@@ -26,7 +26,7 @@ from zlib import crc32
 
 import orjson
 
-from broker_cy.admin.turns import Turns
+from broker_cy.client.turns import Turns
 from dashboard.collector.history_coverage import Coverage, TopicState
 from dashboard.collector.history_marks import Mark, Marks
 from dashboard.collector.history_topics import Busiest

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import PartitionInfo, TopicInfo
-from broker_cy.admin.turns import Turns
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.turns import Turns
 from broker_cy.console.rows import LogDirs
 from broker_cy.metrics.sample import Sample
 from dashboard.collector.channel import Channel, Params
@@ -119,12 +119,12 @@ def sees_all_subjects(scope: Scope) -> bool:
 
 
 def parse_broker(name: str, params: Params) -> int | None:
-    """Return the parameter `broker`; None if it is not given. Raises AdminError."""
+    """Return the parameter `broker`; None if it is not given. Raises ClientError."""
     text = params.get("broker", "")
     if not text:
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 10 or int(text) > BROKER_ID_MAX:
-        raise AdminError(Failure.INVALID, f"{name}: broker={text!r}: a number from 0 to {BROKER_ID_MAX} is expected")
+        raise ClientError(Failure.INVALID, f"{name}: broker={text!r}: a number from 0 to {BROKER_ID_MAX} is expected")
     return int(text)
 
 

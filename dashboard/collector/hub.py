@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from broker_cy.admin.clusters import ClusterEntry
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Command
 from broker_cy.console.alerts.watch import Alerting
 from broker_cy.console.session import Session
@@ -90,14 +90,14 @@ class ClusterHub:
         await self.session.close()
 
     def watch(self, name: str, params: Params, scope: Scope, viewer: Receiver) -> LiveChannel:
-        """Add a viewer to a channel, and offer its frame if there is one. Raises AdminError."""
+        """Add a viewer to a channel, and offer its frame if there is one. Raises ClientError."""
         cls = channel_class(name)
         checked = cls.check(params)
         key = key_of(self.name, name, checked)
         live = self._lives.get((key, scope))
         if live is None:
             if len(self._lives) - len(self._idle) >= CHANNELS_MAX:
-                raise AdminError(Failure.INVALID, f"{CHANNELS_MAX:,} channels are in use, which is the limit")
+                raise ClientError(Failure.INVALID, f"{CHANNELS_MAX:,} channels are in use, which is the limit")
             live = LiveChannel(key, cls(self, checked, scope))
             self._lives[key, scope] = live
             live.start()
@@ -134,6 +134,6 @@ class ClusterHub:
     async def _look(self) -> None:
         """Evaluate the alert rules, whether anybody looks or not."""
         while True:
-            with contextlib.suppress(AdminError):
+            with contextlib.suppress(ClientError):
                 self.alert_log.add(await self.alerts.look(self.session))
             await asyncio.sleep(self.alerts.interval_s)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import Protocol
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from dashboard.collector.channel import Channel
@@ -95,7 +95,7 @@ class LiveChannel:
         error = ""
         try:
             state = await self.channel.state()
-        except AdminError as refused:
+        except ClientError as refused:
             error = str(refused)
         except Exception as bug:
             # One panel reports it, and all others continue.

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Final
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import plural
 from broker_cy.console.record_filter import RecordFilter
 from broker_cy.wire.records import Record
@@ -71,7 +71,7 @@ class Matcher:
         await self.close()
 
     async def match(self, records: list[Record]) -> list[Record]:
-        """Return the matching records. Raises AdminError."""
+        """Return the matching records. Raises ClientError."""
         if self._keep is None:
             found = await self._match_outside(records)
         else:
@@ -114,20 +114,22 @@ class Matcher:
                 numbers = await self._ask(process, message)
         except TimeoutError:
             await self.close()
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID,
                 f"the regular expression takes more than {BATCH_TIMEOUT_S:g} s for {plural(len(records), 'record')}: "
                 "simplify it",
             ) from None
         except (OSError, asyncio.IncompleteReadError):
             await self.close()
-            raise AdminError(Failure.MALFORMED, "the process that evaluates the regular expression has ended") from None
+            raise ClientError(
+                Failure.MALFORMED, "the process that evaluates the regular expression has ended"
+            ) from None
         self._is_clean = True
         return [records[number] for number in numbers]
 
     async def _start(self) -> asyncio.subprocess.Process:
         if len(_running) >= WORKERS_MAX:
-            raise AdminError(
+            raise ClientError(
                 Failure.REFUSED,
                 f"{WORKERS_MAX} searches with regular expressions are running, which is the limit: try again later",
             )
@@ -143,7 +145,7 @@ class Matcher:
                 await self._ask(process, marshal.dumps([]))
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             await self.close()
-            raise AdminError(Failure.TIMED_OUT, f"regular expressions cannot be evaluated: {error}") from None
+            raise ClientError(Failure.TIMED_OUT, f"regular expressions cannot be evaluated: {error}") from None
         except BaseException:
             await self.close()
             raise

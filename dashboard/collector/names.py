@@ -6,9 +6,9 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.turns import Turns
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean
+from broker_cy.client.turns import Turns
 from broker_cy.console.listeners import Source
 from dashboard.collector.channel import FILTER_CHARACTERS_MAX, Channel, Params, channel
 from dashboard.collector.patches import State
@@ -54,7 +54,7 @@ class Names(Channel):
     def check(cls, params: Params) -> dict[str, str]:
         found = super().check(params)
         if len(found.get("filter", "")) > FILTER_CHARACTERS_MAX:
-            raise AdminError(Failure.INVALID, f"a filter may have {FILTER_CHARACTERS_MAX} characters")
+            raise ClientError(Failure.INVALID, f"a filter may have {FILTER_CHARACTERS_MAX} characters")
         return found
 
     def sources(self) -> Sequence[Source]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from broker_cy.admin.turns import Turns
+from broker_cy.client.turns import Turns
 
 Row = TypeVar("Row")
 

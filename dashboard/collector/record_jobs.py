@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start, StartKind
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.listeners import Listener, Listeners, call
 from broker_cy.console.scan import Row, Scan, State, Tail
 from dashboard.collector.matching import Matcher
@@ -122,10 +122,10 @@ class RecordJob:
     def resume(self) -> None:
         """Go on where the reading stopped, failed, or filled a page; the page makes room for the next one.
 
-        Raises AdminError if the job has ended.
+        Raises ClientError if the job has ended.
         """
         if self.ended:
-            raise AdminError(Failure.INVALID, self.ended)
+            raise ClientError(Failure.INVALID, self.ended)
         self.is_stopped = False
         scan = self.scan
         if scan is not None and (
@@ -135,7 +135,7 @@ class RecordJob:
         self._start()
 
     def again(self) -> None:
-        """Read again from the requested position. Raises AdminError if the job has ended."""
+        """Read again from the requested position. Raises ClientError if the job has ended."""
         self._cancel()
         self.scan = self.tail = None
         self._sorted = ((), ())
@@ -193,7 +193,7 @@ class RecordJob:
                 await self.tail.run()
             elif self.scan is not None:
                 await self.scan.run()
-        except AdminError as error:
+        except ClientError as error:
             self._problem = str(error)
         except Exception as bug:
             # This reading reports it, and the others continue.
@@ -201,7 +201,7 @@ class RecordJob:
             self._problem = f"{type(bug).__name__}: {bug}"
 
     async def _open(self) -> None:
-        """Find the positions. Raises AdminError."""
+        """Find the positions. Raises ClientError."""
         request = self.request
         every = await self._client.records.partitions(request.topic)
         keys = partitions_of(request, every)
@@ -229,13 +229,13 @@ class RecordJob:
 
 
 def partitions_of(request: ReadRequest, every: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """Return the requested partitions. Raises AdminError if the topic has one of them not."""
+    """Return the requested partitions. Raises ClientError if the topic has one of them not."""
     wanted = request.partitions
     known = {key.partition for key in every}
     absent = [number for number in wanted or () if number not in known]
     if absent:
         reason = f"{request.topic} has no partition {absent[0]}; it has 0 to {len(every) - 1}"
-        raise AdminError(Failure.INVALID, reason)
+        raise ClientError(Failure.INVALID, reason)
     return [key for key in every if wanted is None or key.partition in wanted]
 
 
@@ -254,7 +254,7 @@ class RecordJobs:
         return len(self._jobs)
 
     def open(self, identity: Identity, request: ReadRequest) -> RecordJob:
-        """Return a new job. Raises AdminError if too many are open."""
+        """Return a new job. Raises ClientError if too many are open."""
         self.sweep()
         theirs = [job for job in self._jobs.values() if job.user == identity.name]
         # Those at which nobody looks are ended first, and then the oldest.
@@ -264,7 +264,7 @@ class RecordJobs:
         if len(self._jobs) >= JOBS_MAX:
             idle = next((job for job in self._jobs.values() if not job.is_watched), None)
             if idle is None:
-                raise AdminError(
+                raise ClientError(
                     Failure.REFUSED, f"{JOBS_MAX} topics are being read, which is the limit: try again later"
                 )
             self.drop(idle, "this reading was ended in favour of others: read again")
@@ -274,17 +274,17 @@ class RecordJobs:
         return job
 
     def get(self, job_id: str, topic: str, scope: Scope) -> RecordJob:
-        """Return a job of this topic that was opened with this scope. Raises AdminError."""
+        """Return a job of this topic that was opened with this scope. Raises ClientError."""
         job = self._jobs.get(job_id)
         if job is None or job.request.topic != topic or job.scope != scope:
-            raise AdminError(Failure.INVALID, "this reading has ended: read again")
+            raise ClientError(Failure.INVALID, "this reading has ended: read again")
         return job
 
     def of(self, job_id: str, identity: Identity) -> RecordJob:
-        """Return a user's own job. Raises AdminError."""
+        """Return a user's own job. Raises ClientError."""
         job = self._jobs.get(job_id)
         if job is None or job.user != identity.name or job.scope != identity.scope:
-            raise AdminError(Failure.INVALID, "this reading has ended: read again")
+            raise ClientError(Failure.INVALID, "this reading has ended: read again")
         return job
 
     def drop(self, job: RecordJob, reason: str) -> None:

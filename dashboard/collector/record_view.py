@@ -6,9 +6,9 @@ import asyncio
 from typing import Final
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import count
 from broker_cy.console.payload import Format, detail
 from broker_cy.wire.records import Record
@@ -38,16 +38,16 @@ async def in_full(data: bytes | None, shown: Format) -> str:
 
 
 async def read_record(client: AdminClient, key: TopicPartition, offset: int) -> Record:
-    """Return the record at an offset. Raises AdminError, which says why there is none."""
+    """Return the record at an offset. Raises ClientError, which says why there is none."""
     span = (await client.records.spans([key], Start.offset(offset)))[key]
     if offset < span.earliest:
-        raise AdminError(
+        raise ClientError(
             Failure.INVALID,
             f"offset {count(offset)} was deleted: the log starts at {count(span.earliest)}",
             what=f"partition {key}",
         )
     if offset >= span.end:
-        raise AdminError(
+        raise ClientError(
             Failure.INVALID,
             f"there is no offset {count(offset)} yet: the next one is {count(span.end)}",
             what=f"partition {key}",
@@ -58,12 +58,12 @@ async def read_record(client: AdminClient, key: TopicPartition, offset: int) -> 
                 for record in chunk.records:
                     return record
                 if chunk.damage:
-                    raise AdminError(Failure.MALFORMED, chunk.damage[0], what=f"partition {key}")
+                    raise ClientError(Failure.MALFORMED, chunk.damage[0], what=f"partition {key}")
     except TimeoutError:
-        raise AdminError(
+        raise ClientError(
             Failure.TIMED_OUT, f"not read within {READ_S:g} s", what=f"partition {key}, offset {offset}"
         ) from None
-    raise AdminError(
+    raise ClientError(
         Failure.INVALID,
         f"there is no record at offset {count(offset)}: compaction removed it, or it is the marker of a transaction",
         what=f"partition {key}",

@@ -45,7 +45,7 @@ def panel(
 ) -> Component:
     """Return a panel. `note` explains it below the title, with units; `empty` is shown where there is nothing.
 
-    Raises AdminError if the channel or one of its parameters is not known: pages are checked when they are built.
+    Raises ClientError if the channel or one of its parameters is not known: pages are checked when they are built.
     """
     given = channel_class(channel).check(params or {})
     place = _place(title)

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from dashboard.collector.channel import channel_class
 from dashboard.collector.hub import ClusterHub
 from dashboard.collector.live_channel import LiveChannel
@@ -146,7 +146,7 @@ class Viewer:
         try:
             message = orjson.loads(text)
             if not isinstance(message, dict) or len(message) != 1:
-                raise AdminError(Failure.INVALID, "an object with one member is expected")
+                raise ClientError(Failure.INVALID, "an object with one member is expected")
             ((kind, value),) = message.items()
             if kind == "subscribe":
                 self._subscribe(value)
@@ -157,12 +157,12 @@ class Viewer:
             elif kind == "refresh":
                 self._refresh()
             else:
-                raise AdminError(
+                raise ClientError(
                     Failure.INVALID, f"{str(kind)[:40]!r}: expected subscribe, unsubscribe, pause or refresh"
                 )
         except orjson.JSONDecodeError as error:
             self._reply({"refused": "", "reason": f"not JSON: {error}"})
-        except AdminError as error:
+        except ClientError as error:
             self._reply({"refused": "", "reason": error.reason})
 
     def _reply(self, reply: dict[str, Any]) -> None:
@@ -173,28 +173,28 @@ class Viewer:
 
     def _subscribe(self, value: Any) -> None:
         if not isinstance(value, dict) or not isinstance(value.get("id"), str) or not 0 < len(value["id"]) <= 200:
-            raise AdminError(Failure.INVALID, "subscribe: an object with id, cluster, channel and params is expected")
+            raise ClientError(Failure.INVALID, "subscribe: an object with id, cluster, channel and params is expected")
         name, cluster, params = value.get("channel"), value.get("cluster"), value.get("params", {})
         place = value["id"]
         try:
             if not isinstance(name, str) or not isinstance(cluster, str) or not isinstance(params, dict):
-                raise AdminError(Failure.INVALID, "cluster and channel must be texts, and params an object")
+                raise ClientError(Failure.INVALID, "cluster and channel must be texts, and params an object")
             if not all(isinstance(key, str) and isinstance(each, str) for key, each in params.items()):
-                raise AdminError(Failure.INVALID, "parameters must be texts")
+                raise ClientError(Failure.INVALID, "parameters must be texts")
             self._watch(place, cluster, name, params)
-        except AdminError as error:
+        except ClientError as error:
             self._drop(place)
             self._reply({"refused": place, "reason": error.reason})
 
     def _watch(self, place: str, cluster: str, name: str, params: dict[str, str]) -> None:
         reason = decide(self.identity, channel_class(name).need(cluster, params))
         if reason:
-            raise AdminError(Failure.REFUSED, reason)
+            raise ClientError(Failure.REFUSED, reason)
         hub = self._hubs.get(cluster)
         if hub is None:
-            raise AdminError(Failure.INVALID, f"there is no cluster {cluster!r}; there are: {', '.join(self._hubs)}")
+            raise ClientError(Failure.INVALID, f"there is no cluster {cluster!r}; there are: {', '.join(self._hubs)}")
         if place not in self._requests and len(self._requests) >= SUBSCRIPTIONS_MAX:
-            raise AdminError(Failure.INVALID, f"a tab may have {SUBSCRIPTIONS_MAX} subscriptions")
+            raise ClientError(Failure.INVALID, f"a tab may have {SUBSCRIPTIONS_MAX} subscriptions")
         self._drop(place)
         self._requests[place] = (cluster, name, params)
         if self.is_paused:
@@ -209,7 +209,7 @@ class Viewer:
 
     def _unsubscribe(self, value: Any) -> None:
         if not isinstance(value, str):
-            raise AdminError(Failure.INVALID, "unsubscribe: the id of a subscription is expected")
+            raise ClientError(Failure.INVALID, "unsubscribe: the id of a subscription is expected")
         self._drop(value)
 
     def _drop(self, place: str) -> None:

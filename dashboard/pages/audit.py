@@ -11,7 +11,7 @@ from typing import Any
 
 from dash.development.base_component import Component
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, count
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
@@ -31,7 +31,7 @@ LOOK_S = 1.0
 
 
 class _OfAudit(Channel):
-    """Channels of the audit log. They raise AdminError if there is none, or the account is limited."""
+    """Channels of the audit log. They raise ClientError if there is none, or the account is limited."""
 
     ROLE = Role.ADMIN
 
@@ -44,7 +44,7 @@ class _OfAudit(Channel):
 
     async def state(self) -> State | None:
         if not sees_all_subjects(self.scope):
-            raise AdminError(
+            raise ClientError(
                 Failure.REFUSED, "the audit log is about all topics and groups; your account sees only some"
             )
         return await super().state()
@@ -52,7 +52,7 @@ class _OfAudit(Channel):
     @property
     def audit(self) -> Audit:
         if self.hub.audit is None:
-            raise AdminError(Failure.INVALID, "this dashboard has no audit log")
+            raise ClientError(Failure.INVALID, "this dashboard has no audit log")
         return self.hub.audit
 
 

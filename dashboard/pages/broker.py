@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from dash.development.base_component import Component
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import PartitionInfo
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, count, duration, size
 from broker_cy.console.figures import Fact, process_facts
 from broker_cy.console.listeners import Source
@@ -173,7 +173,7 @@ class BrokerReplicas(OfOneBroker, TableChannel[Replica]):
 
 def layout(context: Context, cluster: str, broker: str = "", range: str = "", **_: str) -> Component:
     if not broker:
-        raise AdminError(Failure.INVALID, "the address names no broker: ?broker=ID is expected")
+        raise ClientError(Failure.INVALID, "the address names no broker: ?broker=ID is expected")
     one = {"broker": broker}
     chosen = {**one, "range": range} if range else one
     return shell(

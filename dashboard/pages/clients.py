@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, count, duration, percent, short, size
 from broker_cy.console.figures import Fact, connection_rates
 from broker_cy.console.tone import Tone
@@ -41,7 +41,7 @@ class _OfConnections(OfSamples):
 
     async def state(self) -> State | None:
         if not sees_all_subjects(self.scope):
-            raise AdminError(Failure.REFUSED, HIDDEN)
+            raise ClientError(Failure.REFUSED, HIDDEN)
         return await super().state()
 
     def connections(self) -> list[Connection] | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dash.development.base_component import Component
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.event_text import by_of, kind_of, line_of, subject_of
 from broker_cy.console.event_text import detail_of, tone_of
 from broker_cy.console.listeners import Source
@@ -77,7 +77,7 @@ class Events(_OfEvents, Ranged, TableChannel[Stamped]):
         found = super().check(params)
         kind = found.get("kind", "")
         if kind and kind not in KINDS:
-            raise AdminError(Failure.INVALID, f"{cls.name}: kind={kind!r}: one of {', '.join(KINDS)} is expected")
+            raise ClientError(Failure.INVALID, f"{cls.name}: kind={kind!r}: one of {', '.join(KINDS)} is expected")
         return found
 
     async def state(self) -> State | None:
@@ -132,7 +132,7 @@ class EventDetail(_OfEvents, TableChannel[tuple[int, str]]):
     def check(cls, params: Params) -> dict[str, str]:
         found = super().check(params)
         if _ID.fullmatch(found["event"]) is None:
-            raise AdminError(Failure.INVALID, f"{cls.name}: event={found['event'][:60]!r} is not the id of an event")
+            raise ClientError(Failure.INVALID, f"{cls.name}: event={found['event'][:60]!r} is not the id of an event")
         return found
 
     async def state(self) -> State | None:

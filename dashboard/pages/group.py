@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from dash.development.base_component import Component
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.groups import GroupMember
 from broker_cy.admin.lag import sum_of, worst
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, count, duration
 from broker_cy.console.acts.groups import plan_delete_offsets, plan_reset, reset_form, rule_of
 from broker_cy.console.acts.plan import Plan
@@ -44,10 +44,10 @@ _CHART: Final = {"height": 260}
 
 
 def parse_partition(text: str) -> TopicPartition:
-    """Parse `orders-3`, the id of a row. Raises AdminError."""
+    """Parse `orders-3`, the id of a row. Raises ClientError."""
     match = _PARTITION.fullmatch(text)
     if match is None:
-        raise AdminError(Failure.INVALID, f"{text[:100]!r}: a topic, - and the number of a partition are expected")
+        raise ClientError(Failure.INVALID, f"{text[:100]!r}: a topic, - and the number of a partition are expected")
     return TopicPartition(match[1], int(match[2]))
 
 

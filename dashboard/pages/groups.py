@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from dash.development.base_component import Component
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.turns import Turns
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, count, duration, short
+from broker_cy.client.turns import Turns
 from broker_cy.console.acts.groups import plan_delete_groups
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.feeds import Feed
@@ -258,14 +258,14 @@ class Groups(TableChannel[Row]):
 
 
 async def refuse_hidden_topics(call: Call, group_ids: Sequence[str], remedy: str) -> None:
-    """Raise AdminError if a group has committed offsets of topics that the user may not see: a plan would name them."""
+    """Raise ClientError if a group committed offsets of topics that the user may not see: a plan would name them."""
     scope = call.identity.scope
     if scope.topics == EVERYTHING or not group_ids:
         return
     committed = (await call.client.group_offsets.fetch(group_ids)).whole()
     for group_id, offsets in committed.items():
         if not all(scope.sees_topic(key.topic) for key in offsets):
-            raise AdminError(
+            raise ClientError(
                 Failure.REFUSED,
                 f"it has committed offsets of topics that {call.identity.name} may not see{remedy}",
                 what=f"group {group_id}",

@@ -9,7 +9,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from broker_cy.admin.cluster import FeatureRange, QuorumReplica
-from broker_cy.admin.errors import Failure
+from broker_cy.client.errors import Failure
 from broker_cy.client.text import clean, count
 from broker_cy.console.feeds import Feed
 from broker_cy.console.figures import Fact

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dash.development.base_component import Component
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, count, duration
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
@@ -42,7 +42,7 @@ class RebalanceDetail(Channel):
         found = super().check(params)
         at = found["at"]
         if not at.isascii() or not at.isdecimal() or len(at) > _TIME_DIGITS_MAX:
-            raise AdminError(Failure.INVALID, f"{cls.name}: at={at!r}: a time in ms since 1970 is expected")
+            raise ClientError(Failure.INVALID, f"{cls.name}: at={at!r}: a time in ms since 1970 is expected")
         return found
 
     def sources(self) -> Sequence[Source]:
@@ -54,7 +54,7 @@ class RebalanceDetail(Channel):
         return Health(0 if self.found else None, events.error or history.events_error or "", events.is_absent)
 
     async def load(self) -> bool:
-        """Return whether the event is known. Raises AdminError if there is none at this time."""
+        """Return whether the event is known. Raises ClientError if there is none at this time."""
         if self.found is not None:
             return True
         history, at_ms, group = self.hub.history, int(self.params["at"]), self.params["group"]
@@ -62,7 +62,7 @@ class RebalanceDetail(Channel):
         if not found:
             covered_ms = history.events_covered_from_ms
             if covered_ms is not None and (covered_ms <= at_ms or history.is_complete):
-                raise AdminError(
+                raise ClientError(
                     Failure.INVALID, f"no rebalance at {at_ms} ms since 1970 is among the events", what=f"group {group}"
                 )
             return False

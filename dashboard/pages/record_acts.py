@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import plural, size
 from broker_cy.console.acts.plan import Command, Plan, Report
 from broker_cy.console.acts.records import plan_produce, plan_reproduce, produce_form, reproduce_form
@@ -80,35 +80,37 @@ class ReproduceRecords(Act):
         masking = call.hub.masking
         reason = "" if masking is None else masking.may_copy(call.identity.scope, call.param("topic"))
         if reason:
-            raise AdminError(Failure.REFUSED, reason)
+            raise ClientError(Failure.REFUSED, reason)
 
 
 def _places(rows: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Return the partition and offset of each row. Raises AdminError."""
+    """Return the partition and offset of each row. Raises ClientError."""
     if not rows:
-        raise AdminError(Failure.INVALID, "no record is marked")
+        raise ClientError(Failure.INVALID, "no record is marked")
     if len(rows) > RECORDS_MAX:
-        raise AdminError(
+        raise ClientError(
             Failure.INVALID, f"{len(rows):,} records are marked; at most {RECORDS_MAX:,} can be produced again at once"
         )
     found: dict[tuple[int, int], None] = {}
     for row in rows:
         partition, _, offset = row.partition("-")
         if not all(text.isascii() and text.isdecimal() and len(text) <= 19 for text in (partition, offset)):
-            raise AdminError(Failure.INVALID, f"{row[:60]!r} is not a record: PARTITION-OFFSET is expected")
+            raise ClientError(Failure.INVALID, f"{row[:60]!r} is not a record: PARTITION-OFFSET is expected")
         found[int(partition), int(offset)] = None
     return tuple(found)
 
 
 async def read_all(client: AdminClient, topic: str, places: Sequence[tuple[int, int]]) -> list[Record]:
-    """Return the records at these places, in their order by time. Raises AdminError if one is not there any more."""
+    """Return the records at these places, in their order by time. Raises ClientError if one is not there any more."""
     wanted = defaultdict(list)
     for partition, offset in places:
         wanted[TopicPartition(topic, partition)].append(offset)
     known = set(await client.records.partitions(topic))
     for key in wanted:
         if key not in known:
-            raise AdminError(Failure.INVALID, f"{topic} has no partition {key.partition}; it has 0 to {len(known) - 1}")
+            raise ClientError(
+                Failure.INVALID, f"{topic} has no partition {key.partition}; it has 0 to {len(known) - 1}"
+            )
     spans = await client.records.spans(wanted, Start.earliest())
     ranges = [
         (key, first, last)
@@ -126,13 +128,13 @@ async def read_all(client: AdminClient, topic: str, places: Sequence[tuple[int, 
                         found[key.partition, record.offset] = record
                         size_bytes += len(record.key or b"") + len(record.value or b"")
                 if size_bytes > BYTES_MAX:
-                    raise AdminError(
+                    raise ClientError(
                         Failure.INVALID, f"the marked records have more than {size(BYTES_MAX)}: mark fewer"
                     )
     absent = [place for place in places if place not in found]
     if absent:
         partition, offset = absent[0]
-        raise AdminError(
+        raise ClientError(
             Failure.INVALID,
             f"{plural(len(absent), 'marked record')} no longer there: it was deleted or compacted",
             what=f"partition {partition}, offset {offset}",

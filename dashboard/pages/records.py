@@ -15,11 +15,11 @@ from urllib.parse import urlencode
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import StartKind
-from broker_cy.admin.turns import Turns
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, count, percent, plural, short, size, when
+from broker_cy.client.turns import Turns
 from broker_cy.console.listeners import Source
 from broker_cy.console.payload import Format, line
 from broker_cy.console.scan import Row, Scan, State, Tail
@@ -75,7 +75,7 @@ class Records(TableChannel[Row]):
     )
 
     def __init__(self, hub: ClusterHub, params: Params, scope: Scope) -> None:
-        """Raises AdminError if the job has ended, or is not one of this topic and scope."""
+        """Raises ClientError if the job has ended, or is not one of this topic and scope."""
         super().__init__(hub, params, scope)
         self._job = hub.jobs.get(params["job"], params["topic"], scope)
         # The cells of the rows of the last state: masking and formatting a record again is slow.
@@ -136,7 +136,7 @@ class Reading(Channel):
     REQUIRED = PARAMS
 
     def __init__(self, hub: ClusterHub, params: Params, scope: Scope) -> None:
-        """Raises AdminError if the job has ended, or is not one of this topic and scope."""
+        """Raises ClientError if the job has ended, or is not one of this topic and scope."""
         super().__init__(hub, params, scope)
         self._job = hub.jobs.get(params["job"], params["topic"], scope)
 
@@ -215,12 +215,12 @@ class OneRecord(Channel):
         found = super().check(params)
         for name, digits in (("partition", 9), ("offset", 19)):
             if not found[name].isascii() or not found[name].isdecimal() or len(found[name]) > digits:
-                raise AdminError(
+                raise ClientError(
                     Failure.INVALID, f"{cls.name}: {name}={found[name][:40]!r}: a whole number is expected"
                 )
         formats = [each.value for each in Format]
         if found.get("format", Format.AUTO.value) not in formats:
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID, f"{cls.name}: format={found['format'][:40]!r}: {', '.join(formats)} are allowed"
             )
         return found
@@ -264,10 +264,12 @@ class OneRecord(Channel):
 def layout(context: Context, cluster: str, topic: str = "", **query: str) -> Component:
     hub = context.hub(cluster)
     if not topic:
-        raise AdminError(Failure.INVALID, "the address names no topic: open the records of one from the list of topics")
+        raise ClientError(
+            Failure.INVALID, "the address names no topic: open the records of one from the list of topics"
+        )
     reason = decide(context.identity(), Need(Role.VIEWER, cluster, (topic,), ()))
     if reason:
-        raise AdminError(Failure.REFUSED, reason)
+        raise ClientError(Failure.REFUSED, reason)
     request, problems = parse_request(topic, query)
     if request is not None and hub.masking is not None and not request.wanted.is_empty:
         hidden = hub.masking.may_search(context.identity().scope, topic, request.wanted)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from dash.development.base_component import Component
 
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, clean_lines
 from broker_cy.console.acts.configs import edit_form, is_own, plan_set, plan_unset, shown_value, source_text
 from broker_cy.console.acts.plan import Plan
@@ -37,24 +37,24 @@ _INT32_MAX: Final = (1 << 31) - 1
 
 
 def subject_of(params: Mapping[str, str]) -> tuple[str, str]:
-    """Return the kind (a key of KINDS) and the name. Raises AdminError."""
+    """Return the kind (a key of KINDS) and the name. Raises ClientError."""
     given = [(kind, params[kind]) for kind in KINDS if params.get(kind)]
     if len(given) != 1:
-        raise AdminError(Failure.INVALID, f"exactly one of the parameters {', '.join(KINDS)} is expected")
+        raise ClientError(Failure.INVALID, f"exactly one of the parameters {', '.join(KINDS)} is expected")
     kind, name = given[0]
     if kind == "broker" and not (name.isascii() and name.isdecimal() and len(name) <= 10 and int(name) <= _INT32_MAX):
-        raise AdminError(Failure.INVALID, f"{name[:40]!r} is not a broker id: a number is expected")
+        raise ClientError(Failure.INVALID, f"{name[:40]!r} is not a broker id: a number is expected")
     return kind, name
 
 
 def resource_of(params: Mapping[str, str]) -> ConfigResource:
-    """Return what has the settings. Raises AdminError."""
+    """Return what has the settings. Raises ClientError."""
     kind, name = subject_of(params)
     return ConfigResource(KINDS[kind], name)
 
 
 def role_of(params: Mapping[str, str]) -> Role:
-    """Return the role that changes need. Raises AdminError."""
+    """Return the role that changes need. Raises ClientError."""
     return Role.OPERATOR if subject_of(params)[0] == "topic" else Role.ADMIN
 
 
@@ -161,12 +161,12 @@ class Setting(OfResource, FactsChannel):
 def _named(entries: Sequence[ConfigEntry], name: str) -> ConfigEntry:
     entry = next((each for each in entries if each.name == name), None)
     if entry is None:
-        raise AdminError(Failure.INVALID, f"there is no setting {name[:100]!r}")
+        raise ClientError(Failure.INVALID, f"there is no setting {name[:100]!r}")
     return entry
 
 
 async def _entry(call: Call) -> tuple[ConfigResource, ConfigEntry]:
-    """Return the setting of a call as it is now. Raises AdminError."""
+    """Return the setting of a call as it is now. Raises ClientError."""
     resource = resource_of(call.params)
     entries = (await call.client.configs.describe([resource], documentation=True)).whole()[resource]
     return resource, _named(entries, call.param("setting"))
@@ -188,7 +188,7 @@ class ChangeSetting(_SettingAct):
         resource, entry = await _entry(call)
         if entry.is_read_only:
             reason = f"{entry.name} is read-only: change it in the broker's configuration file, and restart the broker"
-            raise AdminError(Failure.INVALID, reason)
+            raise ClientError(Failure.INVALID, reason)
         return edit_form(resource, entry)
 
     async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
@@ -202,7 +202,7 @@ class ResetSetting(_SettingAct):
         resource, entry = await _entry(call)
         if not is_own(entry):
             kind, name = subject_of(call.params)
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID, f"{entry.name} has no value of {kind} {name} itself: nothing can be removed"
             )
         return await plan_unset(call.client, call.command, resource, entry)
@@ -226,7 +226,7 @@ def settings_page(
     topics, groups = ((name,) if kind == each else () for each in ("topic", "group"))
     reason = decide(context.identity(), Need(Role.VIEWER, cluster, topics, groups))
     if reason:
-        raise AdminError(Failure.REFUSED, reason)
+        raise ClientError(Failure.REFUSED, reason)
     only_own = own == "1"
     kept = {"own": "1"} if only_own else {}
     role = role_of(subject)

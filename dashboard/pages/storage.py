@@ -10,8 +10,8 @@ from dash import html
 from dash.development.base_component import Component
 
 from broker_cy.admin.log_dirs import LogDir
-from broker_cy.admin.turns import Turns
 from broker_cy.client.text import clean, count, percent, size
+from broker_cy.client.turns import Turns
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import ReplicaRow
 from broker_cy.console.session import PartitionRow

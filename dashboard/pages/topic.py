@@ -9,8 +9,8 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicInfo
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, count, duration, short, size
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.topics import (
@@ -273,7 +273,7 @@ class Consumers(TableChannel[Consumer]):
 
 
 async def info_of(call: Call) -> TopicInfo:
-    """Return the topic of a call. Raises AdminError if there is none of this name."""
+    """Return the topic of a call. Raises ClientError if there is none of this name."""
     topic = call.param("topic")
     return (await call.client.topics.describe([topic])).whole()[topic]
 
@@ -310,10 +310,10 @@ class DeleteRecords(Act):
 
 def layout(context: Context, cluster: str, topic: str = "", range: str = "", counted: str = "", **_: str) -> Component:
     if not topic:
-        raise AdminError(Failure.INVALID, "the address names no topic: open one from the list of topics")
+        raise ClientError(Failure.INVALID, "the address names no topic: open one from the list of topics")
     reason = decide(context.identity(), Need(Role.VIEWER, cluster, (topic,), ()))
     if reason:
-        raise AdminError(Failure.REFUSED, reason)
+        raise ClientError(Failure.REFUSED, reason)
     subject = {"topic": topic}
     over = {**subject, "range": range} if range else subject
     here = {"topic": topic, "range": range}

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import Any, Final
 
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.errors import ClientError
 from broker_cy.client.text import count
 from broker_cy.console.figures import rate
 from broker_cy.console.listeners import Source
@@ -55,7 +55,7 @@ class TopicTraffic(HistoryChart):
         self._task: asyncio.Task[None] | None = None
         self._found: TopicRange | None = None
         self._done_ms: int | None = None
-        self._failure: AdminError | None = None
+        self._failure: ClientError | None = None
         self._read_at_s = 0.0
 
     def lines(self, brokers: Sequence[int]) -> Sequence[tuple[str, Key]]:
@@ -171,7 +171,7 @@ class TopicTraffic(HistoryChart):
                 self.params["topic"], from_ms, to_ms, POINTS_MAX, self._note_progress
             )
             self._failure = None
-        except AdminError as error:
+        except ClientError as error:
             self._failure = error
         finally:
             self._task = None
@@ -227,7 +227,7 @@ class TopicHeat(TimeChannel):
         return round(max(0, last - first) * 1000 / (right_ms - left_ms), 3)
 
     async def _fetch(self, boundaries: Sequence[int], partitions: Sequence[int]) -> None:
-        """Ask for the boundaries that are not known yet. Raises AdminError."""
+        """Ask for the boundaries that are not known yet. Raises ClientError."""
         self._known = {at: self._known[at] for at in boundaries if at in self._known}
         absent = [at for at in boundaries if at not in self._known]
         if not absent:

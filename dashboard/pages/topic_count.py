@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import count, percent, plural, size
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Listener, Listeners, Source
@@ -62,7 +62,7 @@ class _Counting:
                 self._listeners.call()
                 await asyncio.wait({reading}, timeout=TICK_S)
             self.error = self.count.error or None
-        except AdminError as error:
+        except ClientError as error:
             self.error = str(error)
         finally:
             self.running.discard(self)
@@ -121,8 +121,8 @@ class Count(FactsChannel):
 
 
 def _numbers(text: str) -> tuple[int, ...] | None:
-    """Parse a list of partitions, None for all. Raises AdminError."""
+    """Parse a list of partitions, None for all. Raises ClientError."""
     try:
         return None if text == ALL else parse_partitions(text)
     except ValueError as error:
-        raise AdminError(Failure.INVALID, str(error)) from None
+        raise ClientError(Failure.INVALID, str(error)) from None

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicInfo
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, count, short, size
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.topics import create_form, plan_create, plan_delete
@@ -154,12 +154,12 @@ class Topics(TableChannel[Row]):
         found = super().check(params)
         names = [name for name in found.get("favourites", "").split(",") if name]
         if len(names) > FAVOURITES_MAX:
-            raise AdminError(Failure.INVALID, f"{len(names)} favourites: {FAVOURITES_MAX} are allowed")
+            raise ClientError(Failure.INVALID, f"{len(names)} favourites: {FAVOURITES_MAX} are allowed")
         for name in names:
             try:
                 topic_name(name)
             except ValueError as error:
-                raise AdminError(Failure.INVALID, f"favourites: {error}") from None
+                raise ClientError(Failure.INVALID, f"favourites: {error}") from None
         return found
 
     def __init__(self, *args: Any) -> None:

@@ -13,8 +13,8 @@ from typing import Any, Final
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.transactions import HangingTransaction
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, count, duration
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.transactions import plan_abort
@@ -177,7 +177,7 @@ class OpenOverTime(HistoryChart):
 
     async def state(self) -> State | None:
         if not sees_all_subjects(self.scope):
-            raise AdminError(Failure.REFUSED, HIDDEN)
+            raise ClientError(Failure.REFUSED, HIDDEN)
         return await super().state()
 
 
@@ -191,13 +191,15 @@ class AbortTransaction(Act):
 
     async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
         if len(call.rows) != 1:
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID, f"{len(call.rows)} transactions are marked: mark one, they are aborted one by one"
             )
         for row in await call.hub.session.hanging().fresh(HANGING_AGE_S):
             if hanging_id(row) == call.rows[0]:
                 return await plan_abort(call.client, call.command, row)
-        raise AdminError(Failure.INVALID, f"no transaction hangs in {call.rows[0]} (partition and producer) any longer")
+        raise ClientError(
+            Failure.INVALID, f"no transaction hangs in {call.rows[0]} (partition and producer) any longer"
+        )
 
 
 def layout(context: Context, cluster: str, range: str = "", open: str = "", **_: str) -> Component:

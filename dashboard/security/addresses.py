@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 
 PATH_BYTES_MAX: Final = 4_096
 QUERY_BYTES_MAX: Final = 16_384
@@ -71,7 +71,7 @@ class Hosts:
     """
 
     def __init__(self, listen: str, port: int, names: Sequence[str], *, tls: bool) -> None:
-        """Raises AdminError if one of the names is not NAME or NAME:PORT."""
+        """Raises ClientError if one of the names is not NAME or NAME:PORT."""
         self.scheme = "https" if tls else "http"
         self._port = port
         self._default_port = _DEFAULT_PORTS[self.scheme]
@@ -79,13 +79,13 @@ class Hosts:
         self._is_any = own in ("0.0.0.0", "[::]")
         self._own = frozenset((*LOOPBACK_NAMES, own))
         if len(names) > HOSTS_MAX:
-            raise AdminError(Failure.INVALID, f"{len(names):,} hosts are given: {HOSTS_MAX} are allowed", what="hosts")
+            raise ClientError(Failure.INVALID, f"{len(names):,} hosts are given: {HOSTS_MAX} are allowed", what="hosts")
         found = []
         for text in names:
             host = parse_host(text)
             if host is None:
                 reason = f"{text!r} is not a host: NAME or NAME:PORT is expected, such as dashboard.example.com"
-                raise AdminError(Failure.INVALID, reason, what="hosts")
+                raise ClientError(Failure.INVALID, reason, what="hosts")
             found.append(host)
         self._named = frozenset(found)
 

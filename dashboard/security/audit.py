@@ -63,7 +63,7 @@ class Audit:
     """The audit log in `directory`. Any thread may note."""
 
     def __init__(self, directory: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Open the file and read the newest entries. Raises AdminError if others can access the file."""
+        """Open the file and read the newest entries. Raises ClientError if others can access the file."""
         self.path = directory / "audit.log"
         # Entries that could not be written, and why the last one could not; the audit page shows both.
         self.lost = 0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from dashboard.security.addresses import Hosts, is_loopback
 from dashboard.security.audit import Audit
 from dashboard.security.files import make_private_directory, take_lock
@@ -64,12 +64,12 @@ class Security:
     """
 
     def __init__(self, config: SecurityConfig) -> None:
-        """Check the configuration and open the files. Raises AdminError, which says what to change."""
+        """Check the configuration and open the files. Raises ClientError, which says what to change."""
         if not 1 <= config.port <= 65_535:
-            raise AdminError(Failure.INVALID, f"port {config.port}: 1 to 65535 are allowed", what="listen")
+            raise ClientError(Failure.INVALID, f"port {config.port}: 1 to 65535 are allowed", what="listen")
         self.login_required = config.users_path is not None or config.oidc is not None
         if not self.login_required and not is_loopback(config.host):
-            raise AdminError(
+            raise ClientError(
                 Failure.INVALID,
                 f"{config.host} can be reached from other machines, which needs a login: add users with "
                 "broker-dash user add, configure [oidc], or listen on 127.0.0.1",
@@ -114,7 +114,7 @@ class Security:
 
     def guard(self, app: ASGIApp, script_hashes: Sequence[str] = (), *, frames: bool = False) -> Guard:
         """Return the ASGI application that the server runs: `app` behind the guard. `frames`: pages may show other
-        pages of the dashboard in frames. Raises AdminError.
+        pages of the dashboard in frames. Raises ClientError.
         """
         return Guard(app, self, script_hashes, frames=frames)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from dashboard.security.roles import EVERYTHING, PATTERNS_MAX, Scope, check_pattern
 
 # Makes the error of a reason; it adds the name of the file.
-Refuse = Callable[[str], AdminError]
+Refuse = Callable[[str], ClientError]
 _SHOWN_CHARACTERS_MAX = 80
 
 
 class Table:
     """A table of a configuration file. `where` is its name in errors: users.anna, oidc or mask[0].
 
-    Methods return the value of a field, or raise the AdminError that `refuse` makes of the reason.
+    Methods return the value of a field, or raise the ClientError that `refuse` makes of the reason.
     """
 
     def __init__(self, data: Any, where: str, refuse: Refuse, known: Collection[str]) -> None:
@@ -29,13 +29,13 @@ class Table:
             if name not in known:
                 raise refuse(f"{where}.{name} is not a known field; the fields are {', '.join(known)}")
 
-    def wrong(self, name: str, expected: str) -> AdminError:
+    def wrong(self, name: str, expected: str) -> ClientError:
         """Return the error of a field whose value is not as expected."""
         value = repr(self._data.get(name))
         shown = value if len(value) <= _SHOWN_CHARACTERS_MAX else value[:_SHOWN_CHARACTERS_MAX] + "..."
         return self.refuse(f"{self.where}.{name} = {shown}: expected {expected}")
 
-    def missing(self, name: str) -> AdminError:
+    def missing(self, name: str) -> ClientError:
         return self.refuse(f"{self.where}.{name} is missing")
 
     def __contains__(self, name: str) -> bool:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 
 PRIVATE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
@@ -25,17 +25,17 @@ LOCK_TIMEOUT_S: Final = 10.0
 _LOCK_RETRY_S: Final = 0.02
 
 
-def invalid(path: Path, reason: str) -> AdminError:
+def invalid(path: Path, reason: str) -> ClientError:
     """Return the error that names the file and the reason."""
-    return AdminError(Failure.INVALID, reason, what=str(path))
+    return ClientError(Failure.INVALID, reason, what=str(path))
 
 
-def unreadable(path: Path, error: OSError) -> AdminError:
+def unreadable(path: Path, error: OSError) -> ClientError:
     return invalid(path, f"cannot be read: {error.strerror}")
 
 
 def check_private(path: Path, status: os.stat_result) -> None:
-    """Raise AdminError if others than this process's user can read or change the file."""
+    """Raise ClientError if others than this process's user can read or change the file."""
     mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISREG(status.st_mode):
         raise invalid(path, "is not a regular file")
@@ -46,7 +46,7 @@ def check_private(path: Path, status: os.stat_result) -> None:
 
 
 def read_private(path: Path, size_max_bytes: int) -> tuple[bytes, os.stat_result]:
-    """Return the content of a private file and its status. Raises AdminError, which gives the reason."""
+    """Return the content of a private file and its status. Raises ClientError, which gives the reason."""
     try:
         # Without O_NONBLOCK, opening a FIFO would wait for its writer.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -94,7 +94,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def replace_private(path: Path, data: bytes) -> None:
-    """Replace the file by `data`, with mode 0600. Blocks for the disk. Raises AdminError if that fails."""
+    """Replace the file by `data`, with mode 0600. Blocks for the disk. Raises ClientError if that fails."""
     try:
         new = _write_new(path, data)
         try:
@@ -108,7 +108,7 @@ def replace_private(path: Path, data: bytes) -> None:
 
 
 def create_private(path: Path, data: bytes) -> bool:
-    """Create the file with `data`; return False, without a change, if it exists. Raises AdminError."""
+    """Create the file with `data`; return False, without a change, if it exists. Raises ClientError."""
     try:
         new = _write_new(path, data)
         try:
@@ -125,7 +125,7 @@ def create_private(path: Path, data: bytes) -> bool:
 
 
 def make_private_directory(path: Path) -> None:
-    """Create the directory with mode 0700 if it does not exist. Raises AdminError if others can change its content."""
+    """Create the directory with mode 0700 if it does not exist. Raises ClientError if others can change its content."""
     try:
         path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         status = path.stat()
@@ -142,8 +142,8 @@ def make_private_directory(path: Path) -> None:
 def locked(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
     """Hold the lock `path`.lock, which serializes changes of the file `path`, also between processes.
 
-    The lock is a file of its own, because the file itself is replaced. Raises AdminError after `timeout_s` (0: at once)
-    if another process holds the lock.
+    The lock is a file of its own, because the file itself is replaced. Raises ClientError after `timeout_s` (0: at
+    once) if another process holds the lock.
     """
     fd = take_lock(path.with_name(path.name + ".lock"), path, timeout_s)
     try:
@@ -153,7 +153,7 @@ def locked(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
 
 
 def take_lock(lock: Path, what: Path, timeout_s: float) -> int:
-    """Return a descriptor that holds the lock until it is closed. Raises AdminError about `what`."""
+    """Return a descriptor that holds the lock until it is closed. Raises ClientError about `what`."""
     try:
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_MODE)
     except OSError as error:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from dashboard.security.addresses import LOOPBACK_NAMES, Host
 
 Headers = list[tuple[bytes, bytes]]
@@ -42,11 +42,11 @@ class ResponseHeaders:
     """
 
     def __init__(self, *, tls: bool, script_hashes: Sequence[str] = (), frames: bool = False) -> None:
-        """Raises AdminError if one of the hashes is malformed."""
+        """Raises ClientError if one of the hashes is malformed."""
         for each in script_hashes:
             if _HASH.fullmatch(each) is None:
                 reason = f"{each!r} is not the hash of a script: sha256-BASE64 is expected"
-                raise AdminError(Failure.INVALID, reason, what="script_hashes")
+                raise ClientError(Failure.INVALID, reason, what="script_hashes")
         self._tls = tls
         self._frames = frames
         self._scripts = " ".join(("'self'", *(f"'{each}'" for each in script_hashes)))

@@ -80,7 +80,7 @@ class OidcConfig:
 def parse_oidc(data: Any, path: Path, refuse: Refuse) -> OidcConfig:
     """Return the configuration of the table `oidc` in the file at `path`, to which the file of the secret is relative.
 
-    Raises what `refuse` makes of a reason, and AdminError if others can read the secret.
+    Raises what `refuse` makes of a reason, and ClientError if others can read the secret.
     """
     table = Table(data, "oidc", refuse, _KNOWN)
     issuer = table.text("issuer")

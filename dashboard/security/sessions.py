@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from dashboard.security.files import PRIVATE_MODE, create_private, invalid, read_private, replace_private
 from dashboard.security.roles import LoginSession
 
@@ -52,7 +52,7 @@ class Ticket(NamedTuple):
 
 
 def load_key(path: Path) -> bytes:
-    """Return the key of the file, which is created if it does not exist. Raises AdminError if others can read it."""
+    """Return the key of the file, which is created if it does not exist. Raises ClientError if others can read it."""
     if not path.exists():
         create_private(path, secrets.token_bytes(KEY_BYTES))
     key, _ = read_private(path, KEY_BYTES)
@@ -151,7 +151,7 @@ class Sessions:
                 self._append(f"{session.nonce} {session.expires_s}\n")
             else:
                 self._rewrite()
-        except (OSError, AdminError) as error:
+        except (OSError, ClientError) as error:
             _log.error("%s: a logout cannot be written: %s", self._path, error)
 
     def csrf_token(self, session: LoginSession) -> str:
@@ -177,7 +177,7 @@ class Sessions:
         self._revoked = {nonce: expires_s for nonce, expires_s in self._revoked.items() if expires_s > now_s}
 
     def _load(self) -> None:
-        """Read the file and write it again without expired sessions. Raises AdminError if it is not valid."""
+        """Read the file and write it again without expired sessions. Raises ClientError if it is not valid."""
         if not self._path.exists():
             create_private(self._path, b"")
         data, _ = read_private(self._path, 2 * REVOKED_MAX * _LINE_BYTES_MAX)

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from broker_cy.client.text import clean, plural
 from dashboard.security.fields import Table
 from dashboard.security.files import invalid
@@ -78,7 +78,7 @@ def _patterns(ctx: click.Context, param: click.Parameter, value: str) -> tuple[s
     data: dict[str, Any] = {name: [part.strip() for part in value.split(",") if part.strip()]}
     try:
         found = Table(data, "--", lambda reason: invalid(Path(), reason.removeprefix("--.")), [name]).patterns(name)
-    except AdminError as error:
+    except ClientError as error:
         raise click.BadParameter(error.reason, ctx, param) from None
     if not found:
         raise click.BadParameter(f"{value!r}: patterns separated by commas are expected", ctx, param)
@@ -133,7 +133,7 @@ def add(
     try:
         user = User(name, hash_password(_password(password_stdin)), role, scope)
         existed = save_user(path, user, replace=replace)
-    except (ValueError, AdminError) as error:
+    except (ValueError, ClientError) as error:
         _fail(str(error), EXIT_USAGE)
     click.echo(f"{'changed' if existed else 'added'} user {name} ({role.text}) in {path}")
 
@@ -146,7 +146,7 @@ def list_users(users_path: Path | None, as_json: bool) -> None:
     path = users_path or default_users_path()
     try:
         users = load_users(path)
-    except AdminError as error:
+    except ClientError as error:
         _fail(str(error), EXIT_USAGE)
     rows = [users[name] for name in sorted(users)]
     if as_json:
@@ -184,7 +184,7 @@ def remove(name: str, users_path: Path | None, yes: bool) -> None:
         if name in load_users(path) and not yes:
             _confirm(f"Remove user {name}?")
         left = remove_user(path, name)
-    except AdminError as error:
+    except ClientError as error:
         _fail(str(error), EXIT_USAGE)
     click.echo(f"removed user {name}; {plural(left, 'user')} left in {path}")
 

@@ -36,7 +36,7 @@ from typing import Any, Final
 import argon2
 
 from broker_cy.admin.clusters import default_path as clusters_path
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from dashboard.security.fields import Table
 from dashboard.security.files import invalid, locked, read_private, replace_private
 from dashboard.security.roles import Role, Scope
@@ -121,7 +121,7 @@ def default_users_path() -> Path:
 
 
 def load_users(path: Path) -> dict[str, User]:
-    """Load the users file. Raises AdminError, which names file and field, if others can read it or it is invalid."""
+    """Load the users file. Raises ClientError, which names file and field, if others can read it or it is invalid."""
     return _parse(path, read_private(path, FILE_BYTES_MAX)[0])
 
 
@@ -190,7 +190,7 @@ def _document(users: Mapping[str, User]) -> bytes:
 def save_user(path: Path, user: User, *, replace: bool = False) -> bool:
     """Add the user to the file, which is created if it does not exist; return whether one was replaced.
 
-    Raises AdminError if the user exists and `replace` is false, and if the file is invalid or cannot be changed.
+    Raises ClientError if the user exists and `replace` is false, and if the file is invalid or cannot be changed.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -200,7 +200,7 @@ def save_user(path: Path, user: User, *, replace: bool = False) -> bool:
         users = load_users(path) if _exists(path) else {}
         existed = user.name in users
         if existed and not replace:
-            raise AdminError(Failure.INVALID, f"user {user.name} exists; --replace changes it", what=str(path))
+            raise ClientError(Failure.INVALID, f"user {user.name} exists; --replace changes it", what=str(path))
         if not existed and len(users) >= USERS_MAX:
             raise invalid(path, f"has {USERS_MAX:,} users, which is the limit")
         replace_private(path, _document({**users, user.name: user}))
@@ -208,7 +208,7 @@ def save_user(path: Path, user: User, *, replace: bool = False) -> bool:
 
 
 def remove_user(path: Path, name: str) -> int:
-    """Remove the user from the file and return how many remain. Raises AdminError if there is no such user."""
+    """Remove the user from the file and return how many remain. Raises ClientError if there is no such user."""
     if not _exists(path):
         raise invalid(path, "does not exist")
     with locked(path):
@@ -235,7 +235,7 @@ class Users:
     """
 
     def __init__(self, path: Path) -> None:
-        """Load the file. Raises AdminError if it is invalid, or has no users."""
+        """Load the file. Raises ClientError if it is invalid, or has no users."""
         self.path = path
         self.version = 1
         self.problem = ""
@@ -271,7 +271,7 @@ class Users:
             # Of the file that was read: a newer one is noticed the next time.
             stamp = _stamp(status)
             problem = ""
-        except AdminError as error:
+        except ClientError as error:
             users, problem = {}, str(error)
             _log.error("nobody can log in: %s", problem)
         self._users, self.problem, self._stamp = users, problem, stamp

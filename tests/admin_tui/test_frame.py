@@ -14,7 +14,7 @@ from admin_tui.registry import SPECS, binding_ids
 from admin_tui.screens import view
 from admin_tui.screens.overview import OverviewView
 from admin_tui.settings import Settings, load_settings
-from broker_cy.admin import AdminError, Failure
+from broker_cy.admin import ClientError, Failure
 from broker_cy.admin.topics import NewTopic
 from broker_cy.console.acts.plan import Plan
 from broker_cy.wire.records import Record
@@ -177,7 +177,7 @@ def test_bad_settings_name_file_and_field(tmp_path: Path, text: str, said: str) 
     """If this fails, a typing mistake in the file is ignored."""
     path = tmp_path / "tui.toml"
     path.write_text(text)
-    with pytest.raises(AdminError) as caught:
+    with pytest.raises(ClientError) as caught:
         load_settings(path)
     assert str(path) in str(caught.value)
     assert said in str(caught.value)
@@ -248,7 +248,7 @@ def test_an_act_shows_that_it_waits_for_the_broker(broker_cy: BrokerProcess, mon
 
         async def plan(values: Mapping[str, Any]) -> Plan:
             await answered.wait()
-            raise AdminError(Failure.TIMED_OUT, "no answer")
+            raise ClientError(Failure.TIMED_OUT, "no answer")
 
         shown = terminal.app.screen
         assert isinstance(shown, view.View)

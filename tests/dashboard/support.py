@@ -10,7 +10,7 @@ from typing import Any
 
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.clusters import ClusterEntry
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.alerts.rules import AlertSettings
 from broker_cy.console.alerts.watch import Alerting
 from dashboard.acts import Acts
@@ -127,10 +127,10 @@ class Desk:
         await self.alerts.close()
 
     def look(self, channel: str, **params: str) -> Looker:
-        """Watch a channel as the WebSocket would. Raises AdminError if the identity may not."""
+        """Watch a channel as the WebSocket would. Raises ClientError if the identity may not."""
         reason = decide(self.identity, channel_class(channel).need(CLUSTER, params))
         if reason:
-            raise AdminError(Failure.REFUSED, reason)
+            raise ClientError(Failure.REFUSED, reason)
         looker = Looker()
         self.hub.watch(channel, params, self.identity.scope, looker)
         return looker
@@ -147,17 +147,17 @@ class Desk:
         return {row["id"]: dict(zip(names, map(text_of, row["cells"]), strict=True)) for row in state["rows"]}
 
     async def open(self, act: str, *, rows: Sequence[str] = (), **params: str) -> dict[str, Any]:
-        """Open an act: its form, or its plan. Raises AdminError."""
+        """Open an act: its form, or its plan. Raises ClientError."""
         return await self._ask(self.acts.open, act=act, rows=list(rows), params=params)
 
     async def plan(
         self, act: str, values: dict[str, str], *, rows: Sequence[str] = (), **params: str
     ) -> dict[str, Any]:
-        """Plan an act with what was typed into its form. Raises AdminError."""
+        """Plan an act with what was typed into its form. Raises ClientError."""
         return await self._ask(self.acts.plan, act=act, rows=list(rows), params=params, values=values)
 
     async def execute(self, plan: dict[str, Any], typed: str | None = None) -> dict[str, Any]:
-        """Execute a plan. Raises AdminError."""
+        """Execute a plan. Raises ClientError."""
         return await self._ask(self.acts.execute, plan=plan["id"], typed=typed)
 
     async def _ask(self, step: Callable[[Any], Awaitable[dict[str, Any]]], **request: Any) -> dict[str, Any]:

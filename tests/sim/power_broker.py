@@ -15,8 +15,8 @@ from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.partition import FlushGroup, Partition
 from broker_cy.replica.partition_table import PartitionTable
-from broker_cy.server.controller_service import ControllerService
-from broker_cy.server.partition_service import PartitionService
+from broker_cy.server.metadata.controller_service import ControllerService
+from broker_cy.server.partitions.partition_service import PartitionService
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.settings import StorageSettings
 from tests.broker_cy.storage.managing import Manager, open_manager

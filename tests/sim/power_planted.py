@@ -18,7 +18,7 @@ import pytest
 from broker_cy.controller.activation import default_bootstrap
 from broker_cy.metadata import snapshot
 from broker_cy.metadata.snapshot import BOOTSTRAP_NAME, KRaftState
-from broker_cy.server import controller_service, metadata_log
+from broker_cy.server.metadata import controller_service, metadata_log
 from broker_cy.storage import (
     checkpoints,
     damage,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker_cy.core.clock import ManualClock
-from broker_cy.server.controller_service import SEGMENT_BYTES_MAX
-from broker_cy.server.metadata_log import MetadataLog
+from broker_cy.server.metadata.controller_service import SEGMENT_BYTES_MAX
+from broker_cy.server.metadata.metadata_log import MetadataLog
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.settings import StorageSettings

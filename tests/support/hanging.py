@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.errors import problem_of
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import problem_of
 from broker_cy.wire import messages
 from broker_cy.wire.records import Record, encode_batch
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from broker_cy.server import metadata_log
+from broker_cy.server.metadata import metadata_log
 from broker_cy.storage import disk
 from tests.support import power_loss
 from tests.support.disk_faults import CREATE, NAME, SYNC, TRUNCATE, WRITE, Faults

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import count, plural
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
@@ -165,7 +165,7 @@ async def _partitions(
         wanted = [key for key in every if numbers is None or key.partition in numbers]
         if numbers is not None and len(wanted) < len(numbers):
             missing = next(number for number in numbers if number >= len(every))
-            raise AdminError(Failure.INVALID, f"{topic} has no partition {missing}; it has 0 to {len(every) - 1}")
+            raise ClientError(Failure.INVALID, f"{topic} has no partition {missing}; it has 0 to {len(every) - 1}")
         keys += wanted
     return keys
 
@@ -201,7 +201,7 @@ def reset_command(
 async def plan_delete_groups(client: AdminClient, command: Command, group_ids: Sequence[str]) -> Plan:
     """Plan deleting groups; refused while a group has members."""
     if not group_ids:
-        raise AdminError(Failure.INVALID, "no group is selected")
+        raise ClientError(Failure.INVALID, "no group is selected")
     described = (await client.groups.describe(group_ids)).whole()
     committed = (await client.group_offsets.fetch(group_ids)).whole()
     busy = [group for group in described.values() if group.members]
@@ -224,7 +224,7 @@ async def plan_delete_offsets(
 ) -> Plan:
     """Plan deleting the committed offsets of some partitions."""
     if not partitions:
-        raise AdminError(Failure.INVALID, "no partition is selected")
+        raise ClientError(Failure.INVALID, "no partition is selected")
     committed = (await client.group_offsets.fetch([group_id])).whole()[group_id]
     by_topic: dict[str, list[int]] = {}
     for key in partitions:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.clusters import ClusterEntry
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 
 # Changes of a preview that a console shows; of the others it shows only the number.
 CHANGES_MAX = 500
@@ -43,7 +43,7 @@ class Failed:
     """One resource for which an act failed, and why."""
 
     what: str
-    error: AdminError
+    error: ClientError
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Act(Protocol):
     """The operation of a plan: a frozen dataclass with everything that the operation needs."""
 
     async def run(self, client: AdminClient) -> Report:
-        """Run the operation. May raise AdminError if nothing was changed."""
+        """Run the operation. May raise ClientError if nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +104,16 @@ class Plan:
 async def execute(client: AdminClient, plan: Plan, typed: str | None = None) -> Report:
     """Execute `plan`. `typed` is the name that was typed to confirm it.
 
-    Raises AdminError, and sends nothing, if the plan has a problem or the name does not match. Failures during the
+    Raises ClientError, and sends nothing, if the plan has a problem or the name does not match. Failures during the
     execution are in the report.
     """
     if plan.problem:
-        raise AdminError(Failure.INVALID, plan.problem)
+        raise ClientError(Failure.INVALID, plan.problem)
     if plan.typed is not None and typed != plan.typed:
-        raise AdminError(Failure.INVALID, f"{typed or ''!r} is not {plan.typed!r}: nothing was changed")
+        raise ClientError(Failure.INVALID, f"{typed or ''!r} is not {plan.typed!r}: nothing was changed")
     try:
         return await plan.act.run(client)
-    except AdminError as error:
+    except ClientError as error:
         return Report("", failed=(Failed(plan.title, error),))
 
 

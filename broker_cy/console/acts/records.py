@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.partitioner import partition_of
 from broker_cy.client.text import count, plural, size
 from broker_cy.console.acts.plan import CHANGES_MAX, Change, Command, Plan, Report
@@ -152,7 +152,7 @@ async def plan_reproduce(
     partitions = len(await client.records.partitions(topic))
     wanted = values["partition"]
     if wanted is not None and wanted >= partitions:
-        raise AdminError(Failure.INVALID, f"{topic} has no partition {wanted}; it has 0 to {partitions - 1}")
+        raise ClientError(Failure.INVALID, f"{topic} has no partition {wanted}; it has 0 to {partitions - 1}")
     now = int(time.time() * 1000)
     again = [
         Record(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.records import Start, StartKind
 from broker_cy.admin.topics import BROKER_DEFAULT, NewTopic
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import count, plural, size
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
@@ -173,7 +173,7 @@ async def _spans(client: AdminClient, names: Sequence[str]) -> dict[TopicPartiti
 async def plan_delete(client: AdminClient, command: Command, names: Sequence[str]) -> Plan:
     """Plan deleting topics. The name has to be typed; for several topics, their number."""
     if not names:
-        raise AdminError(Failure.INVALID, "no topic is selected")
+        raise ClientError(Failure.INVALID, "no topic is selected")
     spans, dirs = await asyncio.gather(_spans(client, names), client.log_dirs.describe(topics=names))
     sizes: dict[str, int] = {}
     for directories in dirs.found.values():

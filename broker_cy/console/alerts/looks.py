@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Status
 from broker_cy.admin.metadata import PartitionInfo
-from broker_cy.admin.turns import Turns
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import count, duration, percent, plural, size
+from broker_cy.client.turns import Turns
 from broker_cy.console.alerts.rules import Rule
 from broker_cy.console.session import GroupSummary, Session, now_ms
 from broker_cy.core.errors import ErrorCode
@@ -145,7 +145,7 @@ async def _broker_away(session: Session, rule: Rule) -> list[Broken]:
     """
     try:
         cluster = await session.cluster().fresh(AGE_MAX_S)
-    except AdminError as error:
+    except ClientError as error:
         if error.failure in (Failure.UNREACHABLE, Failure.TIMED_OUT):
             return [Broken("all brokers", f"no broker can be reached: {error.reason}")]
         raise
@@ -180,7 +180,7 @@ async def _leaderless(session: Session, rule: Rule) -> list[Broken]:
     await session.cluster().fresh(AGE_MAX_S)
     try:
         quorum = await session.quorum().fresh(AGE_MAX_S)
-    except AdminError as error:
+    except ClientError as error:
         if error.failure is Failure.UNSUPPORTED:
             return []
         if error.failure is Failure.TIMED_OUT or error.code in _LEADERLESS:

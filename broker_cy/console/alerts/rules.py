@@ -34,7 +34,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from broker_cy.admin.clusters import default_path
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 
 RULES_MAX: Final = 1_000
 _NUMBER: Final = (int, float)
@@ -117,14 +117,14 @@ def default_rules_path(clusters: Path | None = None) -> Path:
 
 
 def load_settings(path: Path) -> AlertSettings:
-    """Return the built-in rules with the changes of a file. Raises AdminError, which names file, line and key."""
+    """Return the built-in rules with the changes of a file. Raises ClientError, which names file, line and key."""
     try:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text)
     except OSError as error:
-        raise AdminError(Failure.INVALID, f"cannot be read: {error.strerror}", what=str(path)) from None
+        raise ClientError(Failure.INVALID, f"cannot be read: {error.strerror}", what=str(path)) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise AdminError(Failure.INVALID, f"is not TOML: {error}", what=str(path)) from None
+        raise ClientError(Failure.INVALID, f"is not TOML: {error}", what=str(path)) from None
     lines = _Lines(path, text)
     for key in data:
         if key not in ("rule", "webhook"):
@@ -154,7 +154,7 @@ class _Lines:
         self._lines = text.splitlines()
         self._starts = [at for at, line in enumerate(self._lines) if re.match(r"\s*\[\[\s*rule\s*\]\]", line)]
 
-    def error(self, rule: int | None, key: str, reason: str) -> AdminError:
+    def error(self, rule: int | None, key: str, reason: str) -> ClientError:
         """Return an error at `key` of the rule with that number (None: of the file)."""
         low, high = 0, len(self._lines)
         if rule is not None and rule < len(self._starts):
@@ -164,7 +164,7 @@ class _Lines:
         if key:
             pattern = re.compile(rf'\s*(\[+\s*)?"?{re.escape(key)}"?\s*[=\]]')
             found = next((at for at in range(low, high) if pattern.match(self._lines[at])), low)
-        return AdminError(Failure.INVALID, reason, what=f"{self._path}, line {found + 1}")
+        return ClientError(Failure.INVALID, reason, what=f"{self._path}, line {found + 1}")
 
 
 def _rules(lines: _Lines, tables: Iterable[dict[str, Any]]) -> tuple[Rule, ...]:

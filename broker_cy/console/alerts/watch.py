@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from broker_cy.client.text import plural
 from broker_cy.console.alerts.looks import LOOKS, Broken, NotYet
 from broker_cy.console.alerts.rules import AlertSettings, Rule
@@ -146,7 +146,7 @@ class Watch:
         try:
             async with asyncio.timeout(LOOK_TIMEOUT_S):
                 return await LOOKS[rule.kind](session, rule)
-        except (AdminError, NotYet) as error:
+        except (ClientError, NotYet) as error:
             return str(error)
         except TimeoutError:
             return f"no answer within {LOOK_TIMEOUT_S:g} s"

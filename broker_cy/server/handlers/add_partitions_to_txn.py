@@ -12,9 +12,10 @@ import asyncio
 from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
 from broker_cy.coordinator.txn.state import TopicPartition
 from broker_cy.core.errors import ErrorCode
-from broker_cy.server.registry import RequestContext, handler
-from broker_cy.server.txn_answers import fenced_before
-from broker_cy.server.txn_service import VERSION_IMPLICIT, VERSION_OLD
+from broker_cy.server.context import RequestContext
+from broker_cy.server.coordinators.txn_answers import fenced_before
+from broker_cy.server.coordinators.txn_service import VERSION_IMPLICIT, VERSION_OLD
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

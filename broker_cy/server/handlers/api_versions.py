@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.server.registry import RequestContext, handler, registrations
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import handler, registrations
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

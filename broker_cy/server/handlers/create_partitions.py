@@ -9,7 +9,8 @@ from __future__ import annotations
 from broker_cy.controller.topic_ops import CreatePartitions
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
@@ -19,7 +20,7 @@ async def create_partitions(
     ctx: RequestContext, request: messages.CreatePartitionsRequest
 ) -> messages.CreatePartitionsResponse:
     try:
-        with ctx.broker.events.acting(ctx, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
+        with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
             results = await ctx.broker.controller.submit(CreatePartitions(request.topics, request.validate_only))
     except KafkaError as error:
         results = [

@@ -10,7 +10,8 @@ from __future__ import annotations
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
@@ -18,7 +19,7 @@ from broker_cy.wire.frame import ApiKey
 @handler(ApiKey.CREATE_TOPICS, versions=(2, 7))
 async def create_topics(ctx: RequestContext, request: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse:
     try:
-        with ctx.broker.events.acting(ctx, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
+        with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
             return await ctx.broker.controller.submit(CreateTopics(request, with_configs=ctx.version >= 5))
     except KafkaError as error:
         failed = [

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metrics.events import RecordsDeleted
-from broker_cy.server.event_log import client_of
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
@@ -56,5 +56,5 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> R
         return Result(partition_index=index, low_watermark=-1, error_code=error.code)
     after = partition.log.log_start_offset
     if after != before:
-        ctx.broker.events.note(RecordsDeleted(topic, index, before, after, client_of(ctx)))
+        ctx.broker.events.note(RecordsDeleted(topic, index, before, after, ctx.client))
     return Result(partition_index=index, low_watermark=partition.log.log_start_offset)

@@ -10,7 +10,8 @@ from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
@@ -25,7 +26,7 @@ async def delete_topics(ctx: RequestContext, request: messages.DeleteTopicsReque
         code = ErrorCode.INVALID_REQUEST if ctx.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         return _failed(choices, KafkaError(code, "Topic deletion is disabled."))
     try:
-        with ctx.broker.events.acting(ctx, RESOURCE_TOPIC, _names(ctx, choices)):
+        with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, _names(ctx, choices)):
             return messages.DeleteTopicsResponse(responses=await ctx.broker.controller.submit(DeleteTopics(choices)))
     except KafkaError as error:
         return _failed(choices, error)

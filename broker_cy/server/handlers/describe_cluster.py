@@ -7,8 +7,10 @@ described only on a controller listener, which this broker does not have yet.
 from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.server import authorized_operations, metadata_view
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server import authorized_operations
+from broker_cy.server.context import RequestContext
+from broker_cy.server.metadata import metadata_view
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

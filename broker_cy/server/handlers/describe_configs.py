@@ -14,10 +14,11 @@ from broker_cy.config.describe import Entry
 from broker_cy.core.configs import ConfigSource, ConfigType
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import image, topic_names
-from broker_cy.server import log_levels
 from broker_cy.server.broker import Broker
-from broker_cy.server.config_changes import parse_node_id
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.metadata.config_changes import parse_node_id
+from broker_cy.server.registry import handler
+from broker_cy.server.telemetry import log_levels
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

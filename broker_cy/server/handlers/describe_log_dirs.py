@@ -10,7 +10,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

@@ -4,7 +4,8 @@ an open transaction, or have no marker yet.
 
 from __future__ import annotations
 
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

@@ -18,11 +18,11 @@ from broker_cy.core.cursor cimport Cursor
 from broker_cy.metrics.histogram cimport now_ns
 from broker_cy.metrics.requests cimport DATA, DISK, RequestMetrics
 from broker_cy.replica.partition cimport DelayedFetch, Partition
-from broker_cy.server.buffers cimport RecvBuffer
-from broker_cy.server.answers cimport AnswerQueue, Reply, ServerCore
-from broker_cy.server.fetch_answer cimport encode
-from broker_cy.server.fetch_session cimport FetchContext, FetchPartition, SessionCache, refused
-from broker_cy.server.outbox cimport coarse_ms
+from broker_cy.server.connections.buffers cimport RecvBuffer
+from broker_cy.server.connections.answers cimport AnswerQueue, Reply, ServerCore
+from broker_cy.server.connections.fetch_answer cimport encode
+from broker_cy.server.connections.fetch_session cimport FetchContext, FetchPartition, SessionCache, refused
+from broker_cy.server.connections.outbox cimport coarse_ms
 from broker_cy.storage.disk cimport confine_reads
 from broker_cy.storage.log cimport LogSlice
 from broker_cy.storage.segment cimport Segment

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import NO_LEADER
-from broker_cy.server.coordinator_service import CoordinatorService
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.coordinators.coordinator_service import CoordinatorService
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

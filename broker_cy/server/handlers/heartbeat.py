@@ -5,7 +5,8 @@ Kafka.
 from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

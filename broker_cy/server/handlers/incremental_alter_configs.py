@@ -6,8 +6,9 @@ by an unknown number is INVALID_REQUEST for every resource, where Kafka 4.3.1 an
 
 from __future__ import annotations
 
-from broker_cy.server.config_changes import alter
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.metadata.config_changes import alter
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

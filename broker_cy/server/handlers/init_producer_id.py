@@ -14,8 +14,9 @@ from __future__ import annotations
 from broker_cy.coordinator.txn.init import Initialized, ProducerIdAndEpoch
 from broker_cy.coordinator.txn.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.registry import RequestContext, handler
-from broker_cy.server.txn_answers import fenced_before
+from broker_cy.server.context import RequestContext
+from broker_cy.server.coordinators.txn_answers import fenced_before
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

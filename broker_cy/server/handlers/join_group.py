@@ -11,8 +11,9 @@ import uuid
 
 from broker_cy.coordinator.rebalance import join_error
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.group_client import client_facts
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.coordinators.group_client import client_facts
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

@@ -13,8 +13,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.cold_lookup import look_up
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.partitions.cold_lookup import look_up
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from broker_cy.coordinator.txn.admin import Filter
 from broker_cy.coordinator.txn.pattern import PatternError
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

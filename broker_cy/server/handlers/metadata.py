@@ -15,8 +15,10 @@ from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from broker_cy.server import authorized_operations, metadata_view
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server import authorized_operations
+from broker_cy.server.context import RequestContext
+from broker_cy.server.metadata import metadata_view
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

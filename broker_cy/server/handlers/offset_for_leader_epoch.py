@@ -6,7 +6,8 @@ A client learns from it that records it has seen were truncated. Omissions: none
 from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

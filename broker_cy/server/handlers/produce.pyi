@@ -1,3 +1,3 @@
-from broker_cy.server.answers import ServerCore
+from broker_cy.server.connections.answers import ServerCore
 
 def install(server: ServerCore, some_unopened: bool = False) -> None: ...

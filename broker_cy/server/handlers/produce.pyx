@@ -21,9 +21,9 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.replica.partition cimport Partition
 from broker_cy.replica.verification cimport Verification
-from broker_cy.server.buffers cimport RecvBuffer
-from broker_cy.server.answers cimport AnswerQueue, ServerCore
-from broker_cy.server.produce_answer cimport ProduceReply, Result
+from broker_cy.server.connections.buffers cimport RecvBuffer
+from broker_cy.server.connections.answers cimport AnswerQueue, ServerCore
+from broker_cy.server.connections.produce_answer cimport ProduceReply, Result
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_TRANSACTIONAL, BATCH_ATTRIBUTES_AT, BATCH_HEADER_BYTES, BATCH_MAGIC_AT, BatchHeader,
     batch_bytes, parse_header,

@@ -14,7 +14,8 @@ from broker_cy.coordinator.commit import txn_commit_error
 from broker_cy.coordinator.routing import OFFSETS_TOPIC
 from broker_cy.coordinator.step import append_error
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.configs import (
     AlterOp,
     ConfigChange,
@@ -52,7 +52,7 @@ def test_the_quorum_is_reported_or_the_reason_why_not(run: Run, cluster: BrokerP
             assert [(each.replica_id, each.lag) for each in quorum.voters] == [(1, 0)]
             assert quorum.high_watermark > 0
             return
-        with pytest.raises(AdminError) as raised:
+        with pytest.raises(ClientError) as raised:
             await client.cluster.quorum()
         error = raised.value
         assert (error.failure, error.api, error.retriable) == (Failure.UNSUPPORTED, "DescribeQuorum", False)
@@ -112,7 +112,7 @@ def test_a_refused_topic_says_why(run: Run, name: str, cluster: BrokerProcess | 
         assert bad_value.code is ErrorCode.INVALID_CONFIG
         assert "retention.ms" in bad_value.reason
         assert too_many.code is ErrorCode.INVALID_REPLICATION_FACTOR
-        with pytest.raises(AdminError, match=r"CreateTopics, broker 1 .*: topic a b: INVALID_TOPIC_EXCEPTION: "):
+        with pytest.raises(ClientError, match=r"CreateTopics, broker 1 .*: topic a b: INVALID_TOPIC_EXCEPTION: "):
             outcome.whole()
 
     run(job)
@@ -229,11 +229,11 @@ def test_impossible_values_are_refused_before_anything_is_sent(run: Run, name: s
             (client.topics.delete_records({key: -2}), "0 or more, or -1"),
             (client.offsets.at({key: -4}), "-3 (largest)"),
         ):
-            with pytest.raises(AdminError) as raised:
+            with pytest.raises(ClientError) as raised:
                 await call
             assert raised.value.failure is Failure.INVALID
             assert expected in raised.value.reason
-        with pytest.raises(AdminError, match="above 0"):
+        with pytest.raises(ClientError, match="above 0"):
             client.with_timeout(0)
 
     run(job)

@@ -10,10 +10,10 @@ import pytest
 from broker_cy.admin import commit_notes
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.commit_notes import CommitNotes, CommitTail, EventTimestamps
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.own_topics import EVENTS_TOPIC, Entry, OwnTopic
 from broker_cy.admin.records import Span, Start
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import BrokerStopped, Commits, Committed, Event, Stamped, TopicDeleted
 
@@ -34,7 +34,7 @@ class Log(OwnTopic[Stamped]):
         self.earliest = 0
         self.read_ranges: list[tuple[int, int]] = []
         self.too_large: set[int] = set()
-        self.problem: AdminError | None = None
+        self.problem: ClientError | None = None
 
     async def span(self, start: Start) -> Span:
         if self.problem is not None:
@@ -162,7 +162,7 @@ def test_without_events_records_tell(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def job() -> None:
         log = Log()
-        log.problem = AdminError(Failure.REFUSED, "none", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        log.problem = ClientError(Failure.REFUSED, "none", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         ask = Asking(log, monkeypatch)
         assert await ask("g", {A: 5}) == {A: FALLBACK_MS}
         assert ask.tail.problem is log.problem

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.launch.nodes import free_ports
-from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.address import Address, parse_address, parse_addresses
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
@@ -42,7 +42,7 @@ def test_addresses(text: str, expected: Address) -> None:
 @pytest.mark.parametrize("text", ["", ":9092", "host:", "host:port", "host:0", "host:65536", "::1", "a b:1", "h:²"])
 def test_bad_addresses_are_refused(text: str) -> None:
     """If this fails, a mistyped address is tried for 30 s, or taken for another one."""
-    with pytest.raises(AdminError) as raised:
+    with pytest.raises(ClientError) as raised:
         parse_addresses(f"ok:1,{text}")
     assert raised.value.failure is Failure.INVALID
     assert repr(text) in raised.value.reason
@@ -51,7 +51,7 @@ def test_bad_addresses_are_refused(text: str) -> None:
 def test_a_wrong_address_is_reported_at_once() -> None:
     """If this fails, a user who mistypes the port waits for the deadline, and sees a timeout."""
     (port,) = free_ports(1)
-    with pytest.raises(AdminError) as raised:
+    with pytest.raises(ClientError) as raised:
         with_client(f"127.0.0.1:{port}", lambda client: client.topics.list_all(), timeout_s=120)
     error = raised.value
     assert (error.failure, error.broker, error.api) == (Failure.UNREACHABLE, f"127.0.0.1:{port}", "connect")
@@ -92,12 +92,12 @@ async def serve(answer: Callable[[bytes], bytes | None]) -> tuple[asyncio.Server
 def test_what_is_no_broker_is_reported(answer: Callable[[bytes], bytes | None], failure: Failure, reason: str) -> None:
     """If this fails, another service on the port hangs the console, or ends it with a traceback."""
 
-    async def job() -> AdminError:
+    async def job() -> ClientError:
         server, bootstrap = await serve(answer)
         try:
             # Only where no answer comes is the deadline reached; any other answer must come before it.
             async with AdminClient(bootstrap, timeout_s=0.3 if failure is Failure.TIMED_OUT else 30) as client:
-                with pytest.raises(AdminError) as raised:
+                with pytest.raises(ClientError) as raised:
                     await client.topics.list_all()
                 return raised.value
         finally:
@@ -119,7 +119,7 @@ def test_a_broker_that_restarts_is_found_again(tmp_path: Path) -> None:
         async with AdminClient(broker.bootstrap, timeout_s=60) as client:
             (await client.topics.create([NewTopic("kept", 1, 1)])).whole()
             broker.kill()
-            with pytest.raises(AdminError) as raised:
+            with pytest.raises(ClientError) as raised:
                 await client.with_timeout(0.4).cluster.describe()
             assert raised.value.failure in (Failure.UNREACHABLE, Failure.TIMED_OUT)
             # Requested while the broker is unavailable, answered once it is back.
@@ -163,7 +163,7 @@ def test_an_old_broker_is_spoken_to_in_its_versions(tmp_path: Path) -> None:
             assert described.found["g"].state == "Empty"
             assert list(described.failed) == ["h"]
             assert (await client.cluster.describe()).brokers[0].port == old.port
-            with pytest.raises(AdminError) as raised:
+            with pytest.raises(ClientError) as raised:
                 await client.groups.listed(types=["classic"])
             assert raised.value.failure is Failure.UNSUPPORTED
             assert "version 5 to 5 is needed, and the broker supports 0 to 0" in raised.value.reason
@@ -186,7 +186,7 @@ def test_a_silent_broker_does_not_outlive_the_deadline(tmp_path: Path) -> None:
         async with slow, AdminClient(slow.bootstrap) as client:
             assert all(topic.is_own for topic in await client.topics.list_all())
             slow.silent = True
-            with pytest.raises(AdminError) as raised:
+            with pytest.raises(ClientError) as raised:
                 await client.with_timeout(0.3).topics.list_all()
             assert raised.value.failure is Failure.TIMED_OUT
             assert (raised.value.api, raised.value.broker) == ("Metadata", f"1 (127.0.0.1:{slow.port})")
@@ -242,7 +242,7 @@ def test_a_lost_answer_makes_no_duplicate(tmp_path: Path) -> None:
                 await producer.send_batch(key, [Record(value=b"%d" % number)])
             # Without acknowledgements of all replicas, duplicates are not detected: then it is not sent again.
             await asyncio.to_thread(proxy.cut_answers_after, 1)
-            with pytest.raises(AdminError) as raised:
+            with pytest.raises(ClientError) as raised:
                 await client.records.producer(acks=1).send_batch(key, [Record(value=b"once")])
             assert (raised.value.failure, raised.value.api) == (Failure.UNREACHABLE, "Produce")
             values: list[bytes | None] = []

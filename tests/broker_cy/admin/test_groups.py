@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from broker_cy.admin import AdminClient, AdminError
+from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.groups import GroupDescription
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
@@ -72,7 +72,7 @@ def test_a_classic_group_with_members(run: Run, name: str, member: MakeMember) -
         assert by_client["one"].client_host.strip("/") == "127.0.0.1"
         assert name in {each.group_id for each in await client.groups.listed(states=["Stable"])}
         key = TopicPartition(name, 0)
-        with pytest.raises(AdminError) as raised:
+        with pytest.raises(ClientError) as raised:
             await client.group_offsets.alter(name, {key: 0})
         assert raised.value.code is ErrorCode.UNKNOWN_MEMBER_ID
         assert "stop them first" in str(raised.value)

@@ -8,7 +8,7 @@ import itertools
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.fetched import Chunk, decode_partition
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import MAX_TIMESTAMP, Isolation
@@ -177,10 +177,10 @@ def test_a_reader_follows_what_arrives_and_skips_what_was_deleted(run: Run, name
             await producer.send_batch(key, [Record(value=b"new")])
             assert [record.value for record in (await coming).records] == [b"new"]
         async with client.records.reader({key: 999}) as reader:
-            with pytest.raises(AdminError, match="beyond the end: the log has 6 to 11"):
+            with pytest.raises(ClientError, match="beyond the end: the log has 6 to 11"):
                 await anext(aiter(reader))
         async with client.records.reader({TopicPartition("no-such-topic", 0): 0}) as reader:
-            with pytest.raises(AdminError) as raised:
+            with pytest.raises(ClientError) as raised:
                 await anext(aiter(reader))
             assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -199,14 +199,14 @@ def test_large_records_and_refused_ones(run: Run, name: str) -> None:
         await producer.send(name, [Record(value=value) for value in values])
         got = await read(client, await client.records.spans([TopicPartition(name, 0)], Start.earliest()))
         assert [record.value for record in got[TopicPartition(name, 0)]] == values
-        with pytest.raises(AdminError) as raised:
+        with pytest.raises(ClientError) as raised:
             await producer.send(small.name, [Record(value=b"L" * 2_000_000)])
         assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
         assert raised.value.what == f"partition {small.name}-0"
         # Records after a refused batch are delivered.
         (again,) = await producer.send(small.name, [Record(value=b"fits")])
         assert again.base_offset == 0
-        with pytest.raises(AdminError, match="there is no partition 3; there are 0 to 0"):
+        with pytest.raises(ClientError, match="there is no partition 3; there are 0 to 0"):
             await producer.send(name, [Record()], partition=3)
 
     run(job)
@@ -223,7 +223,7 @@ def test_a_producer_creates_a_missing_topic_only_where_it_may(
     monkeypatch.setattr("broker_cy.admin.produce.CREATE_WAIT_S", TIMEOUT_S)
 
     async def job(client: AdminClient) -> None:
-        with pytest.raises(AdminError) as raised:
+        with pytest.raises(ClientError) as raised:
             await client.records.producer().send(name, [Record(value=b"v")])
         assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert name not in [topic.name for topic in await client.topics.list_all()]
@@ -259,7 +259,7 @@ def test_an_unknown_number_of_acks_is_refused(run: Run) -> None:
     """If this fails, acks=2 is taken for something else."""
 
     async def job(client: AdminClient) -> None:
-        with pytest.raises(AdminError) as raised:
+        with pytest.raises(ClientError) as raised:
             client.records.producer(acks=2)
         assert raised.value.failure is Failure.INVALID
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from broker_cy.admin import AdminClient, AdminError
+from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
@@ -89,7 +89,7 @@ def test_an_open_transaction_is_listed_and_described(run: Run, cluster: BrokerPr
             # Its coordinator knows it: however long it is idle, it is not a hanging transaction.
             now_ms = int(time.time() * 1000) + 10**9
             assert await client.transactions.find_hanging([key], now_ms) == ()
-            with pytest.raises(AdminError, match="NoSuchState"):
+            with pytest.raises(ClientError, match="NoSuchState"):
                 (await client.transactions.list_all(states=["NoSuchState"])).whole()
         finally:
             producer.abort_transaction(TIMEOUT_S)
@@ -99,7 +99,7 @@ def test_an_open_transaction_is_listed_and_described(run: Run, cluster: BrokerPr
         while state.txn_start_offset is not None:
             assert await deadline.back_off(1), "the transaction stays open"
             (state,) = (await client.transactions.producers([key])).whole()[key]
-        with pytest.raises(AdminError, match="no open transaction"):
+        with pytest.raises(ClientError, match="no open transaction"):
             await client.transactions.abort(key, state)
 
     run(job)

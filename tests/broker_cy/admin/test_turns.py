@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from broker_cy.admin import pool
 from broker_cy.admin.address import Address
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import Metadata, PartitionInfo, TopicInfo, TopicPartition, _Cached
-from broker_cy.admin.turns import URGENT, Turns
+from broker_cy.client import pool
+from broker_cy.client.errors import ClientError
+from broker_cy.client.turns import URGENT, Turns
 from broker_cy.core.errors import WireError
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire import codec, messages
@@ -83,7 +83,7 @@ def test_others_run_while_a_large_answer_is_decoded() -> None:
         monkeypatch.setattr(pool, "Turns", lambda: Turns(0.0))
         with counted_turns() as others:
             assert await pool._decoded_in_turns(answer, 12, data, "1", "Metadata") == whole
-            with pytest.raises(AdminError, match=r"answer in version 12 is malformed: MetadataResponse"):
+            with pytest.raises(ClientError, match=r"answer in version 12 is malformed: MetadataResponse"):
                 await pool._decoded_in_turns(answer, 12, data[:-1], "1", "Metadata")
         return others.count
 

@@ -12,9 +12,9 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.configs import ConfigResource, ResourceType
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.configs import plan_set, plan_unset
 from broker_cy.console.acts.groups import plan_delete_offsets, plan_reset, reset_form
 from broker_cy.console.acts.plan import Command, Plan, execute
@@ -78,12 +78,12 @@ def test_a_wrong_name_or_a_problem_changes_nothing(broker_cy: BrokerProcess, nam
         plan = await plan_delete(client, COMMAND, [name])
         assert plan.typed == name
         for typed in (None, "", name + "x"):
-            with pytest.raises(AdminError, match="nothing was changed") as caught:
+            with pytest.raises(ClientError, match="nothing was changed") as caught:
                 await execute(client, plan, typed)
             assert caught.value.failure is Failure.INVALID
         values = delete_records_form(name, 1).checked({"before": "end"}).values
         empty = await plan_delete_records(client, COMMAND, name, values)
-        with pytest.raises(AdminError, match="no records before that position"):
+        with pytest.raises(ClientError, match="no records before that position"):
             await execute(client, empty, name)
         assert name in await topics_of(client)
         assert (await execute(client, plan, name)).said == "deleted 1 topic"

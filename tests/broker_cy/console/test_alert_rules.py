@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.admin import AdminError
+from broker_cy.admin import ClientError
 from broker_cy.console.alerts.looks import LOOKS
 from broker_cy.console.alerts.rules import BUILT_IN, KINDS, Rule, WebhookSettings, load_settings
 
@@ -88,7 +88,7 @@ def test_patterns_and_exceptions() -> None:
 def test_a_bad_file_is_refused_with_file_line_and_key(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
     """If this fails, a rule with an unintended meaning never fires."""
     assert old in GOOD
-    with pytest.raises(AdminError) as caught:
+    with pytest.raises(ClientError) as caught:
         load(tmp_path, GOOD.replace(old, new))
     assert f"{tmp_path / 'alerts.toml'}, line {line}: " in str(caught.value)
     assert said in str(caught.value)
@@ -96,7 +96,7 @@ def test_a_bad_file_is_refused_with_file_line_and_key(tmp_path: Path, old: str, 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     """If this fails, the console runs without the rules that its users rely on."""
-    with pytest.raises(AdminError, match="cannot be read"):
+    with pytest.raises(ClientError, match="cannot be read"):
         load_settings(tmp_path / "absent.toml")
-    with pytest.raises(AdminError, match="is not TOML"):
+    with pytest.raises(ClientError, match="is not TOML"):
         load(tmp_path, "[[rule]\n")

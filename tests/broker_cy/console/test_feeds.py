@@ -9,7 +9,7 @@ import pytest
 
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.clusters import ClusterEntry
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.feeds import Feed, Feeds
 from broker_cy.console.session import Session
 
@@ -75,7 +75,7 @@ def test_a_listener_that_fails_hinders_no_other(caplog: pytest.LogCaptureFixture
     assert "ZeroDivisionError" in caplog.text
 
 
-@pytest.mark.parametrize("failure", [AdminError(Failure.UNREACHABLE, "away"), KeyError("defect")])
+@pytest.mark.parametrize("failure", [ClientError(Failure.UNREACHABLE, "away"), KeyError("defect")])
 def test_a_failure_is_reported_and_the_feed_recovers(failure: Exception) -> None:
     """If this fails, a panel never changes after one bad response, and users cannot see why."""
 
@@ -88,7 +88,7 @@ def test_a_failure_is_reported_and_the_feed_recovers(failure: Exception) -> None
         answers.failure = failure
         while not errors[-1]:
             await asyncio.sleep(0.001)
-        assert (str(failure) if isinstance(failure, AdminError) else "KeyError: 'defect'") in str(errors[-1])
+        assert (str(failure) if isinstance(failure, ClientError) else "KeyError: 'defect'") in str(errors[-1])
         assert feed.value is not None
         answers.failure = None
         await until(feed, feed.answers + 1)
@@ -106,10 +106,10 @@ def test_fresh_waits_for_the_next_answer_only_where_the_last_is_too_old() -> Non
         assert await feed.fresh(60) == 1
         assert await feed.fresh(60) == 1
         assert await feed.fresh(-1) == 2
-        answers.failure = AdminError(Failure.UNREACHABLE, "away")
-        with pytest.raises(AdminError, match="away"):
+        answers.failure = ClientError(Failure.UNREACHABLE, "away")
+        with pytest.raises(ClientError, match="away"):
             await feed.fresh(-1)
-        with pytest.raises(AdminError, match="away"):
+        with pytest.raises(ClientError, match="away"):
             await feed.fresh(-1)
         assert feed.value == 2
         assert not feed.is_watched

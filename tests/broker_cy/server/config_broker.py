@@ -14,7 +14,8 @@ from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.replay import replay
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server import registry
-from broker_cy.server.event_log import EventLog
+from broker_cy.server.context import RequestContext
+from broker_cy.server.telemetry.event_log import EventLog
 from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 
@@ -83,7 +84,7 @@ class ConfigBroker:
         assert registration.min_version <= version <= registration.max_version
         request = codec.decode(type(request), version, codec.encode(request, version))
         services: Any = self
-        context = registry.RequestContext(services, key, version, "test", "127.0.0.1", "PLAINTEXT")
+        context = RequestContext(services, key, version, "test", "127.0.0.1", "PLAINTEXT")
         answer = registration.function(context, request)
         if registration.is_async:
             answer = asyncio.run(answer)

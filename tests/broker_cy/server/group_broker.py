@@ -13,9 +13,10 @@ import uvloop
 from broker_cy.config import BrokerConfig
 from broker_cy.core.clock import SystemClock
 from broker_cy.core.errors import ErrorCode
-from broker_cy.server.group_runtime import GroupRuntime
+from broker_cy.server.context import RequestContext
+from broker_cy.server.coordinators.group_runtime import GroupRuntime
 from broker_cy.server.lifecycle import BrokerServer
-from broker_cy.server.registry import RequestContext, registrations
+from broker_cy.server.registry import registrations
 from broker_cy.wire import codec, frame, messages
 
 SETTINGS = {

@@ -19,10 +19,10 @@ import uvloop
 
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.partition_table import PartitionTable
-from broker_cy.server.answers import ServerCore
 from broker_cy.server.broker import Broker
+from broker_cy.server.connections.answers import ServerCore
+from broker_cy.server.connections.listener import Admission, Listener, open_socket
 from broker_cy.server.handlers import fetch, produce
-from broker_cy.server.listener import Admission, Listener, open_socket
 from broker_cy.server.registry import Registration, registrations
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig

@@ -14,11 +14,12 @@ from broker_cy.core.clock import ManualClock
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.replica.partition_table import PartitionTable
-from broker_cy.server.auto_topics import AutoTopics
 from broker_cy.server.broker import Broker
-from broker_cy.server.controller_service import ControllerService, random_uuid
-from broker_cy.server.event_log import EventLog
-from broker_cy.server.registry import RequestContext, registrations
+from broker_cy.server.context import RequestContext
+from broker_cy.server.metadata.auto_topics import AutoTopics
+from broker_cy.server.metadata.controller_service import ControllerService, random_uuid
+from broker_cy.server.registry import registrations
+from broker_cy.server.telemetry.event_log import EventLog
 from broker_cy.storage.data_directory import DataDirectory, open_directories
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_manager import LogManager

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from broker_cy.server.cold_lookup import look_up
+from broker_cy.server.partitions.cold_lookup import look_up
 from broker_cy.storage import disk, page_cache
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig

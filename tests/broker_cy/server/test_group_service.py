@@ -12,7 +12,7 @@ import pytest
 
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.group_runtime import LoadState
+from broker_cy.server.coordinators.group_runtime import LoadState
 from broker_cy.wire import messages
 from broker_cy.wire.records import Record, decode_batches, encode_batch
 from tests.broker_cy.server.group_broker import GROUP, GroupBroker, run, until

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker_cy.server import log_events
+from broker_cy.server.telemetry import log_events
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch

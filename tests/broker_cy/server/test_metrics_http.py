@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvloop
 
-from broker_cy.server import metrics_http
-from broker_cy.server.metrics_http import CONNECTIONS_MAX, MetricsServer
+from broker_cy.server.telemetry import metrics_http
+from broker_cy.server.telemetry.metrics_http import CONNECTIONS_MAX, MetricsServer
 
 DEADLINE_S = 60.0
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: broker\r\n\r\n"

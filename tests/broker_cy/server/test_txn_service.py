@@ -12,7 +12,7 @@ import pytest
 
 from broker_cy.coordinator.step import Step
 from broker_cy.core.errors import ErrorCode
-from broker_cy.server.coordinator_runtime import LoadState
+from broker_cy.server.coordinators.coordinator_runtime import LoadState
 from broker_cy.wire import messages
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.server.group_broker import run, until

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.server.metrics_page import render
+from broker_cy.server.telemetry.metrics_page import render
 from broker_cy.storage import log_loader, log_loading
 from broker_cy.storage.data_directory import CLEAN_SHUTDOWN
 from broker_cy.storage.log import Log

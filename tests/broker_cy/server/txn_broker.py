@@ -8,8 +8,8 @@ from typing import Any
 
 from broker_cy.coordinator.txn.state import TopicPartition
 from broker_cy.core.errors import ErrorCode
-from broker_cy.server.txn_runtime import Results, TransactionRuntime
-from broker_cy.server.txn_service import TransactionService
+from broker_cy.server.coordinators.txn_runtime import Results, TransactionRuntime
+from broker_cy.server.coordinators.txn_service import TransactionService
 from broker_cy.wire import messages
 from tests.broker_cy.server.group_broker import GroupBroker
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from broker_cy.console.acts.plan import Plan, Report
 from dashboard import acts
 from dashboard.acts import CLIENT_IDLE_S, Act, Acts, Call
@@ -167,7 +167,7 @@ def test_a_plan_is_executed_once(monkeypatch: pytest.MonkeyPatch) -> None:
         bench.now_s += CLIENT_IDLE_S + 1
         both = await asyncio.gather(*(bench.ask(ADMIN, "execute", plan=plan) for _ in range(2)), return_exceptions=True)
         (refused,) = [each for each in both if isinstance(each, BaseException)]
-        assert isinstance(refused, AdminError)
+        assert isinstance(refused, ClientError)
         assert "executed already" in str(refused)
         assert len(bench.executed) == 1
 
@@ -185,7 +185,7 @@ def test_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             bench.planning.reached.clear()
             running.append(asyncio.create_task(bench.open(identity)))
             await bench.planning.reached.wait()
-        with pytest.raises(AdminError, match="2 users are changing something"):
+        with pytest.raises(ClientError, match="2 users are changing something"):
             await bench.open(replace(ADMIN, name="third"))
         bench.planning.opened.set()
         await asyncio.gather(*running)

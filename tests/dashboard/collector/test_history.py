@@ -12,9 +12,9 @@ import pytest
 
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.clusters import ClusterEntry
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.own_topics import EVENTS_TOPIC, METRICS_TOPIC
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import Session, now_ms
 from broker_cy.metrics.events import Commits, Committed, Rebalance, Stamped, TopicCreated
@@ -389,7 +389,7 @@ def test_queries_that_are_not_valid_are_refused() -> None:
             (lambda: history.topic_traffic("t", 0, 5, 10**9), "1000000000 points"),
         ]
         for ask, reason in calls:
-            with pytest.raises(AdminError) as caught:
+            with pytest.raises(ClientError) as caught:
                 await ask()
             assert reason in str(caught.value)
             assert caught.value.failure is Failure.INVALID

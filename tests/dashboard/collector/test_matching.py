@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from broker_cy.console.record_filter import RecordFilter
 from broker_cy.wire.records import Record
 from dashboard.collector import matching
@@ -59,7 +59,7 @@ def test_an_expression_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch)
         async with Matcher(RecordFilter(value="~(a+)+$")) as matcher:
             await matcher.match([Record(value=b"aaa")])
             before = turns
-            with pytest.raises(AdminError, match=r"takes more than 0\.5 s for 1 record: simplify it"):
+            with pytest.raises(ClientError, match=r"takes more than 0\.5 s for 1 record: simplify it"):
                 await matcher.match([Record(value=b"a" * 60 + b"b")])
             assert turns - before > 5
             # Another batch gets another process.
@@ -93,7 +93,7 @@ def test_processes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def job() -> None:
         async with Matcher(RecordFilter(value="~a")) as first, Matcher(RecordFilter(value="~b")) as second:
             await first.match(RECORDS)
-            with pytest.raises(AdminError, match="1 searches with regular expressions are running"):
+            with pytest.raises(ClientError, match="1 searches with regular expressions are running"):
                 await second.match(RECORDS)
             await first.close()
             assert await second.match([Record(value=b"b")]) != []

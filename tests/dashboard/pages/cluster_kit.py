@@ -8,9 +8,9 @@ from uuid import UUID
 
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.cluster import BrokerInfo, ClusterDescription
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import PartitionInfo, TopicInfo
+from broker_cy.client.errors import ClientError
 from tests.dashboard.support import Desk
 
 
@@ -18,7 +18,7 @@ def plant(desk: Desk, feed: str, value: Any) -> None:
     """Let a feed of the session answer with `value`, or fail with it if it is an error. Call it before any channel."""
 
     async def fetch() -> Any:
-        if isinstance(value, AdminError):
+        if isinstance(value, ClientError):
             raise value
         return value
 
@@ -49,7 +49,7 @@ def cluster_of(*brokers: int, fenced: Iterable[int] = ()) -> ClusterDescription:
 
 
 def log_dirs_of(
-    sizes: dict[int, dict[tuple[str, int], int]], failed: dict[int, AdminError] | None = None
+    sizes: dict[int, dict[tuple[str, int], int]], failed: dict[int, ClientError] | None = None
 ) -> Outcome[int, tuple[LogDir, ...]]:
     """Return one directory of each broker, with the bytes of its replicas by topic and partition."""
     found: dict[int, tuple[LogDir, ...]] = {

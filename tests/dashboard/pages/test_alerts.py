@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError
 from broker_cy.console.alerts.rules import AlertSettings, Rule, WebhookSettings
 from broker_cy.console.alerts.watch import FIRING, OK, PENDING, UNKNOWN, Finding, Notice
 from broker_cy.wire.records import Record
@@ -126,7 +126,7 @@ def test_the_webhook_is_for_admins(broker: Target) -> None:
         assert '"channel": "webhook"' in layout_of(desk, "alerts")
         desk.identity = VIEWER
         assert '"channel": "webhook"' not in layout_of(desk, "alerts")
-        with pytest.raises(AdminError, match="the role admin"):
+        with pytest.raises(ClientError, match="the role admin"):
             desk.look("webhook")
 
     drive(broker.bootstrap, job, ADMIN, alerts=webhook)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from dashboard.security.audit import Audit
 from dashboard.security.roles import Identity, Scope
 from tests.dashboard.pages.group_kit import drive, layout_of, seeing
@@ -48,7 +48,7 @@ def test_only_admins_read_the_log(broker: Target, identity: Identity) -> None:
 
     async def job(desk: Desk) -> None:
         for channel in ("audit", "audit-state"):
-            with pytest.raises(AdminError, match="the role admin"):
+            with pytest.raises(ClientError, match="the role admin"):
                 desk.look(channel)
 
     drive(broker.bootstrap, job, identity)

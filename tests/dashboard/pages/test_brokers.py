@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker_cy.admin.cluster import FeatureRange, QuorumDescription, QuorumReplica
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError, Failure
 from dashboard.collector.holdings import holdings_of
 from dashboard.collector.ordering import CHUNK_ROWS, window_of
 from dashboard.security.roles import Scope
@@ -148,7 +148,7 @@ def test_a_cluster_without_quorum_says_so_as_no_error(broker: Target) -> None:
     """If this fails, a broker that cannot report its quorum looks as if something had failed."""
 
     async def job(desk: Desk) -> None:
-        plant(desk, "quorum", AdminError(Failure.UNSUPPORTED, "the broker does not support DescribeQuorum"))
+        plant(desk, "quorum", ClientError(Failure.UNSUPPORTED, "the broker does not support DescribeQuorum"))
         looker = desk.look("quorum")
         assert await looker.failed() == "the broker does not support DescribeQuorum"
         assert looker.is_absent
@@ -161,9 +161,9 @@ def test_a_broker_that_cannot_be_is_refused(broker: Target, value: str) -> None:
     """If this fails, a mistyped address shows an empty page instead of what is wrong with it."""
 
     async def job(desk: Desk) -> None:
-        with pytest.raises(AdminError, match="broker"):
+        with pytest.raises(ClientError, match="broker"):
             desk.look("broker-replicas", broker=value)
-        with pytest.raises(AdminError, match="broker"):
+        with pytest.raises(ClientError, match="broker"):
             layout_of(desk, "broker", broker=value)
 
     drive(broker.bootstrap, job)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError
 from broker_cy.metrics.events import BrokerStarted, ConfigChanged, Move, Rebalance, Stamped, TopicCreated
 from dashboard.collector.charts import marks
 from dashboard.collector.seen_events import KEPT_UNKNOWN, may_see, shown_to
@@ -116,7 +116,7 @@ def test_bad_parameters(broker: Target, channel: str, params: dict[str, str]) ->
     """If this fails, a wrong address shows an empty table instead of what is wrong with it."""
 
     async def job(desk: Desk) -> None:
-        with pytest.raises(AdminError):
+        with pytest.raises(ClientError):
             desk.look(channel, **params)
 
     drive(broker.bootstrap, job)

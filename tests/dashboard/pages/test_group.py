@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError
 from broker_cy.console.session import now_ms
 from tests.dashboard.pages.group_kit import committed, drive, layout_of, seeing, until
 from tests.dashboard.support import OPERATOR, VIEWER, Desk
@@ -59,11 +59,11 @@ def test_members_with_their_assignment(broker: Target, topic: str) -> None:
             lag = await desk.rows("group-lag", lambda state: state["rows"], group=topic)
             assert {each["owner"] for each in lag.values()} == {"worker-7"}
             # A running group is not touched: its members would continue at other offsets.
-            with pytest.raises(AdminError, match="worker-7"):
+            with pytest.raises(ClientError, match="worker-7"):
                 await desk.plan("reset-group", {"rule": "earliest"}, group=topic)
             plan = (await desk.open("delete-groups", group=topic))["plan"]
             assert plan["problem"] == f"{topic} has 1 member; stop them first"
-            with pytest.raises(AdminError, match="stop them first"):
+            with pytest.raises(ClientError, match="stop them first"):
                 await desk.execute(plan, topic)
             desk.identity = seeing(VIEWER, topics=("elsewhere",))
             limited = await desk.rows("group-members", lambda state: state["rows"], group=topic)
@@ -82,9 +82,9 @@ def test_a_group_that_may_not_be_seen_is_refused(broker: Target, topic: str, cha
 
     async def job(desk: Desk) -> None:
         desk.identity = seeing(VIEWER, groups=("mine",))
-        with pytest.raises(AdminError, match=f"may not see group {topic}"):
+        with pytest.raises(ClientError, match=f"may not see group {topic}"):
             desk.look(channel, group=topic)
-        with pytest.raises(AdminError, match="'group' is missing"):
+        with pytest.raises(ClientError, match="'group' is missing"):
             desk.look(channel)
 
     drive(broker.bootstrap, job)
@@ -182,7 +182,7 @@ def test_a_bad_range_is_refused(broker: Target) -> None:
 
     async def job(desk: Desk) -> None:
         for bad in ("2h", "5-4", f"{BEGIN_MS}-{BEGIN_MS - 1}"):
-            with pytest.raises(AdminError, match="range"):
+            with pytest.raises(ClientError, match="range"):
                 desk.look("group-lag-records", group="g", range=bad)
 
     drive(broker.bootstrap, job)
@@ -269,7 +269,7 @@ def test_a_reset_stays_within_the_scope(broker: Target, topic: str) -> None:
         (await client.topics.create([NewTopic(f"{topic}-secret", 1)])).whole()
         await client.group_offsets.alter(topic, {TopicPartition(f"{topic}-secret", 0): 0})
         desk.identity = VIEWER
-        with pytest.raises(AdminError, match="operator"):
+        with pytest.raises(ClientError, match="operator"):
             await desk.open("reset-group", group=topic)
         desk.identity = seeing(OPERATOR, topics=(topic,), groups=(topic,))
         form = (await desk.open("reset-group", group=topic))["form"]
@@ -281,11 +281,11 @@ def test_a_reset_stays_within_the_scope(broker: Target, topic: str) -> None:
             ({"rule": "as group", "value": f"{topic}-other"}, "may not see group"),
         ]
         for values, said in refused:
-            with pytest.raises(AdminError, match=said):
+            with pytest.raises(ClientError, match=said):
                 await desk.plan("reset-group", values, group=topic)
-        with pytest.raises(AdminError, match="may not see topic"):
+        with pytest.raises(ClientError, match="may not see topic"):
             await desk.open("delete-group-offsets", rows=[f"{topic}-secret-0"], group=topic)
-        with pytest.raises(AdminError, match="a topic, - and the number"):
+        with pytest.raises(ClientError, match="a topic, - and the number"):
             await desk.open("delete-group-offsets", rows=["nonsense"], group=topic)
         plan = (await desk.plan("reset-group", {"rule": "earliest", "topics": topic}, group=topic))["plan"]
         await desk.execute(plan)
@@ -300,12 +300,12 @@ def test_offsets_of_marked_partitions_are_deleted(broker: Target, topic: str) ->
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
         await with_group(client, topic)
-        with pytest.raises(AdminError, match="no partition is selected"):
+        with pytest.raises(ClientError, match="no partition is selected"):
             await desk.open("delete-group-offsets", group=topic)
         plan = (await desk.open("delete-group-offsets", rows=[f"{topic}-0"], group=topic))["plan"]
         assert plan["changes"] == [f"{topic}-0: 50 -> (none)"]
         assert f"groups delete-offsets {topic} --topic {topic}:0 --yes" in plan["command"]
-        with pytest.raises(AdminError, match="nothing was changed"):
+        with pytest.raises(ClientError, match="nothing was changed"):
             await desk.execute(plan)
         await desk.execute(plan, topic)
         assert await committed(client, topic) == {f"{topic}-1": 60}
@@ -319,7 +319,7 @@ def test_the_page_is_built_with_its_links(broker: Target) -> None:
     async def job(desk: Desk) -> None:
         built = layout_of(desk, "group", group="g/1 <b>", range="1h", **{"lag-by-partition-filter": "x"})
         assert "/c/test/rebalances?group=g%2F1+%3Cb%3E&range=1h" in built
-        with pytest.raises(AdminError, match="'group' is missing"):
+        with pytest.raises(ClientError, match="'group' is missing"):
             layout_of(desk, "group")
 
     drive(broker.bootstrap, job)

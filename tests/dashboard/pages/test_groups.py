@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError
 from broker_cy.wire.records import Record
 from tests.dashboard.pages.group_kit import committed, drive, layout_of, seeing
 from tests.dashboard.support import OPERATOR, VIEWER, Desk
@@ -127,7 +127,7 @@ def test_bad_parameters_are_refused(broker: Target, params: dict[str, str], said
     """If this fails, a browser can ask for work without bound, or a wrong link shows an empty page."""
 
     async def job(desk: Desk) -> None:
-        with pytest.raises(AdminError, match=said):
+        with pytest.raises(ClientError, match=said):
             desk.look("groups", **params)
 
     drive(broker.bootstrap, job)
@@ -142,20 +142,20 @@ def test_marked_groups_are_deleted_after_their_name_is_typed(broker: Target, top
         await client.group_offsets.alter(f"{topic}-2", {TopicPartition(topic, 0): 7})
         marked = [f"{topic}-1", f"{topic}-2"]
         desk.identity = VIEWER
-        with pytest.raises(AdminError, match="operator"):
+        with pytest.raises(ClientError, match="operator"):
             await desk.open("delete-groups", rows=marked)
         desk.identity = seeing(OPERATOR, groups=(f"{topic}-1",))
-        with pytest.raises(AdminError, match=f"may not see group {topic}-2"):
+        with pytest.raises(ClientError, match=f"may not see group {topic}-2"):
             await desk.open("delete-groups", rows=marked)
         # What is deleted with the group is not the account's to delete, and not its to know.
         desk.identity = seeing(OPERATOR, topics=("elsewhere",))
-        with pytest.raises(AdminError, match="topics that olga-limited may not see"):
+        with pytest.raises(ClientError, match="topics that olga-limited may not see"):
             await desk.open("delete-groups", rows=marked)
         desk.identity = OPERATOR
         plan = (await desk.open("delete-groups", rows=marked))["plan"]
         assert plan["affected"] == "permanently deletes the committed offsets of 3 partitions"
         assert plan["command"].startswith(f"broker-cy groups delete {topic}-1 {topic}-2 --yes --cluster")
-        with pytest.raises(AdminError, match="nothing was changed"):
+        with pytest.raises(ClientError, match="nothing was changed"):
             await desk.execute(plan, topic)
         assert await committed(client, f"{topic}-2") == {f"{topic}-0": 7}
         assert (await desk.execute(plan, plan["typed"]))["said"] == "deleted 2 groups"
@@ -171,7 +171,7 @@ def test_a_read_only_dashboard_deletes_nothing(broker: Target, topic: str) -> No
 
     async def job(desk: Desk) -> None:
         await with_group(desk.hub.session.client, topic)
-        with pytest.raises(AdminError, match="read-only"):
+        with pytest.raises(ClientError, match="read-only"):
             await desk.open("delete-groups", rows=[topic])
 
     drive(broker.bootstrap, job, is_readonly=True)

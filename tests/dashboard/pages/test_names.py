@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.groups import GroupListing
+from broker_cy.client.errors import ClientError
 from dashboard.collector.names import NAMES_MAX, rank_of
 from tests.dashboard.pages.cluster_kit import plant, topic_of
 from tests.dashboard.pages.group_kit import drive, layout_of, seeing
@@ -38,7 +38,7 @@ def test_names_by_how_well_they_match(broker: Target) -> None:
         assert (len(many["found"]), many["more"]) == (NAMES_MAX, 50 - NAMES_MAX)
         assert (await desk.state("names", filter="   ")) == {"found": [], "more": 0}
         assert (await desk.state("names"))["found"] == []
-        with pytest.raises(AdminError, match="200 characters"):
+        with pytest.raises(ClientError, match="200 characters"):
             desk.look("names", filter="x" * 201)
 
     drive(broker.bootstrap, job)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.own_topics import EVENTS_TOPIC
+from broker_cy.client.errors import ClientError
 from broker_cy.console.session import now_ms
 from broker_cy.metrics.events import Move, Rebalance, Stamped, StaticReplacement, Trigger
 from dashboard.pages.rebalance_bars import BARS_MAX, Bar, timeline
@@ -222,7 +222,7 @@ def test_a_limited_viewer_sees_their_groups_and_topics_only(planted: Planted) ->
 
     async def job(desk: Desk) -> None:
         desk.identity = seeing(VIEWER, topics=("payments",), groups=("shop",))
-        with pytest.raises(AdminError, match="may not see group bank"):
+        with pytest.raises(ClientError, match="may not see group bank"):
             desk.look("rebalances", group="bank")
         lookers = [
             desk.look(name, range=planted.range) for name in ("rebalances-timeline", "rebalances", "rebalances-totals")
@@ -264,7 +264,7 @@ def test_bad_parameters_are_refused(planted: Planted, channel: str, params: dict
     """If this fails, a wrong link fails without a reason."""
 
     async def job(desk: Desk) -> None:
-        with pytest.raises(AdminError, match=said):
+        with pytest.raises(ClientError, match=said):
             desk.look(channel, **params)
 
     drive(planted.bootstrap, job)

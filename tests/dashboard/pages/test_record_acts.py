@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start, StartKind
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.wire.records import Record
 from dashboard.pages import record_acts
 from dashboard.security.masking import Masking, parse_masks
@@ -58,12 +58,12 @@ def test_produce(broker: Target, topic: str) -> None:
         assert record.headers == (("a", b"b"), ("n", None))
         (entry,) = [each for each in desk.security.audit.entries if each["act"] == "produce-record"]
         assert "sesame" not in str(entry)
-        with pytest.raises(AdminError, match="files of the dashboard's machine"):
+        with pytest.raises(ClientError, match="files of the dashboard's machine"):
             await desk.plan("produce-record", {"value_kind": "file", "value": "/etc/passwd"}, topic=topic)
         wrong = await desk.plan("produce-record", {"key": "x", "partition": "7"}, topic=topic)
         assert set(wrong["problems"]) == {"partition"}
         desk.identity = VIEWER
-        with pytest.raises(AdminError, match="needs the role operator"):
+        with pytest.raises(ClientError, match="needs the role operator"):
             await desk.open("produce-record", topic=topic)
 
     drive(broker.bootstrap, work, OPERATOR)
@@ -116,14 +116,14 @@ def test_what_cannot_be_produced_again_is_refused(broker: Target, topic: str, mo
         client = desk.hub.session.client
         await make(client, topic, numbered(5))
         values = {"topic": topic}
-        with pytest.raises(AdminError, match="no record is marked"):
+        with pytest.raises(ClientError, match="no record is marked"):
             await desk.open("reproduce-records", topic=topic)
         for rows, reason in (
             (["0-1", "0-9"], "no longer there"),
             (["3-1"], "has no partition 3"),
             (["1"], "PARTITION-OFFSET"),
         ):
-            with pytest.raises(AdminError, match=reason):
+            with pytest.raises(ClientError, match=reason):
                 await desk.plan("reproduce-records", values, rows=rows, topic=topic)
         # Deleted between the plan and its execution: it is reported, and nothing is produced.
         plan = (await desk.plan("reproduce-records", values, rows=["0-1"], topic=topic))["plan"]
@@ -131,13 +131,13 @@ def test_what_cannot_be_produced_again_is_refused(broker: Target, topic: str, mo
         assert "no longer there" in (await desk.execute(plan))["problem"]
         assert [record.offset for record in await contents(desk, topic)] == [3, 4]
         monkeypatch.setattr(record_acts, "BYTES_MAX", 1)
-        with pytest.raises(AdminError, match="mark fewer"):
+        with pytest.raises(ClientError, match="mark fewer"):
             await desk.plan("reproduce-records", values, rows=["0-3", "0-4"], topic=topic)
         desk.identity = seeing(OPERATOR, topics=(topic,))
-        with pytest.raises(AdminError, match="may not see topic elsewhere"):
+        with pytest.raises(ClientError, match="may not see topic elsewhere"):
             await desk.plan("reproduce-records", {"topic": "elsewhere"}, rows=["0-4"], topic=topic)
         desk.identity = VIEWER
-        with pytest.raises(AdminError, match="needs the role operator"):
+        with pytest.raises(ClientError, match="needs the role operator"):
             await desk.open("reproduce-records", rows=["0-4"], topic=topic)
 
     drive(broker.bootstrap, work, OPERATOR)
@@ -146,14 +146,14 @@ def test_what_cannot_be_produced_again_is_refused(broker: Target, topic: str, mo
 def test_hidden_records_cannot_be_copied(broker: Target, topic: str) -> None:
     """If this fails, a user reads hidden fields by copying the records to a topic without rules."""
     masking = Masking(
-        parse_masks([{"topics": [topic], "fields": ["$.card"]}], lambda reason: AdminError(Failure.INVALID, reason))
+        parse_masks([{"topics": [topic], "fields": ["$.card"]}], lambda reason: ClientError(Failure.INVALID, reason))
     )
 
     async def work(desk: Desk) -> None:
         await make(desk.hub.session.client, topic, numbered(1))
-        with pytest.raises(AdminError, match="cannot be copied"):
+        with pytest.raises(ClientError, match="cannot be copied"):
             await desk.open("reproduce-records", rows=["0-0"], topic=topic)
-        with pytest.raises(AdminError, match="cannot be copied"):
+        with pytest.raises(ClientError, match="cannot be copied"):
             await desk.plan("reproduce-records", {"topic": topic}, rows=["0-0"], topic=topic)
 
     drive(broker.bootstrap, work, replace(OPERATOR, scope=Scope()), masking=masking)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.wire.records import Record
 from dashboard.collector import record_jobs
 from dashboard.collector.record_request import parse_request
@@ -24,7 +24,7 @@ from tests.support.read_group import BEGIN_MS, FOR_EVER
 MASKING = Masking(
     parse_masks(
         [{"topics": ["*"], "fields": ["$.card"], "keys": True, "headers": ["token"]}],
-        lambda reason: AdminError(Failure.INVALID, reason),
+        lambda reason: ClientError(Failure.INVALID, reason),
     )
 )
 SECRET = Record(timestamp=BEGIN_MS, key=b"who", value=b'{"card": "4111", "id": 7}', headers=[("token", b"sesame")])
@@ -175,12 +175,12 @@ def test_a_job_belongs_to_one_viewer(broker: Target, topic: str) -> None:
         await make(desk.hub.session.client, topic, numbered(1))
         job = open_job(desk, topic)
         jobs = desk.hub.jobs
-        with pytest.raises(AdminError, match="has ended"):
+        with pytest.raises(ClientError, match="has ended"):
             jobs.of(job.id, OPERATOR)
-        with pytest.raises(AdminError, match="has ended"):
+        with pytest.raises(ClientError, match="has ended"):
             jobs.get(job.id, f"{topic}-other", desk.identity.scope)
         desk.identity = seeing(VIEWER, topics=(f"{topic}*",))
-        with pytest.raises(AdminError, match="has ended"):
+        with pytest.raises(ClientError, match="has ended"):
             desk.look("records", **of(job))
         desk.identity = seeing(VIEWER, topics=("other*",))
         for channel, params in (
@@ -188,9 +188,9 @@ def test_a_job_belongs_to_one_viewer(broker: Target, topic: str) -> None:
             ("reading", of(job)),
             ("record", {"topic": topic, "partition": "0", "offset": "0"}),
         ):
-            with pytest.raises(AdminError, match="may not see topic"):
+            with pytest.raises(ClientError, match="may not see topic"):
                 desk.look(channel, **params)
-        with pytest.raises(AdminError, match="may not see topic"):
+        with pytest.raises(ClientError, match="may not see topic"):
             layout_of(desk, "records", topic=topic)
         assert len(jobs) == 1
 
@@ -218,7 +218,7 @@ def test_jobs_are_bounded(broker: Target, topic: str, monkeypatch: pytest.Monkey
         mine = open_job(desk, topic)
         await desk.state("reading", done, **of(mine))
         desk.identity = VIEWER
-        with pytest.raises(AdminError, match="1 topics are being read"):
+        with pytest.raises(ClientError, match="1 topics are being read"):
             open_job(desk, topic)
 
     drive(broker.bootstrap, work)
@@ -277,7 +277,7 @@ def test_one_record_in_full(broker: Target, topic: str) -> None:
         assert (await desk.state("record", **where, offset="0", format="hex"))["value"].startswith("00000000  7b 22")
         assert "there is no offset 2 yet: the next one is 2" in await desk.look("record", **where, offset="2").failed()
         for bad in ({"offset": "x"}, {"offset": "1", "format": "xml"}, {"offset": "1" * 20}):
-            with pytest.raises(AdminError, match=r"is expected|are allowed"):
+            with pytest.raises(ClientError, match=r"is expected|are allowed"):
                 desk.look("record", **where, **bad)
 
     drive(broker.bootstrap, work)
@@ -338,7 +338,7 @@ def test_the_address_is_the_state_of_the_page(broker: Target, topic: str) -> Non
         assert "data-panel" not in wrong
         long = layout_of(desk, "records", topic=topic, value="x" * 1_001)
         assert "1,000 characters are allowed" in long
-        with pytest.raises(AdminError, match="names no topic"):
+        with pytest.raises(ClientError, match="names no topic"):
             layout_of(desk, "records")
 
     drive(broker.bootstrap, work)

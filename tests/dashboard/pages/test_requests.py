@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError
 from broker_cy.metrics.sample import Api, Connection, Sample, Times
 from broker_cy.wire.records import Record
 from dashboard.collector.holdings import recent
@@ -122,7 +122,7 @@ def test_bad_parameters(broker: Target) -> None:
             ("apis-range", {"range": "5-1"}),
             ("process", {"api": "Produce"}),
         ):
-            with pytest.raises(AdminError):
+            with pytest.raises(ClientError):
                 desk.look(channel, **params)
         assert "apis-range" in layout_of(desk, "requests", range="1h", api="Fetch", phases="1")
         assert "Phases of Produce" in layout_of(desk, "requests")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError
 from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.support import ADMIN, OPERATOR, VIEWER, Desk
 from tests.support.broker import Target
@@ -53,7 +53,7 @@ def test_a_setting_is_changed_and_reset(broker: Target, topic: str) -> None:
         assert plan["changes"] == ["delete.retention.ms: 1000 -> 86400000"]
         await desk.execute(plan)
         await looker.until(lambda state: state["found"] == 0)
-        with pytest.raises(AdminError, match="nothing can be removed"):
+        with pytest.raises(ClientError, match="nothing can be removed"):
             await desk.open("reset-setting", **subject)
 
     drive(broker.bootstrap, work, OPERATOR)
@@ -68,10 +68,10 @@ def test_settings_of_a_broker_are_changed_by_admins(broker: Target) -> None:
         subject = {"broker": "1", "setting": "log.cleaner.threads"}
         for identity in (VIEWER, OPERATOR):
             desk.identity = identity
-            with pytest.raises(AdminError, match="needs the role admin"):
+            with pytest.raises(ClientError, match="needs the role admin"):
                 await desk.open("change-setting", **subject)
         desk.identity = ADMIN
-        with pytest.raises(AdminError, match="is read-only"):
+        with pytest.raises(ClientError, match="is read-only"):
             await desk.open("change-setting", broker="1", setting="broker.id")
         plan = (await desk.plan("change-setting", {"value": "2"}, **subject))["plan"]
         await desk.execute(plan)
@@ -102,7 +102,7 @@ def test_settings_of_a_group(broker: Target, topic: str) -> None:
         assert rows["consumer.session.timeout.ms"]["source"] == "group"
         await desk.execute((await desk.open("reset-setting", **subject))["plan"])
         desk.identity = OPERATOR
-        with pytest.raises(AdminError, match="needs the role admin"):
+        with pytest.raises(ClientError, match="needs the role admin"):
             await desk.open("change-setting", **subject)
 
     drive(broker.bootstrap, work)
@@ -122,7 +122,7 @@ def test_wrong_parameters(broker: Target, params: dict[str, str], reason: str) -
     """If this fails, a wrong address shows the settings of something else."""
 
     async def work(desk: Desk) -> None:
-        with pytest.raises(AdminError, match=reason):
+        with pytest.raises(ClientError, match=reason):
             desk.look("settings", **params)
 
     drive(broker.bootstrap, work)
@@ -139,9 +139,9 @@ def test_pages_of_settings(broker: Target, topic: str) -> None:
         assert '"channel": "settings"' in layout_of(desk, "group-settings", group="g")
         desk.identity = seeing(VIEWER, topics=("else*",), groups=("else*",))
         for name, subject in (("topic-settings", {"topic": topic}), ("group-settings", {"group": "g"})):
-            with pytest.raises(AdminError, match="may not see"):
+            with pytest.raises(ClientError, match="may not see"):
                 layout_of(desk, name, **subject)
-            with pytest.raises(AdminError, match="may not see"):
+            with pytest.raises(ClientError, match="may not see"):
                 desk.look("settings", **subject)
 
     drive(broker.bootstrap, work)

@@ -6,8 +6,8 @@ from math import nan
 
 import pytest
 
-from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.wire.records import Record
 from dashboard.collector.rings import Key, Line
 from dashboard.pages.storage_space import forecast_of
@@ -52,7 +52,7 @@ def test_directories_that_are_full_or_away(broker: Target) -> None:
     """If this fails, one broker that does not answer hides the directories of all others."""
 
     async def job(desk: Desk) -> None:
-        plant(desk, "log_dirs", log_dirs_of(SIZES, {3: AdminError(Failure.TIMED_OUT, "no answer within 8 s")}))
+        plant(desk, "log_dirs", log_dirs_of(SIZES, {3: ClientError(Failure.TIMED_OUT, "no answer within 8 s")}))
         state = await desk.state("log-directories")
         cells = [row["cells"] for row in state["rows"]]
         assert [row[1] for row in cells] == ["/data-1", "/data-2", "-"]
@@ -82,7 +82,7 @@ def test_sizes_are_of_the_topics_that_a_viewer_may_see(broker: Target) -> None:
         assert "secret" not in str(replicas)
         directories = await desk.rows("log-directories")
         assert [(row["replicas"], row["logs"]) for row in directories.values()] == [("2", "400 B"), ("2", "350 B")]
-        with pytest.raises(AdminError, match="may not see topic secret"):
+        with pytest.raises(ClientError, match="may not see topic secret"):
             desk.look("topic-segments", topic="secret")
 
     drive(broker.bootstrap, job, seeing(VIEWER, topics=("orders", "payments")))
@@ -119,7 +119,7 @@ def test_bad_parameters(broker: Target) -> None:
             ("topic-segments", {}),
             ("largest-replicas", {"sort": "directory"}),
         ):
-            with pytest.raises(AdminError):
+            with pytest.raises(ClientError):
                 desk.look(channel, **params)
         assert "topic-segments" in layout_of(desk, "storage", topic="x", range="1d")
         assert "topic-segments" not in layout_of(desk, "storage")

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.errors import ClientError
 from broker_cy.wire.records import Record
 from dashboard.pages import topic_charts, topic_count
 from tests.dashboard.pages.group_kit import drive, layout_of, seeing
@@ -115,9 +115,9 @@ def test_traffic_of_a_topic(broker: Target, topic: str) -> None:
         assert [each["name"] for each in read["series"]] == ["in", "out"]
         desk.identity = seeing(VIEWER, topics=("else*",))
         for channel in ("topic-traffic", "topic-heat", "topic-facts", "topic-partitions", "topic-consumers"):
-            with pytest.raises(AdminError, match="may not see topic"):
+            with pytest.raises(ClientError, match="may not see topic"):
                 desk.look(channel, topic=topic)
-        with pytest.raises(AdminError, match="may not see topic"):
+        with pytest.raises(ClientError, match="may not see topic"):
             layout_of(desk, "topic", topic=topic)
 
     drive(broker.bootstrap, work)
@@ -132,7 +132,7 @@ def test_records_are_counted(broker: Target, topic: str, monkeypatch: pytest.Mon
             looker = desk.look("record-count", topic=topic, partitions=partitions)
             state = await looker.until(lambda state: dict(each[:2] for each in state["facts"])["state"] == "complete")
             assert dict(each[:2] for each in state["facts"])["records"] == expected
-        with pytest.raises(AdminError, match="partitions such as"):
+        with pytest.raises(ClientError, match="partitions such as"):
             desk.look("record-count", topic=topic, partitions="x")
         monkeypatch.setattr(topic_count, "COUNTS_MAX", 0)
         assert "0 countings are running" in await desk.look("record-count", topic=topic, partitions="1").failed()
@@ -155,12 +155,12 @@ def test_acts_on_a_topic(broker: Target, topic: str) -> None:
         plan = (await desk.plan("clone-topic", {"name": f"{topic}-copy"}, topic=topic))["plan"]
         await desk.execute(plan)
         assert len(await client.records.partitions(f"{topic}-copy")) == 3
-        with pytest.raises(AdminError, match="needs the role admin"):
+        with pytest.raises(ClientError, match="needs the role admin"):
             await desk.open("delete-records", topic=topic)
-        with pytest.raises(AdminError, match="needs the role admin"):
+        with pytest.raises(ClientError, match="needs the role admin"):
             await desk.open("delete-topics", topic=topic)
         desk.identity = seeing(OPERATOR, topics=(topic,))
-        with pytest.raises(AdminError, match="may not see topic secret"):
+        with pytest.raises(ClientError, match="may not see topic secret"):
             await desk.plan("clone-topic", {"name": "secret"}, topic=topic)
         desk.identity = ADMIN
         assert (
@@ -169,7 +169,7 @@ def test_acts_on_a_topic(broker: Target, topic: str) -> None:
         )
         plan = (await desk.plan("delete-records", {"before": "2", "partitions": "0"}, topic=topic))["plan"]
         assert (plan["typed"], plan["changes"]) == (topic, ["partition 0: start 0 -> 2"])
-        with pytest.raises(AdminError, match="nothing was changed"):
+        with pytest.raises(ClientError, match="nothing was changed"):
             await desk.execute(plan, "other")
         await desk.execute(plan, topic)
         starts = await client.offsets.earliest([TopicPartition(topic, 0), TopicPartition(topic, 1)])
@@ -197,7 +197,7 @@ def test_the_page(broker: Target, topic: str) -> None:
             assert f'"channel": "{channel}"' in page
         for query, reason in (({}, "names no topic"), ({"topic": topic, "range": "x"}, "range 'x'"),
                               ({"topic": topic, "counted": "x"}, "partitions such as")):  # fmt: skip
-            with pytest.raises(AdminError, match=reason):
+            with pytest.raises(ClientError, match=reason):
                 layout_of(desk, "topic", **query)
 
     drive(broker.bootstrap, work)

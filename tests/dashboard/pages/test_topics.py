@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from dashboard.pages.topics import FAVOURITES_MAX
 from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.pages.record_kit import make
@@ -63,7 +63,7 @@ def test_favourites_are_first_in_any_order(broker: Target, topic: str) -> None:
             ("a b", "' ' is not allowed"),
             (",".join(map(str, range(FAVOURITES_MAX + 1))), "51 favourites"),
         ):
-            with pytest.raises(AdminError, match=reason):
+            with pytest.raises(ClientError, match=reason):
                 desk.look("topics", favourites=names_given)
 
     drive(broker.bootstrap, work)
@@ -93,10 +93,10 @@ def test_marked_topics_are_deleted_by_admins(broker: Target, topic: str) -> None
         for name in names:
             await make(client, name, [])
         desk.identity = OPERATOR
-        with pytest.raises(AdminError, match="needs the role admin"):
+        with pytest.raises(ClientError, match="needs the role admin"):
             await desk.open("delete-topics", rows=names)
         desk.identity = seeing(ADMIN, topics=(names[0],))
-        with pytest.raises(AdminError, match=f"may not see topic {names[1]}"):
+        with pytest.raises(ClientError, match=f"may not see topic {names[1]}"):
             await desk.open("delete-topics", rows=names)
         desk.identity = ADMIN
         plan = (await desk.open("delete-topics", rows=names))["plan"]

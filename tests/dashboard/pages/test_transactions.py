@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError
 from broker_cy.wire.records import Record
 from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.support import ADMIN, OPERATOR, VIEWER, Desk, Looker
@@ -45,7 +45,7 @@ def test_a_hanging_transaction_is_found_and_aborted(broker: Target, topic: str) 
         assert (plan["title"], plan["typed"]) == (f"Abort in {topic}-0", topic)
         assert "the following 2 offsets" in plan["affected"]
         assert f"transactions abort {topic} 0 --producer-id {producer_id} --yes" in plan["command"]
-        with pytest.raises(AdminError, match="nothing was changed"):
+        with pytest.raises(ClientError, match="nothing was changed"):
             await desk.execute(plan)
         assert "aborted the transaction" in (await desk.execute(plan, topic))["said"]
         key = TopicPartition(topic, 0)
@@ -53,7 +53,7 @@ def test_a_hanging_transaction_is_found_and_aborted(broker: Target, topic: str) 
         assert state.txn_start_offset is None
         # It leaves the list, and cannot be aborted again.
         await looker.until(lambda state: all(each["id"] != row for each in state["rows"]))
-        with pytest.raises(AdminError, match="any longer"):
+        with pytest.raises(ClientError, match="any longer"):
             await desk.open("abort-transaction", rows=[row])
 
     drive(broker.bootstrap, job)
@@ -66,15 +66,15 @@ def test_only_administrators_abort_and_one_at_a_time(broker: Target, topic: str)
         await leave_hanging(desk.hub.session.client, topic)
         row = await hanging_row(desk, desk.look("hanging"), topic)
         desk.identity = OPERATOR
-        with pytest.raises(AdminError, match="role admin"):
+        with pytest.raises(ClientError, match="role admin"):
             await desk.open("abort-transaction", rows=[row])
         desk.identity = seeing(ADMIN, topics=("elsewhere",))
-        with pytest.raises(AdminError, match=f"may not see topic {topic}"):
+        with pytest.raises(ClientError, match=f"may not see topic {topic}"):
             await desk.open("abort-transaction", rows=[row])
         assert (await desk.state("hanging"))["total"] == 0
         desk.identity = ADMIN
         for rows, said in (([], "0 transactions"), ([row, row], "2 transactions"), (["x"], "number of a partition")):
-            with pytest.raises(AdminError, match=said):
+            with pytest.raises(ClientError, match=said):
                 await desk.open("abort-transaction", rows=rows)
 
     drive(broker.bootstrap, job)
@@ -105,7 +105,7 @@ def test_open_transactions_and_producers_are_listed(make_broker: Callable[[], Ta
         state = await limited.until(lambda state: state["rows"])
         assert state["rows"][0]["cells"][5:7] == ["1", f"{topic} 0"]
         assert "secret" not in str(limited.states)
-        with pytest.raises(AdminError, match="may not see topic"):
+        with pytest.raises(ClientError, match="may not see topic"):
             desk.look("producers", topic=secret)
         (found,) = (await desk.rows("producers", lambda state: state["rows"], topic=topic)).values()
         assert (found["partition"], found["epoch"], found["sequence"], found["open"]) == ("0", "0", "0", "0")
@@ -135,7 +135,7 @@ def test_bad_parameters_are_refused(broker: Target, channel: str, params: dict[s
     """If this fails, a wrong link fails without a reason."""
 
     async def job(desk: Desk) -> None:
-        with pytest.raises(AdminError, match=said):
+        with pytest.raises(ClientError, match=said):
             desk.look(channel, **params)
 
     drive(broker.bootstrap, job)
@@ -158,7 +158,7 @@ def test_pages_are_built_with_their_links(broker: Target) -> None:
         desk.identity = seeing(VIEWER, topics=("x",))
         assert "may see only some topics" in layout_of(desk, "transactions")
         assert "Producers of x" in layout_of(desk, "producers", topic="x")
-        with pytest.raises(AdminError, match="'topic' is missing"):
+        with pytest.raises(ClientError, match="'topic' is missing"):
             layout_of(desk, "producers")
 
     drive(broker.bootstrap, job)

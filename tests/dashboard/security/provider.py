@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from dashboard.security import OidcConfig, parse_oidc
 from tests.dashboard.security.kit import ORIGIN
 from tests.support.wait import until
@@ -130,8 +130,8 @@ class Provider:
         return JSONResponse({"access_token": "x", "token_type": "Bearer", "id_token": self.sign(claims)})
 
 
-def refuse(reason: str) -> AdminError:
-    return AdminError(Failure.INVALID, reason, what="dashboard.toml")
+def refuse(reason: str) -> ClientError:
+    return ClientError(Failure.INVALID, reason, what="dashboard.toml")
 
 
 def table(tmp_path: Path, at: str, **changes: Any) -> tuple[dict[str, Any], Path]:

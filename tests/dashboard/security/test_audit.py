@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from dashboard.security import Identity, Need, Role, Scope
 from dashboard.security import audit as module
 from dashboard.security.audit import FIELD_CHARACTERS_MAX, Audit
@@ -136,7 +136,7 @@ def test_a_cut_line_does_not_spoil_the_next(audit: Audit, tmp_path: Path, monkey
 def test_a_log_that_others_can_read_is_refused(audit: Audit, tmp_path: Path) -> None:
     """If this fails, others on the machine read or change who did what."""
     audit.path.chmod(0o644)
-    with pytest.raises(AdminError, match="chmod 600"):
+    with pytest.raises(ClientError, match="chmod 600"):
         Audit(tmp_path)
 
 

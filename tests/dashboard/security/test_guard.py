@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from dashboard.security import Role, Scope, Security, SecurityConfig
 from dashboard.security.guard import BODY_BYTES_MAX, SOCKET_MESSAGE_BYTES_MAX
 from dashboard.security.users import remove_user
@@ -163,7 +163,7 @@ def test_a_proxy_needs_a_login(make: Make, name: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "dashboard.example.com", ""])
 def test_beyond_loopback_a_login_is_required(tmp_path: Path, host: str) -> None:
     """If this fails, everybody in the network is an admin."""
-    with pytest.raises(AdminError, match="needs a login"):
+    with pytest.raises(ClientError, match="needs a login"):
         Security(SecurityConfig(host, PORT, tmp_path / "state"))
     assert not (tmp_path / "state").exists()
 
@@ -175,13 +175,13 @@ def test_configured_hosts_are_allowed(make: Make, users_path: Path) -> None:
         assert dashboard.send("GET", "/login", host=host).status == 200, host
     for host in ("other.example.com", "dash.example.com:81", "example.com", "evil.example:8050", "192.168.1.2"):
         assert dashboard.send("GET", "/login", host=host).status == 400, host
-    with pytest.raises(AdminError, match="is not a host: NAME or NAME:PORT"):
+    with pytest.raises(ClientError, match="is not a host: NAME or NAME:PORT"):
         Security(SecurityConfig("::1", PORT, dashboard.config.state_directory, hosts=("http://dash",)))
 
 
 def test_one_dashboard_uses_a_state_directory(dashboard: Dashboard) -> None:
     """If this fails, two dashboards rotate the same audit log and lose entries."""
-    with pytest.raises(AdminError, match="in use by another process"):
+    with pytest.raises(ClientError, match="in use by another process"):
         Security(dashboard.config)
 
 
@@ -243,7 +243,7 @@ def test_every_answer_has_the_headers(make: Make, users_path: Path) -> None:
         assert "secret of the program" not in answer.text
     assert dashboard.send("GET", "/assets/a.js", [cookie]).header("cache-control") == "public, max-age=60"
     assert dashboard.send("GET", "/assets/a.js").header("cache-control") == "no-store"
-    with pytest.raises(AdminError, match="is not the hash of a script"):
+    with pytest.raises(ClientError, match="is not the hash of a script"):
         dashboard.security.guard(dashboard.inner, ["'unsafe-inline'"])
 
 

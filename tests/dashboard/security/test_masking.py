@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.record_filter import RecordFilter
 from broker_cy.wire.records import Record
 from dashboard.security.masking import Masking, parse_field, parse_masks
@@ -17,8 +17,8 @@ SCOPE = Scope()
 UNMASKED = Scope(unmasked=True)
 
 
-def refuse(reason: str) -> AdminError:
-    return AdminError(Failure.INVALID, reason, what="dashboard.toml")
+def refuse(reason: str) -> ClientError:
+    return ClientError(Failure.INVALID, reason, what="dashboard.toml")
 
 
 def masking(*fields: str, **rule: Any) -> Masking:
@@ -227,8 +227,8 @@ def test_wrong_paths_are_refused(text: str) -> None:
 )
 def test_wrong_rules_are_refused_with_the_place(rule: Any, expected: str) -> None:
     """If this fails, a rule with a mistake hides nothing."""
-    with pytest.raises(AdminError) as caught:
+    with pytest.raises(ClientError) as caught:
         parse_masks([rule], refuse)
     assert expected in caught.value.reason
-    with pytest.raises(AdminError, match="list of tables"):
+    with pytest.raises(ClientError, match="list of tables"):
         parse_masks({}, refuse)

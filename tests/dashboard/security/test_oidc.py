@@ -15,7 +15,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from dashboard.security import Role, Scope, parse_oidc
 from dashboard.security.oidc import ALGORITHMS
 from tests.dashboard.security.kit import HTML, Answer, Dashboard, Header
@@ -275,7 +275,7 @@ def test_attempts_are_limited(dashboard: Dashboard) -> None:
 )
 def test_a_wrong_configuration_is_refused(tmp_path: Path, changes: Any, expected: str) -> None:
     """If this fails, a mistake in the configuration gives wrong rights."""
-    with pytest.raises(AdminError) as caught:
+    with pytest.raises(ClientError) as caught:
         parse_oidc(*table(tmp_path, "https://id.example.com", **changes), refuse)
     assert expected in str(caught.value)
 
@@ -284,7 +284,7 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
     """If this fails, others on the machine can act as the dashboard at the provider."""
     data, path = table(tmp_path, "https://id.example.com")
     (tmp_path / "client.secret").chmod(0o644)
-    with pytest.raises(AdminError, match="chmod 600"):
+    with pytest.raises(ClientError, match="chmod 600"):
         parse_oidc(data, path, refuse)
     (tmp_path / "client.secret").chmod(0o600)
     found = parse_oidc(data, path, refuse)

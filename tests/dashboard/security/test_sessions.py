@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from dashboard.security import sessions as module
 from dashboard.security.roles import PASSWORD
 from dashboard.security.sessions import LIFETIME_S, Sessions, load_key
@@ -28,7 +28,7 @@ def test_the_key_is_private_and_made_once(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert load_key(path) == key
     path.chmod(0o644)
-    with pytest.raises(AdminError, match="chmod 600"):
+    with pytest.raises(ClientError, match="chmod 600"):
         load_key(path)
 
 
@@ -38,7 +38,7 @@ def test_a_key_of_a_wrong_length_is_refused(tmp_path: Path) -> None:
     for content in (b"", b"k" * 31, b"k" * 33):
         path.write_bytes(content)
         path.chmod(0o600)
-        with pytest.raises(AdminError):
+        with pytest.raises(ClientError):
             load_key(path)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from dashboard.security import users as module
 from dashboard.security.roles import Role, Scope
 from dashboard.security.users import (
@@ -55,7 +55,7 @@ def test_changes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
         try:
             for name in mine:
                 add_user(path, name)
-        except AdminError as error:
+        except ClientError as error:
             failures.append(error)
 
     threads = [threading.Thread(target=add, args=(names[start::4],)) for start in range(4)]
@@ -73,7 +73,7 @@ def test_a_file_that_others_can_access_is_refused(tmp_path: Path, mode: int) -> 
     path = tmp_path / "users.toml"
     add_user(path, "anna")
     path.chmod(mode)
-    with pytest.raises(AdminError, match=f"mode {mode:04o}.*chmod 600"):
+    with pytest.raises(ClientError, match=f"mode {mode:04o}.*chmod 600"):
         Users(path)
 
 
@@ -99,7 +99,7 @@ def test_a_file_that_others_can_access_is_refused(tmp_path: Path, mode: int) -> 
 def test_an_invalid_file_is_refused_with_the_place(tmp_path: Path, text: str, expected: str) -> None:
     """If this fails, a mistake in the file gives wrong rights, or its error does not help."""
     path = written(tmp_path / "users.toml", text)
-    with pytest.raises(AdminError) as caught:
+    with pytest.raises(ClientError) as caught:
         Users(path)
     assert str(path) in str(caught.value)
     assert expected in str(caught.value)
@@ -124,10 +124,10 @@ def test_what_exists_is_only_replaced_when_asked_for(tmp_path: Path) -> None:
     """If this fails, `user add` of an existing name takes over that user."""
     path = tmp_path / "users.toml"
     user = add_user(path, "anna")
-    with pytest.raises(AdminError, match="user anna exists; --replace changes it"):
+    with pytest.raises(ClientError, match="user anna exists; --replace changes it"):
         save_user(path, user)
     assert save_user(path, user, replace=True)
-    with pytest.raises(AdminError, match="no user 'ben'; there are: anna"):
+    with pytest.raises(ClientError, match="no user 'ben'; there are: anna"):
         remove_user(path, "ben")
 
 
@@ -254,7 +254,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(AdminError, match="cannot be written: No space left"):
+    with pytest.raises(ClientError, match="cannot be written: No space left"):
         add_user(path, "ben")
     monkeypatch.undo()
     assert list(load_users(path)) == ["anna"]

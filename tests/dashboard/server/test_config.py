@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from broker_cy import __version__
-from broker_cy.admin.errors import AdminError
+from broker_cy.client.errors import ClientError
 from dashboard.cli import find_entries
 from dashboard.config import load_config, parse_listen
 from tests.support.dashboard import running_dashboard
@@ -45,7 +45,7 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, expected: st
     """If this fails, a typing error in the configuration is ignored, or ends in a traceback."""
     path = tmp_path / "dashboard.toml"
     path.write_text(text)
-    with pytest.raises(AdminError) as raised:
+    with pytest.raises(ClientError) as raised:
         load_config(path)
     assert expected in str(raised.value)
     assert str(path) in str(raised.value)
@@ -74,7 +74,7 @@ def test_which_clusters_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [entry.name for entry in find_entries("z:3", (), path)] == ["z:3"]
     assert [entry.name for entry in find_entries(None, (), None)] == ["127.0.0.1:9092"]
     for names, bootstrap, expected in ((("c",), None, "there are: a, b"), (("a",), "z:3", "exclude each other")):
-        with pytest.raises(AdminError, match=expected):
+        with pytest.raises(ClientError, match=expected):
             find_entries(bootstrap, names, path)
 
 

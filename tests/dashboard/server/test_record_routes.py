@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
 
-from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.wire.records import Record
 from dashboard import record_routes
 from dashboard.context import IDENTITY
@@ -102,7 +102,7 @@ def test_what_is_wrong_with_an_export_is_named(broker: Target, topic: str) -> No
 def test_an_export_is_masked(broker: Target, topic: str) -> None:
     """If this fails, whoever may not see a field downloads it."""
     masking = Masking(
-        parse_masks([{"topics": [topic], "fields": ["$.card"]}], lambda reason: AdminError(Failure.INVALID, reason))
+        parse_masks([{"topics": [topic], "fields": ["$.card"]}], lambda reason: ClientError(Failure.INVALID, reason))
     )
 
     async def work(desk: Desk) -> None:

@@ -1,0 +1,114 @@
+"""The answers of a connection, in the order of its requests, and what all connections of a broker share.
+
+Bounds: requests are left unread while anything waits for the socket or PENDING_MAX answers are due; what is ready goes
+to the socket once it passes SCRATCH_BYTES.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from broker_cy.core.writer cimport Writer
+from broker_cy.metrics.requests cimport RequestMetrics
+from broker_cy.replica.partition cimport FlushGroup, Partition
+from broker_cy.server.connections.buffers cimport BufferPool, RecvBuffer
+from broker_cy.server.connections.outbox cimport Outbox, coarse_ms
+from broker_cy.storage.log cimport LogSlice
+
+cdef enum:
+    SCRATCH_BYTES = 65536           # answers are gathered up to this before they go to the socket
+    PENDING_MAX = 2048              # answers due on one connection
+    # Staged batches over all partitions before they are written without waiting for the turn's end: data that fills
+    # part of the second-level cache is cheaper to write while it is cached, and the buffer becomes free for the next
+    # request.
+    STAGED_BYTES_MAX = 524288
+    API_KEYS = 128
+
+ctypedef int (*HotHandler)(AnswerQueue, int32_t, int16_t, const uint8_t*, Py_ssize_t, RecvBuffer) except -1
+
+cdef class Reply:
+    """One place in a connection's order of answers."""
+    cdef AnswerQueue connection
+    cdef Reply next
+    cdef int32_t correlation_id
+    cdef bint ready
+    cdef object payload             # the whole frame (bytes), or a list of bytes and LogSlice
+    cdef object task                # the asyncio.Task that will answer, or None
+    cdef int16_t key                # of its API
+    cdef int wait_phase             # phase: what it waits for while it is not ready
+    cdef int64_t received_ns
+    cdef int64_t mark_ns            # when the phase it is in began; 0 until the handler returned
+
+    cdef int enter(self, int phase, int64_t now) except -1
+    cdef int emit(self, Writer out) except -1
+    cdef bint written(self) except *
+    cdef int synced(self) except -1
+    cdef int cancel(self) except -1
+    cdef int hurry(self) except -1
+
+cdef class ServerCore(FlushGroup):
+    """What all connections of a broker share."""
+    cdef readonly object broker
+    cdef readonly BufferPool pool
+    cdef readonly set connections
+    cdef Writer scratch
+    cdef public Py_ssize_t request_bytes_max
+    cdef readonly int64_t connections_opened
+    cdef readonly int64_t connections_closed
+    cdef readonly int64_t requests
+    cdef readonly RequestMetrics metrics
+    cdef list registrations         # by api key: Registration or None
+    cdef list request_classes
+    cdef HotHandler hot[API_KEYS]
+    cdef int16_t min_version[API_KEYS]
+    cdef int16_t max_version[API_KEYS]
+    cdef int16_t flexible_from[API_KEYS]
+    cdef list unflushed             # replies that wait for the write of this turn
+    cdef list held                  # connections whose next request waits for a round of group commit
+    cdef int64_t now_ms             # wall clock of this turn; 0 until asked
+    cdef object on_closed           # called with each connection that ended
+    cdef readonly bint stopping
+    cdef readonly object tasks      # strong references to running handler tasks
+    cdef readonly dict topics_by_name   # PartitionTable.by_name: name -> [Partition or None]
+    cdef readonly dict topics_by_id
+    cdef public Py_ssize_t fetch_bytes_max
+    cdef public object fetch_sessions   # SessionCache, put there by the Fetch handler
+    cdef public object cold_reader      # executor of reads that left the page cache
+    cdef public object check_jobs       # storage.jobs.Jobs with one thread, which checks large compressed batches
+
+    cdef int release(self, list replies) except -1
+    cdef int set_hot(self, int16_t key, HotHandler function) except -1
+    cdef int64_t wall_ms(self) except -1
+
+cdef class AnswerQueue(Outbox):
+    cdef readonly ServerCore server
+    cdef readonly str listener
+    cdef readonly str client_host
+    cdef readonly int client_port
+    cdef Reply head
+    cdef Reply tail
+    cdef readonly int pending
+    cdef readonly int64_t opened_ms     # coarse_ms
+    cdef readonly int64_t requests
+    cdef readonly int64_t bytes_in
+    cdef readonly bytes client_id   # of the last request that had another than the one before
+    cdef Reply unsent               # answers of which the socket did not take all; linked by `next`
+    cdef int16_t key                # API of the request that is being handled
+    cdef int64_t received_ns        # when it was read
+    cdef Py_ssize_t ready_bytes     # of answers that are ready and not yet given to the socket
+    cdef bint reading               # the loop watches for input
+    cdef bint parsing               # requests are being handled: what becomes ready leaves after them
+    cdef bint closing               # close once everything due is sent
+    cdef bint in_touched            # is in the list of connections to drain after a write
+    cdef bint running               # a handler's task is not done: the request behind it waits, as in Kafka
+    cdef int64_t staged_at          # server.flushes when this connection last staged a batch; -1: never
+    cdef int64_t synced_at          # the same for a partition with flush.messages; -1 also once that is on disk
+    cdef bint held                  # the next request waits for that
+
+    cdef int add_reply(self, Reply reply) except -1
+    cdef int mark_ready(self, Reply reply) except -1
+    cdef int drain(self) except -1
+    cdef int drain_guarded(self) except -1
+    cdef int after_output(self) except -1
+    cdef int output_free(self) except -1
+    cdef bint has_whole_request(self) noexcept
+    cdef int release_input(self) except -1
+    cdef int count_sent(self) except -1

@@ -1,0 +1,44 @@
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+from broker_cy.metrics.requests import RequestMetrics
+from broker_cy.replica.partition import FlushGroup
+from broker_cy.replica.partition_table import PartitionTable
+from broker_cy.server.broker import Broker
+from broker_cy.server.connections.buffers import BufferPool
+from broker_cy.server.connections.connection import Connection
+from broker_cy.server.registry import Registration
+from broker_cy.storage.jobs import Jobs
+
+class ServerCore(FlushGroup):
+    """What all connections of a broker share."""
+
+    broker: Broker
+    pool: BufferPool
+    connections: set[Connection]
+    connections_opened: int
+    connections_closed: int
+    metrics: RequestMetrics
+    requests: int
+    request_bytes_max: int
+    fetch_bytes_max: int
+    cold_reader: Executor | None
+    check_jobs: Jobs
+    fetch_sessions: Any
+    stopping: bool
+    tasks: set[asyncio.Task[Any]]
+    pending_answers: int
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        broker: Broker,
+        table: PartitionTable,
+        registry: Mapping[int, Registration],
+        request_bytes_max: int = ...,
+        on_closed: Callable[[Connection], None] | None = None,
+    ) -> None: ...
+    def close_idle(self, idle_ms: int) -> int: ...
+    def stop_reading(self) -> None: ...

@@ -1,0 +1,49 @@
+"""The receiving half of a client connection: it owns its socket, reads requests and hands them to their handlers.
+
+What one connection can make the broker hold: one buffer of BUFFER_BYTES, or of at most twice the bytes really received
+of a larger request, or than it sent before (socket.request.max.bytes caps that); with less than CARRY_BYTES unparsed
+just those bytes; and the answers, whose bounds are in answers.pxd.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from broker_cy.metrics.requests cimport RequestMetrics
+from broker_cy.server.connections.answers cimport (
+    API_KEYS, PENDING_MAX, SCRATCH_BYTES, STAGED_BYTES_MAX, AnswerQueue, HotHandler, Reply, ServerCore,
+)
+from broker_cy.server.connections.buffers cimport BUFFER_BYTES, RecvBuffer
+
+cdef enum:
+    CARRY_BYTES = 4096              # an unparsed rest below this is copied out of the pooled buffer
+    READ_TURN_BYTES = 1048576       # read from one socket in one turn of the loop, before others get theirs
+    READ_AHEAD_BYTES = 32768        # read at most this far past the end of a large request, to keep copies small
+    # The kernel wakes the loop for the rest of a request when all of it has arrived, or this much of it: each wake-up for a
+    # piece costs a poll, a recv, and a window update that makes the peer send its next packets. A slow peer sends far
+    # more than this within connections.max.idle.ms.
+    WAKE_BYTES_MAX = 524288
+    WAKE_BYTES_MIN = 65536          # a rest below this is not worth two system calls
+
+cdef class Connection(AnswerQueue):
+    cdef readonly str connection_id
+    cdef RecvBuffer buffer
+    cdef bytes carry
+    cdef Py_ssize_t in_start
+    cdef Py_ssize_t in_end
+    cdef Py_ssize_t proven_bytes    # largest request that really arrived: the buffer taken for the next large one
+    cdef int wake_bytes             # the current SO_RCVLOWAT
+    cdef bint resume_scheduled
+
+    cdef int read(self) except -1
+    cdef int settle(self) except -1
+    cdef int peer_gone(self) except -1
+    cdef int wake_when_worth_it(self, Py_ssize_t unparsed) noexcept
+    cdef int parse(self) except -1
+    cdef int process(self, const uint8_t* p, Py_ssize_t n) except -1
+    cdef int64_t count_handled(self, RequestMetrics metrics, Py_ssize_t size, int64_t started) except -1
+    cdef bint must_wait(self) noexcept
+    cdef bint waits_for_sync(self) except *
+    cdef Py_ssize_t make_room(self) except -1
+    cdef str api_name(self, int16_t key)
+    cdef int answer_unsupported(self, int16_t key, int16_t version, int32_t correlation_id) except -1
+    cdef int call_handler(self, int16_t key, int16_t version, int32_t correlation_id, object client_id,
+                          const uint8_t* body, Py_ssize_t n) except -1

@@ -1,0 +1,25 @@
+from broker_cy.server.connections.answers import ServerCore
+
+class Connection:
+    """One client connection, which owns its socket."""
+
+    fd: int
+    listener: str
+    client_host: str
+    client_port: int
+    connection_id: str
+    closed: bool
+    pending: int
+    queue: list[object]
+    last_active_ms: int
+    opened_ms: int
+    requests: int
+    bytes_in: int
+    bytes_out: int
+    client_id: bytes
+
+    def __init__(
+        self, server: ServerCore, fd: int, listener: str, client_host: str, client_port: int, local: str
+    ) -> None: ...
+    def close(self) -> int: ...
+    def stop(self) -> None: ...

@@ -1,0 +1,33 @@
+cimport cython
+from libc.stdint cimport int16_t, int32_t
+
+from broker_cy.core.writer cimport Writer
+from broker_cy.replica.partition cimport AppendResult
+from broker_cy.server.connections.answers cimport Reply
+
+cdef enum:
+    INLINE_RESULTS = 4
+
+cdef struct Result:
+    int32_t index
+    bint staged                     # its fate is known after the write of this turn, or the sync that follows
+    AppendResult append
+
+
+@cython.final
+cdef class ProduceReply(Reply):
+    """The answer of one Produce request, encoded when it leaves."""
+    cdef int16_t version
+    cdef int32_t count
+    cdef Result inline_results[INLINE_RESULTS]
+    cdef Result* results            # inline_results, or a block of its own
+    cdef list topics                # (name or id as received, number of its partitions)
+    cdef list partitions            # Partition or None, one per result
+    cdef dict details               # result position -> (message or None, [(record index, reason)])
+
+    cdef int allot(self, int32_t count) except -1
+    cdef int note(self, int32_t k, object message, list records) except -1
+    cdef int fail_result(self, int32_t i) except -1
+    cdef int emit_result(self, Writer out, int32_t i) except -1
+    cdef int emit_details(self, Writer out, object detail) except -1
+    cdef int emit_details_compact(self, Writer out, object detail) except -1

@@ -1,0 +1,267 @@
+"""The common part of the group and the transaction coordinator: one runtime for each partition of an internal topic.
+
+The topic is created when a client first looks up a coordinator. A runtime is loaded from the log when its partition
+appears; until then, requests for its groups or transactional ids fail with COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from broker_cy.controller.create_topics import CreateTopics
+from broker_cy.coordinator.routing import partition_for
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.logs import facts
+from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime, LoadState, M, RuntimeContext, ignore
+from broker_cy.server.metadata.internal_topics import creatable_topic
+from broker_cy.wire import messages
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from broker_cy.config import BrokerConfig
+    from broker_cy.core.clock import Clock
+    from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicImage
+    from broker_cy.metrics.events import Event
+    from broker_cy.replica.partition import Partition
+    from broker_cy.replica.partition_table import PartitionTable
+
+# A write takes a turn or two of the loop; a disk that hangs must not delay the shutdown.
+STOP_WRITES_S = 0.5
+
+Submit = Callable[[Any], Awaitable[Any]]
+S = TypeVar("S", bound=CoordinatorRuntime[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceContext:
+    """What the services of both coordinators share. `submit` runs an operation of the controller, `topic_settings`
+    gives a topic's typed settings by Kafka's names, `executor` reads logs (None: the loop's own).
+    """
+
+    config: BrokerConfig
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    partitions: PartitionTable
+    submit: Submit
+    topic_settings: Callable[[str], Any]
+    executor: Executor | None
+
+
+class Sweeper(Generic[S]):
+    """Calls `work(runtime)` for every runtime each `interval_ms`, one runtime per turn of the loop, so that clients do
+    not wait for all of them.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        interval_ms: int,
+        runtimes: Callable[[], list[S]],
+        work: Callable[[S], None],
+    ) -> None:
+        self._loop = loop
+        self._interval_s = interval_ms / 1000
+        self._runtimes = runtimes
+        self._work = work
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Start, unless it is already started."""
+        if self._timer is None:
+            self._wait()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self) -> None:
+        self._timer = self._loop.call_later(self._interval_s, self._sweep, None)
+
+    def _sweep(self, left: list[S] | None) -> None:
+        if left is None:
+            left = self._runtimes()
+        if left:
+            self._work(left.pop())
+            self._timer = self._loop.call_later(0, self._sweep, left)
+        else:
+            self._wait()
+
+
+class CoordinatorService(Generic[S, M]):
+    """`apply` follows the metadata: subscribe it after the service that opens the partitions."""
+
+    topic = ""
+    """The internal topic; each of its partitions gets a runtime."""
+    what = ""
+    """Name of the coordinated resource in error messages."""
+    logger = logging.getLogger("broker_cy.server.coordinators")
+
+    def __init__(self, context: ServiceContext) -> None:
+        self.runtimes: dict[int, S] = {}
+        self.partition_count = 0
+        """Partitions of the topic; 0 while it does not exist."""
+        self._config = context.config
+        self._loop = context.loop
+        self._partitions = context.partitions
+        self._submit = context.submit
+        self._topic_settings = context.topic_settings
+        self._max_batch_bytes = 0
+        self._runtime_context = RuntimeContext(
+            context.clock, context.loop, lambda: self._max_batch_bytes, context.executor
+        )
+        self._loading: asyncio.Task[None] | None = None
+        self._creating: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._sweepers: list[Sweeper[S]] = []
+        self.on_event: Callable[[Event], None] = ignore
+
+    def _new_runtime(self, partition: Partition) -> S:
+        raise NotImplementedError
+
+    def _sweep_every(self, interval_ms: int, work: Callable[[S], None]) -> None:
+        self._sweepers.append(Sweeper(self._loop, interval_ms, lambda: list(self.runtimes.values()), work))
+
+    # ---- following the metadata ----
+
+    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """Open runtimes for new partitions of the topic; close all of them if it was deleted."""
+        if self._stopped:
+            return
+        gone = [
+            topic.before
+            for topic in delta.topics
+            if topic.before is not None and (topic.after is None or topic.after.topic_id != topic.before.topic_id)
+        ]
+        if any(topic.name == self.topic for topic in gone):
+            self._close_runtimes()
+        known = image.topics.by_name(self.topic)
+        if known is not None:
+            self._max_batch_bytes = self._topic_settings(self.topic)["max.message.bytes"]
+            self.partition_count = len(known.partitions)
+            self._open_runtimes()
+        if gone:
+            self._topics_gone(gone)
+
+    def _topics_gone(self, topics: list[TopicImage]) -> None:
+        """Topics were deleted."""
+
+    def _open_runtimes(self) -> None:
+        fresh = []
+        for index in range(self.partition_count):
+            partition = self._partitions.get(self.topic, index)
+            if partition is None or index in self.runtimes:
+                continue
+            runtime = self.runtimes[index] = self._new_runtime(partition)
+            runtime.on_event = self.on_event
+            fresh.append(runtime)
+        if fresh:
+            before = self._loading
+            self._loading = self._loop.create_task(self._load(fresh, before))
+        for sweeper in self._sweepers:
+            sweeper.start()
+
+    def partition_online(self, topic: str, index: int) -> None:
+        """A partition that was offline is served again: load its runtime."""
+        runtime = self.runtimes.get(index)
+        if topic == self.topic and runtime is not None and runtime.state is LoadState.FAILED and not self._stopped:
+            del self.runtimes[index]
+            self._open_runtimes()
+
+    async def _load(self, fresh: list[S], before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await before
+        for runtime in fresh:
+            await runtime.load()
+
+    async def loaded(self) -> None:
+        """Wait until each existing runtime is loaded, or has failed to load."""
+        while self._loading is not None and not self._loading.done():
+            await asyncio.shield(self._loading)
+
+    def _active(self) -> list[S]:
+        return [runtime for runtime in self.runtimes.values() if runtime.state is LoadState.ACTIVE]
+
+    def _close_runtimes(self) -> None:
+        for runtime in self.runtimes.values():
+            runtime.close()
+        self.runtimes.clear()
+        self.partition_count = 0
+
+    async def stop(self) -> None:
+        """Write the accepted records, answer the remaining requests with NOT_COORDINATOR, and cancel every timer and
+        task.
+        """
+        self._stopped = True
+        for sweeper in self._sweepers:
+            sweeper.stop()
+        deadline = self._loop.time() + STOP_WRITES_S
+        while any(runtime.is_writing for runtime in self._active()) and self._loop.time() < deadline:
+            await asyncio.sleep(0)
+        self._close_runtimes()
+        for task in (self._loading, self._creating):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    # ---- the topic ----
+
+    async def ensure_topic(self) -> ErrorCode:
+        """Create the topic if it does not exist. Returns NONE if it exists afterwards."""
+        if self.partition_count:
+            return ErrorCode.NONE
+        if self._creating is None or self._creating.done():
+            self._creating = self._loop.create_task(self._create_topic())
+        await asyncio.shield(self._creating)
+        return ErrorCode.NONE if self.partition_count else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    async def _create_topic(self) -> None:
+        request = messages.CreateTopicsRequest(topics=[creatable_topic(self.topic, self._config)])
+        reason = ""
+        try:
+            response = await self._submit(CreateTopics(request))
+        except KafkaError as error:
+            reason = str(error)
+        else:
+            for result in response.topics:
+                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    reason = f"{ErrorCode(result.error_code).name}: {result.error_message}"
+        if reason:
+            self.logger.error("could not create an internal topic", extra=facts(topic=self.topic, reason=reason))
+
+    # ---- for handlers ----
+
+    def partition_for(self, key: str) -> int:
+        """The partition of a group or transactional id; only while `partition_count` is not 0."""
+        return partition_for(key, self.partition_count)
+
+    def runtime_for(self, key: str) -> S:
+        """The active runtime of a group or transactional id. Raises KafkaError: NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        runtime = self.runtimes.get(self.partition_for(key)) if self.partition_count else None
+        if runtime is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate {self.what} {key!r}")
+        code = runtime.check()
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code, f"the coordinator of {self.what} {key!r} is {runtime.state.value}")
+        return runtime
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a runtime is still being loaded."""
+        return any(runtime.state is LoadState.LOADING for runtime in self.runtimes.values())
+
+    def _loaded_runtimes(self) -> list[S]:
+        """All active runtimes. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while one is still being loaded."""
+        if self.is_loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self._active()
+
+    def machines_now(self) -> list[M]:
+        """The state machines that are loaded."""
+        return [runtime.machine for runtime in self._active()]

@@ -1,0 +1,97 @@
+"""The runtime of one partition of the group coordinator. See `coordinator_runtime`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from broker_cy.coordinator.settings import GroupSettings
+from broker_cy.coordinator.state_machine import GroupStateMachine
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.coordinators.coordinator_runtime import (
+    CoordinatorRuntime,
+    LoadState,
+    RuntimeContext,
+    code_of,
+    size_bytes,
+)
+from broker_cy.storage.errors import StorageError
+from broker_cy.wire import messages
+from broker_cy.wire import records as wire_records
+
+if TYPE_CHECKING:
+    from broker_cy.replica.partition import Partition
+    from broker_cy.replica.verification import Verification
+
+__all__ = ["GroupRuntime", "LoadState"]
+
+
+class GroupRuntime(CoordinatorRuntime[GroupStateMachine]):
+    """Owns a `GroupStateMachine` and its partition of `__consumer_offsets`."""
+
+    coordinator = "group coordinator"
+    logger = logging.getLogger("broker_cy.server.groups")
+
+    def __init__(self, partition: Partition, context: RuntimeContext, settings: GroupSettings) -> None:
+        super().__init__(partition, GroupStateMachine(settings), context)
+        self.codec = settings.offsets_topic_compression_codec
+
+    def loaded_facts(self) -> dict[str, object]:
+        return {"groups": len(self.machine.groups), "offsets": self.machine.offsets.count}
+
+    def commit_transactional(
+        self, request: messages.TxnOffsetCommitRequest, verification: Verification | None
+    ) -> asyncio.Future[Any]:
+        """Run `GroupStateMachine.commit_transactional`; its records become one transactional batch."""
+        token: asyncio.Future[Any] = self._loop.create_future()
+        self._make_way()
+        now = self.now()
+        step = self.machine.commit_transactional(request, token, now)
+        if not step.records:
+            self.accept(step)
+            return token
+        batch = wire_records.encode_batch(
+            [wire_records.Record(timestamp=now.wall_ms, key=key, value=value) for key, value in step.records],
+            codec=self.codec,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            # As in Kafka's coordinators: each batch claims to be the first, and no reader checks it.
+            base_sequence=0,
+            transactional=True,
+        )
+        try:
+            if size_bytes(step.records) > self._max_batch_bytes():
+                raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
+            written = self.partition.append_transactional(batch, now.wall_ms, verification)
+        except (KafkaError, StorageError) as error:
+            # The step is the newest one, so it can be undone alone.
+            self.accept(self.machine.failed([step], code_of(error), now))
+            return token
+        self._in_flight.append(step)
+        self._await(written)
+        return token
+
+    def end_transaction(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool, transaction_version: int
+    ) -> asyncio.Future[ErrorCode]:
+        """Write the marker that commits or discards the producer's offsets.
+
+        Raises KafkaError as check and Partition.append_marker; the future receives the code of a failed write.
+        """
+        code = self.check()
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+        token: asyncio.Future[ErrorCode] = self._loop.create_future()
+        self._make_way()
+        written = self.partition.append_marker(
+            producer_id, producer_epoch, coordinator_epoch, commit, self._clock.wall_ms(), transaction_version
+        )
+        self._in_flight.append(self.machine.end_transaction(producer_id, commit, token))
+        self._await(written)
+        return token
+
+    def sweep(self) -> None:
+        """Apply `offsets.retention.minutes`."""
+        if self.state is LoadState.ACTIVE:
+            self.accept(self.machine.sweep(self.now()))

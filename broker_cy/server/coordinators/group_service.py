@@ -1,0 +1,75 @@
+"""The group coordinator of this broker: one runtime for each partition of `__consumer_offsets`. See
+`coordinator_service`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_cy.coordinator.routing import OFFSETS_TOPIC
+from broker_cy.coordinator.settings import GroupSettings
+from broker_cy.coordinator.state_machine import GroupStateMachine
+from broker_cy.coordinator.step import Now, Step
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.coordinators.coordinator_service import CoordinatorService, ServiceContext
+from broker_cy.server.coordinators.group_runtime import GroupRuntime
+
+if TYPE_CHECKING:
+    from broker_cy.metadata.image import TopicImage
+    from broker_cy.replica.partition import Partition
+
+Operation = Callable[[GroupStateMachine, Any, Now], Step]
+
+
+class GroupService(CoordinatorService[GroupRuntime, GroupStateMachine]):
+    topic = OFFSETS_TOPIC
+    what = "group"
+    logger = logging.getLogger("broker_cy.server.groups")
+
+    def __init__(self, context: ServiceContext) -> None:
+        super().__init__(context)
+        self.settings = GroupSettings.from_config(context.config)
+        self._sweep_every(self.settings.offsets_retention_check_interval_ms, GroupRuntime.sweep)
+
+    def _new_runtime(self, partition: Partition) -> GroupRuntime:
+        return GroupRuntime(partition, self._runtime_context, self.settings)
+
+    def _topics_gone(self, topics: list[TopicImage]) -> None:
+        """Delete the offsets committed for the deleted topics."""
+        deleted = [(topic.name, topic.topic_id) for topic in topics]
+        for runtime in self._active():
+            runtime.accept(runtime.machine.topics_deleted(deleted))
+
+    # ---- for handlers ----
+
+    def run(self, group_id: str, operation: Operation) -> asyncio.Future[Any]:
+        """Run `operation(machine, token, now)` where the group is coordinated; the future gets its answer. Raises as
+        runtime_for.
+        """
+        return self.runtime_for(group_id).run(operation)
+
+    def end_transaction(
+        self,
+        index: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
+    ) -> asyncio.Future[ErrorCode]:
+        """GroupRuntime.end_transaction in one partition of `__consumer_offsets`. Raises also
+        KafkaError(NOT_COORDINATOR).
+        """
+        runtime = self.runtimes.get(index)
+        if runtime is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{index} is not served")
+        return runtime.end_transaction(producer_id, producer_epoch, coordinator_epoch, commit, transaction_version)
+
+    def readable_machines(self) -> list[GroupStateMachine]:
+        """The state machine of each partition. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while one is still being
+        loaded.
+        """
+        return [runtime.machine for runtime in self._loaded_runtimes()]

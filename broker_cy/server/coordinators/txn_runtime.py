@@ -1,0 +1,194 @@
+"""The runtime of one partition of the transaction coordinator, which also sends the markers of its state machine. See
+`coordinator_runtime`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from broker_cy.coordinator.step import Step
+from broker_cy.coordinator.txn.markers import Markers
+from broker_cy.coordinator.txn.settings import TxnSettings
+from broker_cy.coordinator.txn.state import TopicPartition
+from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.logs import facts
+from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime, LoadState, RuntimeContext
+from broker_cy.server.telemetry import log_events
+
+if TYPE_CHECKING:
+    from broker_cy.replica.partition import Partition
+
+Results = dict[TopicPartition, ErrorCode]
+
+
+class MarkerWriter(Protocol):
+    """Writes the markers of one transaction into partitions of this broker."""
+
+    def write(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        partitions: Sequence[TopicPartition],
+        transaction_version: int,
+    ) -> asyncio.Future[Results]: ...
+
+
+class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
+    """Owns a `TransactionStateMachine` and its partition of `__transaction_state`."""
+
+    coordinator = "transaction coordinator"
+    logger = logging.getLogger("broker_cy.server.transactions")
+
+    def __init__(
+        self,
+        partition: Partition,
+        context: RuntimeContext,
+        settings: TxnSettings,
+        markers: MarkerWriter,
+        exists: Callable[[TopicPartition], bool],
+        next_producer_id: Callable[[], Awaitable[int]],
+    ) -> None:
+        """`exists` returns whether a partition exists in the metadata."""
+        super().__init__(partition, TransactionStateMachine(settings), context)
+        self.machine.coordinator_epoch = partition.leader_epoch
+        self._markers = markers
+        self._exists = exists
+        self._next_producer_id = next_producer_id
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._fetching: asyncio.Task[None] | None = None
+
+    def loaded_facts(self) -> dict[str, object]:
+        found: dict[str, object] = {"transactional_ids": len(self.machine.transactions)}
+        if self.machine.ending:
+            found["to_be_ended"] = len(self.machine.ending)
+        return found
+
+    def accept(self, step: Step) -> None:
+        super().accept(step)
+        if self.machine.outbox:
+            sent, self.machine.outbox = self.machine.outbox, []
+            for markers in sent:
+                self._send(markers)
+        if self.machine.settled:
+            settled, self.machine.settled = self.machine.settled, []
+            if self._waiting:
+                for transactional_id in settled:
+                    self._wake(transactional_id)
+
+    # ---- markers ----
+
+    def _send(self, markers: Markers) -> None:
+        """Send the markers; a partition that was deleted needs none."""
+        wanted = [partition for partition in markers.partitions if self._exists(partition)]
+        if not wanted:
+            self._loop.call_soon(self._sent, markers, {})
+            return
+        try:
+            written = self._markers.write(
+                markers.producer_id,
+                markers.producer_epoch,
+                markers.coordinator_epoch,
+                markers.commit,
+                wanted,
+                markers.transaction_version,
+            )
+        except KafkaError as error:
+            self._loop.call_soon(self._sent, markers, dict.fromkeys(wanted, error.code))
+            return
+        written.add_done_callback(partial(self._answered, markers, wanted))
+
+    def _answered(self, markers: Markers, wanted: list[TopicPartition], written: asyncio.Future[Results]) -> None:
+        if written.cancelled():
+            results = dict.fromkeys(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif (error := written.exception()) is not None:
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+            results = dict.fromkeys(wanted, code)
+        else:
+            results = dict.fromkeys(wanted, ErrorCode.UNKNOWN_SERVER_ERROR) | written.result()
+        self._sent(markers, results)
+
+    def _sent(self, markers: Markers, results: Results) -> None:
+        if self.state is not LoadState.ACTIVE:
+            return
+        gone = {partition: ErrorCode.NONE for partition in markers.partitions if partition not in results}
+        self.accept(self.machine.markers_written(markers, results | gone, self.now()))
+        ending = self.machine.ending.get(markers.transactional_id)
+        if ending is not None and ending.number == markers.number and (ending.fenced or ending.failures == 1):
+            log_events.markers_not_written(
+                markers.transactional_id,
+                markers.producer_id,
+                markers.producer_epoch,
+                ",".join(sorted({code.name for code in results.values() if code is not ErrorCode.NONE})),
+                fenced=ending.fenced,
+            )
+
+    # ---- waiting ----
+
+    def settled(self, transactional_id: str) -> asyncio.Future[None]:
+        """Return a future that is done when a request that failed with CONCURRENT_TRANSACTIONS can be retried, or when
+        the runtime is closed.
+        """
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.setdefault(transactional_id, []).append(future)
+        return future
+
+    def give_up(self, transactional_id: str, future: asyncio.Future[None]) -> None:
+        """Stop waiting for `settled`."""
+        waiting = self._waiting.get(transactional_id, [])
+        if future in waiting:
+            waiting.remove(future)
+            if not waiting:
+                del self._waiting[transactional_id]
+
+    def _wake(self, transactional_id: str) -> None:
+        for future in self._waiting.pop(transactional_id, ()):
+            if not future.done():
+                future.set_result(None)
+
+    # ---- time ----
+
+    def abort_timed_out(self) -> None:
+        """Apply the timeouts of transactions."""
+        if self.state is not LoadState.ACTIVE:
+            return
+        self.accept(self.machine.abort_timed_out(self.now()))
+        if self.machine.wants_producer_id and self._fetching is None:
+            self._fetching = self._loop.create_task(self._fetch_producer_id())
+
+    async def _fetch_producer_id(self) -> None:
+        try:
+            await self.add_producer_id()
+        except KafkaError as error:
+            # The next check of timeouts tries again.
+            self.logger.warning(
+                "could not obtain a producer id to abort a transaction; will retry", extra=facts(reason=str(error))
+            )
+        finally:
+            self._fetching = None
+        if not self.machine.wants_producer_id:
+            self.abort_timed_out()
+
+    async def add_producer_id(self) -> None:
+        """Give the state machine an unused producer id. Raises KafkaError."""
+        producer_id = await self._next_producer_id()
+        self.machine.producer_ids.append(producer_id)
+        self.machine.wants_producer_id = False
+
+    def remove_expired(self) -> None:
+        """Apply `transactional.id.expiration.ms`."""
+        if self.state is LoadState.ACTIVE:
+            self.accept(self.machine.remove_expired(self.now()))
+
+    def close(self) -> None:
+        super().close()
+        if self._fetching is not None:
+            self._fetching.cancel()
+        for transactional_id in list(self._waiting):
+            self._wake(transactional_id)

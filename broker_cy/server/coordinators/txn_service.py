@@ -1,0 +1,261 @@
+"""The transaction coordinator of this broker: one runtime for each partition of `__transaction_state`. See
+`coordinator_service`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from broker_cy.coordinator.step import Now, Step
+from broker_cy.coordinator.txn.admin import Filter
+from broker_cy.coordinator.txn.end import Ended
+from broker_cy.coordinator.txn.init import Initialized, ProducerIdAndEpoch
+from broker_cy.coordinator.txn.settings import TxnSettings
+from broker_cy.coordinator.txn.state import TopicPartition
+from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata import features, topic_names
+from broker_cy.server.coordinators.coordinator_service import CoordinatorService, ServiceContext
+from broker_cy.server.coordinators.txn_runtime import MarkerWriter, Results, TransactionRuntime
+from broker_cy.wire import messages
+
+if TYPE_CHECKING:
+    from broker_cy.metadata.image import ImageDelta, MetadataImage
+    from broker_cy.replica.partition import Partition
+
+T = TypeVar("T")
+
+# The recorded version of a producer that supports transaction.version 2, and of one that does not.
+VERSION_IMPLICIT = 2
+VERSION_OLD = 0
+
+
+class TransactionService(CoordinatorService[TransactionRuntime, TransactionStateMachine]):
+    topic = topic_names.TRANSACTION_STATE
+    what = "transactional id"
+    logger = logging.getLogger("broker_cy.server.transactions")
+
+    def __init__(
+        self, context: ServiceContext, markers: MarkerWriter, next_producer_id: Callable[[], Awaitable[int]]
+    ) -> None:
+        """`next_producer_id` returns a producer id that was never used before; it raises KafkaError."""
+        super().__init__(context)
+        self.settings = TxnSettings.from_config(context.config)
+        self._markers = markers
+        self._next_producer_id = next_producer_id
+        self._image: MetadataImage
+        self._transaction_version = 0
+        self._sweep_every(self.settings.abort_interval_ms, TransactionRuntime.abort_timed_out)
+        self._sweep_every(self.settings.expiration_interval_ms, TransactionRuntime.remove_expired)
+
+    # ---- following the metadata ----
+
+    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """Follow the metadata as every coordinator does, and also the feature `transaction.version`."""
+        self._image = image
+        self._transaction_version = image.features.finalized.get(features.TRANSACTION_VERSION, 0)
+        for runtime in self.runtimes.values():
+            runtime.machine.transaction_version = self._transaction_version
+        super().apply(delta, image)
+
+    def _new_runtime(self, partition: Partition) -> TransactionRuntime:
+        runtime = TransactionRuntime(
+            partition, self._runtime_context, self.settings, self._markers, self._exists, self._next_producer_id
+        )
+        runtime.machine.transaction_version = self._transaction_version
+        return runtime
+
+    def _exists(self, partition: TopicPartition) -> bool:
+        topic = self._image.topics.by_name(partition[0])
+        return topic is not None and partition[1] in topic.partitions
+
+    # ---- for handlers ----
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> Initialized:
+        """InitProducerId of a transactional id; `expected` is the producer id and epoch that the producer claims."""
+        if not transactional_id:
+            return Initialized(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self.settings.max_timeout_ms:
+            return Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        try:
+            # It would only ask for one.
+            runtime = self.runtime_for(transactional_id)
+            if not runtime.machine.producer_ids and transactional_id not in runtime.machine.transactions:
+                await runtime.add_producer_id()
+        except KafkaError as error:
+            return Initialized(error.code)
+        return await self._run(
+            transactional_id,
+            lambda machine, token, now: machine.init_producer_id(transactional_id, timeout_ms, expected, token, now),
+            Initialized,
+        )
+
+    async def end(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, commit: bool, client_version: int
+    ) -> Ended:
+        """EndTxn; `client_version` is 2 for a producer whose epoch is to be bumped."""
+        if not transactional_id:
+            return Ended(ErrorCode.INVALID_REQUEST)
+        return await self._run(
+            transactional_id,
+            lambda machine, token, now: machine.end(transactional_id, producer, commit, client_version, token, now),
+            Ended,
+        )
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        client_version: int,
+    ) -> ErrorCode:
+        """AddPartitionsToTxn and AddOffsetsToTxn; the partitions exist."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+
+        def add(machine: TransactionStateMachine, token: Any, now: Now) -> Step:
+            return machine.add_partitions(transactional_id, producer, partitions, client_version, token, now)
+
+        return await self._run(transactional_id, add, lambda code: code)
+
+    async def _run(
+        self,
+        transactional_id: str,
+        operation: Callable[[TransactionStateMachine, Any, Now], Step],
+        failed: Callable[[ErrorCode], T],
+    ) -> T:
+        try:
+            while True:
+                runtime = self.runtime_for(transactional_id)
+                answer: T | None = await runtime.run(operation)
+                if answer is not None:
+                    return answer
+                await runtime.add_producer_id()
+        except KafkaError as error:
+            return failed(error.code)
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> asyncio.Future[Results]:
+        """Return whether the partitions are part of the producer's transaction, as one error code for each: for
+        AddPartitionsToTxn with `verify_only`, and for Produce requests with transactional batches.
+
+        With `add` they become part of it (KIP-890 part 2), and NONE means that this is on disk. While the previous
+        transaction is being completed, this waits, up to `add.partitions.to.txn.retry.backoff.max.ms`. The partitions
+        exist. Codes are the coordinator's: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
+        TRANSACTION_ABORTABLE (not part of it), INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+        COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR.
+        """
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+        if add:
+            adding = _Adding(self, transactional_id, producer, partitions)
+            return adding.result
+        code = ErrorCode.INVALID_REQUEST
+        if transactional_id:
+            try:
+                return self.runtime_for(transactional_id).run(
+                    lambda machine, token, now: machine.verify_partitions(
+                        transactional_id, producer, partitions, token, now
+                    )
+                )
+            except KafkaError as error:
+                code = error.code
+        result: asyncio.Future[Results] = self._loop.create_future()
+        result.set_result(dict.fromkeys(partitions, code))
+        return result
+
+    def describe(self, transactional_id: str) -> messages.DescribeTransactionsResponse.TransactionState:
+        """DescribeTransactions of one id."""
+        code = ErrorCode.INVALID_REQUEST
+        if transactional_id:
+            try:
+                return self.runtime_for(transactional_id).machine.describe(transactional_id)
+            except KafkaError as error:
+                code = error.code
+        return messages.DescribeTransactionsResponse.TransactionState(
+            transactional_id=transactional_id, error_code=code
+        )
+
+    def list_transactions(self, wanted: Filter) -> list[messages.ListTransactionsResponse.TransactionState]:
+        """ListTransactions. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS)."""
+        return [
+            found
+            for runtime in self._loaded_runtimes()
+            for found in runtime.machine.list_transactions(wanted, runtime.now())
+        ]
+
+
+class _Adding:
+    """Partitions to which a producer writes, which join its transaction as soon as the previous one has ended."""
+
+    def __init__(
+        self,
+        service: TransactionService,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Sequence[TopicPartition],
+    ) -> None:
+        self._service = service
+        self._loop = service._loop
+        self._transactional_id = transactional_id
+        self._producer = producer
+        self._partitions = partitions
+        self._added = frozenset(partitions)
+        self._deadline = self._loop.time() + service.settings.add_backoff_max_ms / 1000
+        self._runtime: TransactionRuntime | None = None
+        self._settled: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.result: asyncio.Future[Results] = self._loop.create_future()
+        self._try()
+
+    def _try(self, _: object = None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._settled is not None and self._runtime is not None:
+            self._runtime.give_up(self._transactional_id, self._settled)
+            self._settled = None
+        if self.result.done():
+            return
+        if not self._transactional_id:
+            self._give(ErrorCode.INVALID_REQUEST)
+            return
+        try:
+            self._runtime = self._service.runtime_for(self._transactional_id)
+        except KafkaError as error:
+            self._give(error.code)
+            return
+        self._runtime.run(self._add).add_done_callback(self._answered)
+
+    def _add(self, machine: TransactionStateMachine, token: Any, now: Now) -> Step:
+        return machine.add_partitions(self._transactional_id, self._producer, self._added, VERSION_IMPLICIT, token, now)
+
+    def _answered(self, answer: asyncio.Future[ErrorCode]) -> None:
+        code = answer.result()
+        left_s = self._deadline - self._loop.time()
+        if code is not ErrorCode.CONCURRENT_TRANSACTIONS or left_s <= 0 or self._runtime is None:
+            self._give(code)
+            return
+        self._timer = self._loop.call_later(min(left_s, self._service.settings.add_backoff_ms / 1000), self._try)
+        self._settled = self._runtime.settled(self._transactional_id)
+        self._settled.add_done_callback(self._on_settled)
+
+    def _on_settled(self, settled: asyncio.Future[None]) -> None:
+        if settled is self._settled:
+            self._settled = None
+            self._try()
+
+    def _give(self, code: ErrorCode) -> None:
+        if not self.result.done():
+            self.result.set_result(dict.fromkeys(self._partitions, code))

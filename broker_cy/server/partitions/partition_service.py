@@ -1,0 +1,256 @@
+"""Follows the metadata image: opens, configures and deletes the partitions of this broker."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker_cy.config import NoEffectReporter, topic_settings
+from broker_cy.core.logs import facts
+from broker_cy.metadata import topic_names
+from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from broker_cy.replica.partition import Partition
+from broker_cy.server.telemetry import log_events
+from broker_cy.storage.errors import StorageError
+from broker_cy.storage.log_config import LogConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from uuid import UUID
+
+    from broker_cy.config import BrokerConfig, TopicSettings
+    from broker_cy.core.clock import Clock
+    from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicImage
+    from broker_cy.replica.partition import FlushGroup
+    from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.storage.log import Log
+    from broker_cy.storage.log_manager import LogManager
+
+LOGGER = logging.getLogger("broker_cy.server.partitions")
+
+# Resources whose settings without effect are reported here; BrokerConfig reports those of the broker.
+REPORTED = {RESOURCE_TOPIC: "topic", RESOURCE_GROUP: "group", RESOURCE_CLIENT_METRICS: "client_metrics"}
+
+# How often to retry a log that could not be created or loaded because of a full disk or a lack of descriptors or
+# memory.
+RETRY_S = 1.0
+
+
+class PartitionService:
+    """Keeps the partition table consistent with the image."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        table: PartitionTable,
+        log_manager: LogManager,
+        group: FlushGroup,
+        on_online: Callable[[str, int], None] | None = None,
+        on_opened: Callable[[str, int], None] | None = None,
+    ) -> None:
+        """`on_online(topic, index)` is called for partitions that were offline and are served now,
+        `on_opened(topic, index)` for those that were unopened and are served now, offline or deleted.
+        """
+        self._config = config
+        self._clock = clock
+        self._table = table
+        self._logs = log_manager
+        self._group = group
+        self._reporter = NoEffectReporter()
+        self._image: MetadataImage
+        self._on_online = on_online
+        self._on_opened = on_opened
+        self._starting = True
+        # By topic, as last applied: thousands of logs are opened one by one.
+        self._configs: dict[str, LogConfig] = {}
+        # Partitions without a log, and the time of the last attempt to open one (monotonic).
+        self._offline: dict[tuple[str, int], Partition] = {}
+        self._last_retry_s = 0.0
+        config.on_change(self._on_broker_setting)
+
+    def settings(self, topic: str) -> TopicSettings:
+        """The settings of a topic now, typed, by Kafka's topic setting names."""
+        return topic_settings(self._image.configs.topic(topic), self._config)
+
+    def high_watermark_of(self, topic: str, index: int) -> int:
+        """For the checkpoints; the end of the log for one that is no partition of a topic (the metadata log)."""
+        partition = self._table.get(topic, index)
+        if partition is not None:
+            return partition.high_watermark
+        log = self._logs.get(topic, index)
+        return log.written_end_offset if log is not None else 0
+
+    def start(self, image: MetadataImage, now_ms: int) -> None:
+        """Load the logs of the data directories; `apply` then makes partitions of them. Blocks. Raises OSError."""
+        self._image = image
+        self._take_broker_settings(image)
+
+        def topic_id_of(name: str) -> UUID | None:
+            topic = image.topics.by_name(name)
+            return topic.topic_id if topic is not None else None
+
+        self._logs.on_opened = self._opened
+        self._logs.load(self._log_config, now_ms, topic_id_of, late=True)
+
+    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """Apply one committed change."""
+        self._image = image
+        if any(kind == RESOURCE_BROKER for kind, _ in delta.configs):
+            self._take_broker_settings(image)
+        for topic in delta.topics:
+            if topic.before is not None and (topic.after is None or topic.after.topic_id != topic.before.topic_id):
+                self._delete(topic.before)
+            if topic.after is not None:
+                self._open(topic.after)
+        self._starting = False
+        for kind, name in delta.configs:
+            if kind == RESOURCE_TOPIC:
+                self._configure(name, self._table.topic(name))
+        self._report_without_effect(delta, image)
+
+    def _report_without_effect(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """Report which changed settings have no effect; at the start, all stored settings count as changed."""
+        for kind, name in delta.configs:
+            # The broker's own settings of internal topics are for a later version and for Kafka's tools.
+            if kind not in REPORTED or (kind == RESOURCE_TOPIC and topic_names.is_protected(name)):
+                continue
+            for event in self._reporter.events(REPORTED[kind], name, image.configs.resource(kind, name)):
+                event.log(LOGGER, logging.WARNING)
+
+    def _take_broker_settings(self, image: MetadataImage) -> None:
+        self._config.apply_dynamic(image.configs.broker(self._config.node_id), image.configs.broker(""))
+
+    def _on_broker_setting(self, changed: frozenset[str]) -> None:
+        """Topic settings without an override follow the broker's."""
+        for topic in list(self._table.by_name):
+            name = topic.decode()
+            self._configure(name, self._table.topic(name))
+
+    def _configure(self, topic: str, partitions: Iterable[Partition]) -> None:
+        settings = self.settings(topic)
+        config = self._configs[topic] = LogConfig.from_settings(settings)
+        for partition in partitions:
+            partition.configure(settings)
+            if partition.log is not None:
+                partition.log.reconfigure(config)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        """What the topic's logs are configured with."""
+        found = self._configs.get(topic)
+        return found if found is not None else LogConfig.from_settings(self.settings(topic))
+
+    def _open(self, topic: TopicImage) -> None:
+        """Open this broker's partitions of the topic that are not open yet; a log that cannot be served stays
+        offline.
+        """
+        fresh = []
+        for index, image in topic.partitions.items():
+            if self._config.node_id not in image.replicas or self._table.get(topic.name, index) is not None:
+                continue
+            unopened = (topic.name, index) in self._logs.unopened
+            log, reason = (None, None) if unopened else self._open_log(topic, index, image.leader_epoch)
+            partition = Partition(
+                self._group,
+                topic.name,
+                index,
+                topic.topic_id,
+                log,
+                image.leader_epoch,
+                protected=topic_names.is_protected(topic.name),
+                offline_reason=reason,
+                replication_factor=len(image.replicas),
+                unopened=unopened,
+            )
+            self._table.add(partition)
+            fresh.append(partition)
+            if log is None and not unopened:
+                self._offline[topic.name, index] = partition
+        if fresh:
+            self._configure(topic.name, fresh)
+
+    def _open_log(self, topic: TopicImage, index: int, leader_epoch: int) -> tuple[Log | None, str | None]:
+        """Return the partition's log, created if it does not exist, or the reason why it is offline."""
+        offline = self._logs.offline.get((topic.name, index))
+        if offline is not None:
+            return None, offline
+        log = self._logs.get(topic.name, index)
+        if log is None:
+            if self._starting:
+                LOGGER.warning(
+                    "creating an empty log: the directory of the partition is missing",
+                    extra=facts(partition=f"{topic.name}-{index}"),
+                )
+            try:
+                log = self._create_log(topic.name, index, topic.topic_id)
+            except StorageError as error:
+                log_events.partition_offline(f"{topic.name}-{index}", str(error), RETRY_S)
+                return None, str(error)
+        log.epochs.assign(leader_epoch, log.log_end_offset)
+        return log, None
+
+    def _opened(self, key: tuple[str, int]) -> None:
+        """The log manager has opened a log, or could not."""
+        partition = self._table.get(*key)
+        log = self._logs.get(*key)
+        if partition is not None and log is None:
+            partition.stay_offline(self._logs.offline[key])
+            self._offline[key] = partition
+        elif partition is not None and log is not None:
+            log.reconfigure(self._log_config(partition.topic))
+            log.epochs.assign(partition.leader_epoch, log.log_end_offset)
+            partition.come_online(log)
+        if self._on_opened is not None:
+            self._on_opened(*key)
+
+    def _create_log(self, topic: str, index: int, topic_id: UUID) -> Log:
+        """Raises StorageError."""
+        config = LogConfig.from_settings(self.settings(topic))
+        return self._logs.create(topic, index, topic_id, config, self._clock.wall_ms())
+
+    def retry(self) -> None:
+        """Retry to open logs that are offline because of a shortage. Cheap without such logs, so it may be called
+        often.
+        """
+        now_s = self._clock.monotonic()
+        if not self._offline or now_s - self._last_retry_s < RETRY_S:
+            return
+        self._last_retry_s = now_s
+        for key, partition in list(self._offline.items()):
+            try:
+                if key in self._logs.offline:
+                    config = LogConfig.from_settings(self.settings(partition.topic))
+                    log = self._logs.reopen(*key, config, self._clock.wall_ms())
+                else:
+                    log = self._create_log(*key, partition.topic_id)
+            except StorageError:
+                # There is still no space, and the other logs would fail, too.
+                return
+            if log is None:
+                continue
+            del self._offline[key]
+            log.epochs.assign(partition.leader_epoch, log.log_end_offset)
+            partition.come_online(log)
+            LOGGER.info("partition online", extra=facts(partition=f"{key[0]}-{key[1]}"))
+            if self._on_online is not None:
+                self._on_online(*key)
+
+    def _delete(self, topic: TopicImage) -> None:
+        self._flush()
+        self._configs.pop(topic.name, None)
+        for partition in self._table.remove_topic(topic.name, topic.topic_id):
+            was_unopened = partition.unopened
+            partition.close()
+            self._offline.pop((topic.name, partition.index), None)
+            try:
+                self._logs.delete(topic.name, partition.index)
+            except StorageError as error:
+                # The topic is deleted all the same; the next start renames the directory.
+                LOGGER.error("could not remove the directory of a deleted partition", extra=facts(reason=str(error)))
+            if was_unopened and self._on_opened is not None:
+                self._on_opened(topic.name, partition.index)
+
+    @property
+    def _flush(self) -> Callable[[], int]:
+        """Write staged batches, because a log must not be removed while it has any."""
+        return self._group.flush

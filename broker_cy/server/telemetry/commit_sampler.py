@@ -1,0 +1,89 @@
+"""Samples committed offsets with the time of the record at each, which makes a group's time lag exact.
+
+Every PERIOD_S the state machines of the group coordinator list the partitions that were committed since the last time,
+so there is at most one sample per partition and period. Looking up a record's time reads its batch; LOOKUPS_MAX
+bounds the lookups, and the rest waits for the next period.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker_cy.metrics.events import Commits, Committed
+from broker_cy.server.partitions.cold_lookup import look_up
+from broker_cy.storage.errors import StorageError
+from broker_cy.storage.lookups import timestamp_at
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.state_machine import GroupStateMachine
+    from broker_cy.server.broker import Broker
+
+LOGGER = logging.getLogger("broker_cy.server.commits")
+
+PERIOD_S = 1.0
+LOOKUPS_MAX = 1_000
+# Lookups per turn of the loop; in memory, each takes a few microseconds.
+LOOKUPS_PER_TURN = 20
+NO_RECORD = -1
+
+
+class CommitSampler:
+    """Runs from `start` to `stop`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._task: asyncio.Task[None] | None = None
+        # Left over from the last period: at most the partitions of one.
+        self._due: dict[tuple[str, str, int], GroupStateMachine] = {}
+
+    def start(self) -> None:
+        self._task = self._broker.loop.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            if self._broker.config["brokercy.events.enable"]:
+                try:
+                    await self.sample()
+                except (StorageError, OSError) as error:
+                    LOGGER.warning("could not sample commits", exc_info=error)
+
+    async def sample(self) -> None:
+        """Report the commits since the last call."""
+        due, self._due = self._due, {}
+        for machine in self._broker.groups.machines_now():
+            changed, machine.offsets.changed = machine.offsets.changed, {}
+            due.update(dict.fromkeys(changed, machine))
+        sampled: dict[str, list[Committed]] = {}
+        for count, (key, machine) in enumerate(due.items()):
+            if count >= LOOKUPS_MAX:
+                self._due[key] = machine
+                continue
+            found = await self._look_at(machine, *key)
+            if found is not None:
+                sampled.setdefault(key[0], []).append(found)
+            if count % LOOKUPS_PER_TURN == LOOKUPS_PER_TURN - 1:
+                await asyncio.sleep(0)
+        for group, offsets in sampled.items():
+            self._broker.events.note(Commits(group, offsets))
+
+    async def _look_at(self, machine: GroupStateMachine, group: str, topic: str, index: int) -> Committed | None:
+        """The current offset; None if it, the partition or its log no longer exists."""
+        partition = self._broker.partitions.get(topic, index)
+        await self._broker.openings.opened([partition])
+        committed = machine.offsets.get(group, topic, index)
+        if committed is None or partition is None or partition.offline is not None:
+            return None
+        end = partition.high_watermark
+        found = None
+        if committed.committed_offset < end:
+            found = await look_up(self._broker, timestamp_at, partition.log, committed.committed_offset)
+        time_ms = NO_RECORD if found is None or found[1] >= end else found[0]
+        return Committed(topic, index, committed.committed_offset, committed.commit_timestamp_ms, time_ms, end)

@@ -1,0 +1,174 @@
+"""Writes the events of this broker to `__cluster_events` (metrics.events has the types).
+
+Changes of topics and settings come from the committed metadata. Their author is the client that the handler named with
+`acting` while it waited for the change; for changes that no client requested, `by` is the broker itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from broker_cy import __version__
+from broker_cy.config.definitions import BROKER
+from broker_cy.core import uuid as uuids
+from broker_cy.metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+)
+from broker_cy.metadata.topic_names import CLUSTER_EVENTS
+from broker_cy.metrics.events import (
+    BrokerStarted,
+    BrokerStopped,
+    Client,
+    ConfigChange,
+    ConfigChanged,
+    Event,
+    PartitionsAdded,
+    Stamped,
+    TopicCreated,
+    TopicDeleted,
+    encode,
+)
+from broker_cy.server.telemetry.own_topic import OwnTopic
+
+if TYPE_CHECKING:
+    from broker_cy.config import BrokerConfig
+    from broker_cy.core.clock import Clock
+    from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicImage
+    from broker_cy.replica.partition_table import PartitionTable
+
+RESOURCE_NAMES = {
+    RESOURCE_TOPIC: "topic",
+    RESOURCE_BROKER: "broker",
+    RESOURCE_GROUP: "group",
+    RESOURCE_CLIENT_METRICS: "client_metrics",
+}
+THE_BROKER = Client(client_id="", host="", principal="broker")
+
+Resource = tuple[int, str]
+
+
+class EventLog:
+    """Writes events to the topic; with brokercy.events.enable=false it drops them."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        partitions: PartitionTable,
+        submit: Callable[[Any], Awaitable[Any]],
+    ) -> None:
+        self.counts: dict[str, int] = {}
+        """Number of events of each type since the start."""
+        self._config = config
+        self._clock = clock
+        self._topic = OwnTopic(CLUSTER_EVENTS, config, clock, loop, partitions, submit)
+        self._started_ms = clock.wall_ms()
+        # The previous settings, by resource; None until the metadata is loaded.
+        self._settings: dict[Resource, dict[str, str]] | None = None
+        self._actors: dict[Resource, Client] = {}
+
+    def note(self, event: Event) -> None:
+        """Record an event with the current time."""
+        self.counts[event.TYPE] = self.counts.get(event.TYPE, 0) + 1
+        if self._config["brokercy.events.enable"]:
+            now_ms = self._clock.wall_ms()
+            self._topic.write(*encode(Stamped(now_ms, self._config.node_id, event)), now_ms)
+
+    def started(self, *, clean: bool, start_ms: int, partitions: int, cuts: dict[str, int]) -> None:
+        self.note(
+            BrokerStarted(
+                software=f"broker-cy {__version__}",
+                clean=clean,
+                start_ms=start_ms,
+                partitions=partitions,
+                truncated_bytes=sum(cuts.values()),
+                truncated=cuts,
+            )
+        )
+
+    async def stop(self) -> None:
+        self.note(BrokerStopped(uptime_ms=self._clock.wall_ms() - self._started_ms))
+        await self._topic.stop()
+
+    # ---- authors of changes ----
+
+    @contextmanager
+    def acting(self, client: Client, resource_type: int, names: Iterable[str]) -> Iterator[None]:
+        """While the context is active, changes of these resources are attributed to `client`."""
+        keys = [(resource_type, name) for name in names]
+        for key in keys:
+            self._actors[key] = client
+        try:
+            yield
+        finally:
+            for key in keys:
+                if self._actors.get(key) is client:
+                    del self._actors[key]
+
+    def _by(self, resource_type: int, name: str) -> Client:
+        return self._actors.get((resource_type, name), THE_BROKER)
+
+    # ---- the metadata ----
+
+    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """Report the changes of a commit. The first image is the state at the start, and reports nothing."""
+        if self._settings is None:
+            self._settings = {key: image.configs.resource(*key) for key in image.configs.resources()}
+            return
+        fresh = {topic.after.name for topic in delta.topics if topic.before is None and topic.after is not None}
+        gone = {topic.before.name for topic in delta.topics if topic.before is not None and topic.after is None}
+        for topic in delta.topics:
+            self._tell_topic(topic.before, topic.after, image)
+        for resource_type, name in delta.configs:
+            after = image.configs.resource(resource_type, name)
+            before = self._settings.pop((resource_type, name), {})
+            if after:
+                self._settings[resource_type, name] = after
+            if resource_type == RESOURCE_TOPIC and (name in fresh or name in gone):
+                continue  # part of the topic's event
+            changes = config_changes(before, after)
+            if changes:
+                self.note(
+                    ConfigChanged(
+                        RESOURCE_NAMES.get(resource_type, str(resource_type)),
+                        name,
+                        changes,
+                        self._by(resource_type, name),
+                    )
+                )
+        self._topic.flush()
+
+    def _tell_topic(self, before: TopicImage | None, after: TopicImage | None, image: MetadataImage) -> None:
+        topic = after or before
+        assert topic is not None
+        by = self._by(RESOURCE_TOPIC, topic.name)
+        topic_id = uuids.to_text(topic.topic_id)
+        count = len(topic.partitions)
+        if after is None:
+            self.note(TopicDeleted(topic.name, topic_id, count, by))
+        elif before is None or before.topic_id != after.topic_id:
+            replicas = len(after.partitions[0].replicas) if after.partitions else 0
+            self.note(TopicCreated(topic.name, topic_id, count, replicas, dict(image.configs.topic(topic.name)), by))
+        elif len(before.partitions) != count:
+            self.note(PartitionsAdded(topic.name, len(before.partitions), count, by))
+
+
+def config_changes(before: dict[str, str], after: dict[str, str]) -> list[ConfigChange]:
+    """Return the settings that changed; the value of a secret is `[hidden]`."""
+    changes = []
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old == new:
+            continue
+        setting = BROKER.get(name)
+        if setting is not None and setting.is_sensitive:
+            old, new = (None if value is None else "[hidden]" for value in (old, new))
+        changes.append(ConfigChange(name, old, new))
+    return changes
