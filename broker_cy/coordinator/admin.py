@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from broker_cy.coordinator.group import GroupState
-from broker_cy.coordinator.member import ClassicMember
+from broker_cy.coordinator.classic.group import GroupState
+from broker_cy.coordinator.classic.member import ClassicMember
+from broker_cy.coordinator.classic.records import group_tombstone
 from broker_cy.coordinator.offset_record import encode_offset_key
 from broker_cy.coordinator.other_groups import GroupType
-from broker_cy.coordinator.records import group_tombstone
-from broker_cy.coordinator.step import Record, Step, Token, append_error
+from broker_cy.coordinator.shard import GroupShard
+from broker_cy.coordinator.step import Record, Step, Token
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.state_machine import GroupStateMachine
 
 # From this version of DescribeGroups on, a group that does not exist is an error instead of being reported as dead.
 VERSION_GROUP_ID_NOT_FOUND = 6
 
 
-def describe(machine: GroupStateMachine, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
+def describe(machine: GroupShard, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
     group = machine.groups.get(group_id)
     if group is None:
         reason = f"Group {group_id} not found."
@@ -58,7 +55,7 @@ def _described(member: ClassicMember, protocol: str | None) -> messages.Describe
 
 
 def list_groups(
-    machine: GroupStateMachine, states: Iterable[str], types: Iterable[str]
+    machine: GroupShard, states: Iterable[str], types: Iterable[str]
 ) -> list[messages.ListGroupsResponse.ListedGroup]:
     """The groups of every type that match both filters. An empty filter matches all; names are compared
     case-insensitively.
@@ -91,7 +88,7 @@ def list_groups(
     ]
 
 
-def delete_groups(machine: GroupStateMachine, step: Step, group_ids: Iterable[str], token: Token) -> None:
+def delete_groups(machine: GroupShard, step: Step, group_ids: Iterable[str], token: Token) -> None:
     """Delete groups without members, with their offsets. Each group gets its own error code.
 
     The records of a group with many offsets fill more than one batch. The tombstone of the group itself comes last, so
@@ -106,11 +103,12 @@ def delete_groups(machine: GroupStateMachine, step: Step, group_ids: Iterable[st
             records += offset_tombstones(machine, group_id)
             records += group_tombstones(machine, group_id)
     machine.append(step, records)
+    step.reply_when_written(token, _response(codes), _not_deleted, codes)
 
-    def failure(error: ErrorCode) -> messages.DeleteGroupsResponse:
-        return _response({g: code if code is not ErrorCode.NONE else append_error(error) for g, code in codes.items()})
 
-    step.reply_when_written(token, _response(codes), failure)
+def _not_deleted(codes: dict[str, ErrorCode], code: ErrorCode) -> messages.DeleteGroupsResponse:
+    """The response when the records cannot be written: groups that had an error keep it."""
+    return _response({group_id: code if own is ErrorCode.NONE else own for group_id, own in codes.items()})
 
 
 def _response(codes: dict[str, ErrorCode]) -> messages.DeleteGroupsResponse:
@@ -122,7 +120,7 @@ def _response(codes: dict[str, ErrorCode]) -> messages.DeleteGroupsResponse:
     )
 
 
-def _deletable(machine: GroupStateMachine, group_id: str) -> ErrorCode:
+def _deletable(machine: GroupShard, group_id: str) -> ErrorCode:
     other = machine.other_groups.get(group_id)
     if other is not None:
         if other.has_members:
@@ -135,14 +133,14 @@ def _deletable(machine: GroupStateMachine, group_id: str) -> ErrorCode:
     return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
-def offset_tombstones(machine: GroupStateMachine, group_id: str) -> list[Record]:
+def offset_tombstones(machine: GroupShard, group_id: str) -> list[Record]:
     """Return the tombstones of every offset of a group, also of those in open transactions."""
     partitions = {(topic, index): None for topic, found in machine.offsets.topics(group_id).items() for index in found}
     partitions.update(dict.fromkeys(machine.offsets.pending_partitions(group_id)))
     return [Record(encode_offset_key(group_id, topic, index), None) for topic, index in partitions]
 
 
-def group_tombstones(machine: GroupStateMachine, group_id: str) -> list[Record]:
+def group_tombstones(machine: GroupShard, group_id: str) -> list[Record]:
     """Return the tombstones of a group itself."""
     other = machine.other_groups.get(group_id)
     return [group_tombstone(group_id)] if other is None else other.tombstones()

@@ -12,10 +12,15 @@ from broker_cy.coordinator.timers import Timers
 from broker_cy.core.errors import ErrorCode
 
 K = TypeVar("K")
+S = TypeVar("S", bound=Step)
 
 
-class StateMachine(Generic[K]):
-    """`next_offset` is the offset that the next record appended will have; `timers` are identified by a K."""
+class StateMachine(Generic[K, S]):
+    """`next_offset` is the offset that the next record appended will have; `timers` are identified by a K. Operations
+    return an S, made by `new_step`.
+    """
+
+    new_step: type[S]
 
     def __init__(self) -> None:
         self.next_offset = 0
@@ -23,28 +28,26 @@ class StateMachine(Generic[K]):
         self.unknown_records = 0
         """Records that a newer Kafka may know; they stay in the log."""
 
-    def written(self, steps: Iterable[Step], now: Now) -> Step:
+    def written(self, steps: Iterable[S], now: Now) -> S:
         """The records of these steps are written: return what follows."""
-        out = Step()
+        out = self.new_step()
         for step in steps:
-            for follow in step._written:
-                follow(out, now)
-            step.settle()
+            for follow in step.follows:
+                follow.written(self, out, now)
         return out
 
-    def failed(self, steps: Sequence[Step], code: ErrorCode, now: Now) -> Step:
+    def failed(self, steps: Sequence[S], code: ErrorCode, now: Now) -> S:
         """The records of these steps, which must be the newest, could not be written: undo them, and return what
         follows.
         """
         for step in reversed(steps):
-            for undo in reversed(step._undo):
-                undo()
-            self.next_offset -= len(step.records)
-        out = Step()
+            for before in reversed(step.before):
+                before.restore(self)
+            self.next_offset -= len(step.before)
+        out = self.new_step()
         for step in steps:
-            for follow in step._failed:
-                follow(out, now, code)
-            step.settle()
+            for follow in step.follows:
+                follow.failed(self, out, now, code)
         return out
 
     def next_wake_ms(self) -> int | None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
 from uuid import UUID
 
-from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.records import group_tombstone
 from broker_cy.coordinator.offset_record import CommittedOffset, encode_offset_key
-from broker_cy.coordinator.records import group_tombstone
+from broker_cy.coordinator.shard import GroupShard
 from broker_cy.coordinator.step import Now, Record, Step
 
-if TYPE_CHECKING:
-    from broker_cy.coordinator.state_machine import GroupStateMachine
 
-
-def sweep(machine: GroupStateMachine, step: Step, now: Now) -> None:
+def sweep(machine: GroupShard, step: Step, now: Now) -> None:
     """Delete expired offsets of classic groups, and empty groups that have none left.
 
     Groups of other types are left alone as long as nothing here keeps them up to date.
@@ -30,7 +27,7 @@ def sweep(machine: GroupStateMachine, step: Step, now: Now) -> None:
     machine.append(step, records)
 
 
-def _expired(machine: GroupStateMachine, group: ClassicGroup, now: Now) -> tuple[list[Record], bool]:
+def _expired(machine: GroupShard, group: ClassicGroup, now: Now) -> tuple[list[Record], bool]:
     """Return the tombstones of the group's expired offsets, and whether no other offsets remain."""
     group_id = group.group_id
     topics = machine.offsets.topics(group_id)
@@ -75,7 +72,7 @@ def _is_over(offset: CommittedOffset, begin: Callable[[CommittedOffset], int], r
     return now.wall_ms - begin(offset) >= retention_ms
 
 
-def topics_deleted(machine: GroupStateMachine, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
+def topics_deleted(machine: GroupShard, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
     """Delete the offsets committed in deleted topics, given as (name, id)."""
     step.atomic = False
     keys: dict[bytes, None] = {}

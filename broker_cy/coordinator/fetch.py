@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.other_groups import GroupType
+from broker_cy.coordinator.shard import GroupShard
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.state_machine import GroupStateMachine
 
 NO_OFFSET = -1
 
 
 def fetch_offsets(
-    machine: GroupStateMachine, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
+    machine: GroupShard, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
 ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
     """Return the offsets of the requested partitions, by topic name, or of all (`topics` is None). A partition without
     an offset has offset -1 and no error, and so does every partition of an unknown group. With `require_stable`, a
@@ -51,7 +47,7 @@ def fetch_offsets(
 
 
 def _all_topics(
-    machine: GroupStateMachine, group_id: str, require_stable: bool
+    machine: GroupShard, group_id: str, require_stable: bool
 ) -> list[messages.OffsetFetchResponse.OffsetFetchResponseTopics]:
     return [
         messages.OffsetFetchResponse.OffsetFetchResponseTopics(
@@ -67,7 +63,7 @@ def _all_topics(
 
 
 def _partition(
-    machine: GroupStateMachine,
+    machine: GroupShard,
     group_id: str,
     topic: str,
     index: int,
@@ -94,7 +90,7 @@ def _partition(
     )
 
 
-def _is_visible(machine: GroupStateMachine, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
+def _is_visible(machine: GroupShard, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
     """Return whether the group's offsets may be returned. Raises KafkaError if the sender is refused.
 
     Only groups of the other types check the member (from version 9 on), and those have no live members on this broker.

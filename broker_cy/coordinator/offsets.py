@@ -1,19 +1,29 @@
 """The committed offsets of one partition of `__consumer_offsets`, with those of open transactions: durable state.
 
-Only the `replay_` functions, and what they return to undo it, and the `load_` functions change it.
+Only the `replay_` functions, `restore` with what they return, and the `load_` functions change it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from broker_cy.coordinator.offset_record import CommittedOffset
 
-Undo = Callable[[], None]
+Place = tuple[str, str, int]  # group, topic, partition
 PartitionOffsets = dict[int, CommittedOffset]
 
 NO_PRODUCER_ID = -1
 CHANGED_MAX = 100_000
+
+
+class OffsetsBefore(NamedTuple):
+    """What a record replaced: the committed offset of each place (None if there was none), and for each producer and
+    place the offset of its open transaction.
+    """
+
+    committed: tuple[tuple[Place, CommittedOffset | None], ...] = ()
+    pending: tuple[tuple[int, Place, CommittedOffset | None], ...] = ()
 
 
 class OffsetStore:
@@ -31,8 +41,8 @@ class OffsetStore:
         # Offsets committed since the partition was loaded: a counter, which a failed write does not decrease.
         self.commits = 0
         # (group, topic, partition) of the commits since the commit sampler last took this; at most CHANGED_MAX.
-        self.changed: dict[tuple[str, str, int], None] = {}
-        self._pending: dict[int, dict[tuple[str, str, int], CommittedOffset]] = {}
+        self.changed: dict[Place, None] = {}
+        self._pending: dict[int, dict[Place, CommittedOffset]] = {}
         # Producer ids with a pending offset, by group and then (topic, partition): the index over _pending.
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
 
@@ -71,13 +81,30 @@ class OffsetStore:
 
     # ---- replay ----
 
-    def replay_commit(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> Undo:
+    def restore(self, before: OffsetsBefore) -> None:
+        """Undo a record; everything newer is undone before."""
+        for place, committed in before.committed:
+            if committed is None:
+                self._remove(*place)
+            else:
+                self._put(*place, committed)
+        for producer_id, place, offset in before.pending:
+            if offset is None:
+                self._close(producer_id, *place)
+            else:
+                self.load_pending(producer_id, *place, offset)
+
+    def replay_commit(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> OffsetsBefore:
         """A commit outside of a transaction."""
+        place = (group_id, topic, partition)
         before = self._put(group_id, topic, partition, offset)
+        self._committed(place)
+        return OffsetsBefore(((place, before),))
+
+    def _committed(self, place: Place) -> None:
         self.commits += 1
         if len(self.changed) < CHANGED_MAX:
-            self.changed[group_id, topic, partition] = None
-        return lambda: self._restore(group_id, topic, partition, before)
+            self.changed[place] = None
 
     def load_commit(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
         """As replay_commit, with nothing to undo: this is called once for each record of a log that is loaded."""
@@ -92,13 +119,12 @@ class OffsetStore:
 
     def replay_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
-    ) -> Undo:
+    ) -> OffsetsBefore:
         """A commit inside of a transaction, which no reader sees yet."""
-        before = self._pending.get(producer_id, {}).get((group_id, topic, partition))
+        place = (group_id, topic, partition)
+        before = self._pending.get(producer_id, {}).get(place)
         self.load_pending(producer_id, group_id, topic, partition, offset)
-        if before is None:
-            return lambda: self._close(producer_id, group_id, topic, partition)
-        return lambda: self.load_pending(producer_id, group_id, topic, partition, before)
+        return OffsetsBefore(pending=((producer_id, place, before),))
 
     def load_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
@@ -107,45 +133,32 @@ class OffsetStore:
         self._pending.setdefault(producer_id, {})[(group_id, topic, partition)] = offset
         self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
 
-    def replay_tombstone(self, group_id: str, topic: str, partition: int) -> Undo:
+    def replay_tombstone(self, group_id: str, topic: str, partition: int) -> OffsetsBefore:
         """The offset is deleted, and with it what open transactions have committed there."""
+        place = (group_id, topic, partition)
         before = self._remove(group_id, topic, partition)
-        dropped: list[tuple[int, CommittedOffset]] = []
+        dropped: list[tuple[int, Place, CommittedOffset | None]] = []
         for producer_id in list(self._open.get(group_id, {}).get((topic, partition), ())):
-            dropped.append((producer_id, self._pending[producer_id][(group_id, topic, partition)]))
+            dropped.append((producer_id, place, self._pending[producer_id][place]))
             self._close(producer_id, group_id, topic, partition)
+        return OffsetsBefore(((place, before),), tuple(dropped))
 
-        def undo() -> None:
-            self._restore(group_id, topic, partition, before)
-            for producer_id, offset in dropped:
-                self.load_pending(producer_id, group_id, topic, partition, offset)
-
-        return undo
-
-    def replay_marker(self, producer_id: int, committed: bool) -> Undo:
+    def replay_marker(self, producer_id: int, committed: bool) -> OffsetsBefore:
         """A transaction ends. Nothing happens for a producer without pending offsets."""
         pending = dict(self._pending.get(producer_id, {}))
-        replaced: list[tuple[str, str, int, CommittedOffset | None]] = []
-        for (group_id, topic, partition), offset in pending.items():
-            self._close(producer_id, group_id, topic, partition)
+        replaced: list[tuple[Place, CommittedOffset | None]] = []
+        for place, offset in pending.items():
+            self._close(producer_id, *place)
             if not committed:
                 continue
             # Compaction may have left a newer record than the transaction's; the newest one takes precedence.
-            current = self.get(group_id, topic, partition)
+            current = self.get(*place)
             if current is None or offset.record_offset > current.record_offset:
-                replaced.append((group_id, topic, partition, current))
-                self._put(group_id, topic, partition, offset)
-                self.commits += 1
-                if len(self.changed) < CHANGED_MAX:
-                    self.changed[group_id, topic, partition] = None
-
-        def undo() -> None:
-            for group_id, topic, partition, before in replaced:
-                self._restore(group_id, topic, partition, before)
-            for (group_id, topic, partition), offset in pending.items():
-                self.load_pending(producer_id, group_id, topic, partition, offset)
-
-        return undo
+                replaced.append((place, current))
+                self._put(*place, offset)
+                self._committed(place)
+        dropped = tuple((producer_id, place, offset) for place, offset in pending.items())
+        return OffsetsBefore(tuple(replaced), dropped)
 
     # ---- inner ----
 
@@ -173,12 +186,6 @@ class OffsetStore:
                 del self.by_group[group_id]
             self.count -= 1
         return before
-
-    def _restore(self, group_id: str, topic: str, partition: int, before: CommittedOffset | None) -> None:
-        if before is None:
-            self._remove(group_id, topic, partition)
-        else:
-            self._put(group_id, topic, partition, before)
 
     def _close(self, producer_id: int, group_id: str, topic: str, partition: int) -> None:
         pending = self._pending[producer_id]

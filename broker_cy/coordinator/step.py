@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import Event
@@ -48,57 +48,72 @@ class Reply(NamedTuple):
     response: Any
 
 
-# What follows once the records of a step are on disk, or cannot be.
-Written = Callable[["Step", Now], None]
-Failed = Callable[["Step", Now, ErrorCode], None]
+class Follow(Protocol):
+    """What follows once the records of a step are on disk, or cannot be: a value without references to live state. The
+    machine calls one of the two methods with itself and the step that it will return.
+    """
+
+    def written(self, machine: Any, out: Any, now: Now) -> None: ...
+    def failed(self, machine: Any, out: Any, now: Now, code: ErrorCode) -> None: ...
+
+
+class Before(Protocol):
+    """The durable state that a record replaced: a value."""
+
+    def restore(self, machine: Any) -> None:
+        """Undo the record. Everything newer is undone before."""
+
+
+class Answered(NamedTuple):
+    """A request is answered `response`, or, if the records cannot be written, `refuse(*about, code)`. `refuse` is a
+    function of a module.
+    """
+
+    token: Token
+    response: Any
+    refuse: Callable[..., Any]
+    about: tuple[Any, ...] = ()
+
+    def written(self, machine: Any, out: Step, now: Now) -> None:
+        out.reply(self.token, self.response)
+
+    def failed(self, machine: Any, out: Step, now: Now, code: ErrorCode) -> None:
+        out.reply(self.token, self.refuse(*self.about, append_error(code)))
 
 
 @dataclass(slots=True)
 class Step:
-    """Records to append, answers to give, and events for `__cluster_events`.
+    """Records to append, answers to give, and events for `__cluster_events`: a value, which can be printed and
+    compared.
 
-    `atomic` records go into one batch, so that a crash leaves all of them or none; only deletions are not atomic. The
-    underscored fields are for the state machine, whose `written` or `failed` the caller calls with the outcome.
+    `atomic` records go into one batch, so that a crash leaves all of them or none; only deletions are not atomic.
+    `before` (one for each change of the durable state) and `follows` are for the state machine, whose `written` or
+    `failed` the caller calls with the outcome.
     """
 
     records: list[Record] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     atomic: bool = True
-    _undo: list[Callable[[], None]] = field(default_factory=list)
-    _written: list[Written] = field(default_factory=list)
-    _failed: list[Failed] = field(default_factory=list)
+    before: list[Before] = field(default_factory=list)
+    follows: list[Follow] = field(default_factory=list)
 
     def reply(self, token: Token, response: Any) -> None:
         """Answer whether or not the records are written."""
         self.replies.append(Reply(token, response))
 
-    def then(self, written: Written, failed: Failed) -> None:
-        """Continue with one of the two when the result of writing this step's records is known."""
-        self._written.append(written)
-        self._failed.append(failed)
+    def then(self, follow: Follow) -> None:
+        """Continue with `follow` when the outcome of writing this step's records is known."""
+        self.follows.append(follow)
 
-    def settle(self) -> None:
-        """The outcome of the records is known, and everything that depended on it is done.
-
-        Most callbacks refer to their own step. These reference cycles are broken here, so that the step is freed at
-        once: the garbage collector runs rarely, and takes longer the more cycles it finds.
+    def reply_when_written(self, token: Token, response: Any, refuse: Callable[..., Any], *about: Any) -> None:
+        """Answer `response` once the records are on disk, or `refuse(*about, code)` if they cannot be written, where
+        `code` is that of `append_error`. A step without records answers immediately.
         """
-        self._undo.clear()
-        self._written.clear()
-        self._failed.clear()
-
-    def reply_when_written(self, token: Token, response: Any, failure: Callable[[ErrorCode], Any]) -> None:
-        """Answer `response` once the records are on disk, or `failure(code)` if they cannot be written. A step without
-        records answers immediately.
-        """
-        if not self.records:
+        if self.records:
+            self.then(Answered(token, response, refuse, about))
+        else:
             self.reply(token, response)
-            return
-        self.then(
-            lambda step, now: step.reply(token, response),
-            lambda step, now, code: step.reply(token, failure(code)),
-        )
 
 
 # The error code of the group APIs for each error of an append, as Kafka maps them; other codes are returned unchanged.

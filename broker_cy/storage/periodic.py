@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from broker_cy.storage import checkpoints
-
-if TYPE_CHECKING:
-    from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.checkpoints import TopicPartition
+from broker_cy.storage.cleaner.log_cleaner import LogCleaner
+from broker_cy.storage.flusher import Flusher
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_slice import LogTotals
+from broker_cy.storage.settings import StorageSettings
 
 # Time after a failed flush (the disk is full) until the next attempt.
 FLUSH_RETRY_MS = 5_000
@@ -18,10 +21,27 @@ METADATA_CHECKPOINT_MS = 10_000
 FIRST_RETENTION_CHECK_MS = 30_000
 
 
+class Managed(Protocol):
+    """What the periodic work is done on: a LogManager."""
+
+    settings: StorageSettings
+    flusher: Flusher
+    totals: LogTotals
+    cleaner: LogCleaner | None
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]: ...
+    @property
+    def high_watermarks(self) -> dict[TopicPartition, int]: ...
+    def apply_retention(
+        self, now_ms: int, high_watermark_of: Callable[[str, int], int], *, compacted: bool = False
+    ) -> None: ...
+
+
 class PeriodicWork:
     """Schedules the periodic work of `manager`; `tick` does what is due. Logs that are not open yet are left alone."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: Managed) -> None:
         self._manager = manager
         # Something was committed to the metadata log that is not in its checkpoint yet.
         self.metadata_committed = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Iterator
@@ -95,5 +96,75 @@ def test_a_wrong_import_is_found(line: str, allowed: bool) -> None:
 
 def test_the_control_plane_does_not_reach_the_data_path() -> None:
     """If this fails, the second contract is not checked."""
-    assert violation("broker_cy.coordinator.group", "broker_cy.storage.log.Log")
-    assert violation("broker_cy.coordinator.group", "broker_cy.wire.messages") is None
+    assert violation("broker_cy.coordinator.classic.group", "broker_cy.storage.log.Log")
+    assert violation("broker_cy.coordinator.classic.group", "broker_cy.wire.messages") is None
+
+
+# ---- circles ----
+
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in (ROOT / "broker_cy").rglob("*.py")
+}
+
+
+def imported_by(text: str) -> Iterator[str]:
+    """Return the full names of what a Python source imports anywhere in it, under TYPE_CHECKING and in functions
+    too.
+    """
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the sets of modules that import each other, directly or not (Tarjan's strongly connected components)."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_modules: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        number[module] = lowest[module] = len(number)
+        open_modules.append(module)
+        for other in sorted(graph[module]):
+            if other not in number:
+                visit(other)
+            if other in open_modules:
+                lowest[module] = min(lowest[module], lowest[other])
+        if lowest[module] == number[module]:
+            at = open_modules.index(module)
+            circle = open_modules[at:]
+            del open_modules[at:]
+            if len(circle) > 1:
+                found.append(sorted(circle))
+
+    for module in sorted(graph):
+        if module not in number:
+            visit(module)
+    return found
+
+
+def module_of(name: str) -> str | None:
+    """Return the module that an imported name is, or is in."""
+    return name if name in MODULES else name.rpartition(".")[0] if name.rpartition(".")[0] in MODULES else None
+
+
+def test_no_circle_of_imports() -> None:
+    """If this fails, two modules depend on each other, and TYPE_CHECKING or a late import hides it."""
+    graph = {
+        module: {found for name in imported_by(path.read_text()) if (found := module_of(name)) not in (None, module)}
+        for module, path in MODULES.items()
+    }
+    assert sum(map(len, graph.values())) > 500
+    assert circles(graph) == []
+
+
+def test_a_circle_is_found() -> None:
+    """If this fails, the check above passes because it finds nothing."""
+    late = "if TYPE_CHECKING:\n    from a.b import C\ndef f():\n    import x.y\n"
+    assert sorted(imported_by(late)) == ["a.b.C", "x.y"]
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set[str](), "e": {"a"}}
+    assert circles(graph) == [["a", "b", "c"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from tests.broker_cy.coordinator.harness import durable, replayed
 from tests.sim.group_clients import ANSWER_WITHIN_MS, GROUPS, MEMBERS_MAX, SESSION_MS
 

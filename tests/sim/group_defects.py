@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_cy.coordinator import admin, commit, join, membership, rebalance, sync
-from broker_cy.coordinator.group import ClassicGroup, GroupState
-from broker_cy.coordinator.member import ClassicMember
+from broker_cy.coordinator import admin, commit
+from broker_cy.coordinator.classic import join, membership, rebalance, sync
+from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.offsets import OffsetStore
 from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import Step
@@ -200,7 +201,7 @@ def group_with_members_is_deleted(patch: Patch) -> None:
         group_ids = list(group_ids)
         for group_id in group_ids:
             if group_id in machine.groups:
-                machine.discard_group(step, machine.groups[group_id], ErrorCode.UNKNOWN_MEMBER_ID)
+                rebalance.discard_group(machine, step, machine.groups[group_id], ErrorCode.UNKNOWN_MEMBER_ID)
         right(machine, step, group_ids, token)
 
     patch.setattr(admin, "delete_groups", delete_groups)
@@ -241,7 +242,13 @@ def members_are_lost_by_a_reload(patch: Patch) -> None:
 
 def response_is_sent_before_the_write(patch: Patch) -> None:
     """Responses that depend on a record are sent before it is on disk."""
-    patch.setattr(Step, "reply_when_written", lambda self, token, response, failure: self.reply(token, response))
+    patch.setattr(Step, "reply_when_written", lambda self, token, response, *more: self.reply(token, response))
+
+
+class Kept:
+    """Undoes nothing."""
+
+    def restore(self, machine: Any) -> None: ...
 
 
 def failed_records_are_not_undone(patch: Patch) -> None:
@@ -250,7 +257,7 @@ def failed_records_are_not_undone(patch: Patch) -> None:
 
     def failed(self: Machine, steps: Any, code: Any, now: Any) -> Step:
         for step in steps:
-            step._undo.clear()
+            step.before = [Kept() for _ in step.before]
         return right(self, steps, code, now)
 
     patch.setattr(Machine, "failed", failed)

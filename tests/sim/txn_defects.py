@@ -7,10 +7,12 @@ from typing import Any
 
 from broker_cy.coordinator.step import Step
 from broker_cy.coordinator.txn import end, expiry, init, markers, partitions
+from broker_cy.coordinator.txn.shard import TxnStep
 from broker_cy.coordinator.txn.state import Transaction
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode
 from tests.sim.defects import Patch, Planter
+from tests.sim.group_defects import Kept
 
 Machine = TransactionStateMachine
 
@@ -19,7 +21,7 @@ def zombie_epoch_adds_partitions(patch: Patch) -> None:
     """AddPartitionsToTxn of a fenced epoch is accepted."""
     right = partitions.add
 
-    def add(machine: Machine, step: Step, transactional_id: str, producer: Any, *more: Any) -> None:
+    def add(machine: Machine, step: TxnStep, transactional_id: str, producer: Any, *more: Any) -> None:
         known = machine.transactions.get(transactional_id)
         if known is not None and known.producer_id == producer.producer_id:
             producer = producer._replace(epoch=known.producer_epoch)
@@ -51,7 +53,7 @@ def init_keeps_the_epoch(patch: Patch) -> None:
 def init_forgets_the_open_transaction(patch: Patch) -> None:
     """InitProducerId does not abort the transaction that the predecessor left open."""
 
-    def fence(machine: Machine, step: Step, transaction: Transaction, token: Any, now: Any) -> None:
+    def fence(machine: Machine, step: TxnStep, transaction: Transaction, token: Any, now: Any) -> None:
         init._bump(machine, step, transaction, transaction.timeout_ms, None, token, now)
 
     patch.setattr(init, "_fence", fence)
@@ -72,13 +74,13 @@ def commit_of_an_aborted_transaction_succeeds(patch: Patch) -> None:
 
 def response_is_sent_before_the_write(patch: Patch) -> None:
     """Responses that depend on a record are sent before it is on disk."""
-    patch.setattr(Step, "reply_when_written", lambda self, token, response, failure: self.reply(token, response))
+    patch.setattr(Step, "reply_when_written", lambda self, token, response, *more: self.reply(token, response))
 
 
 def verified_without_a_transaction(patch: Patch) -> None:
     """The coordinator confirms to a partition a transaction that is not open."""
 
-    def verify(machine: Machine, step: Step, transactional_id: str, producer: Any, asked: Any, token: Any) -> None:
+    def verify(machine: Machine, step: TxnStep, transactional_id: str, producer: Any, asked: Any, token: Any) -> None:
         step.reply(token, dict.fromkeys(asked, ErrorCode.NONE))
 
     patch.setattr(partitions, "verify", verify)
@@ -88,7 +90,7 @@ def verified_before_it_is_written(patch: Patch) -> None:
     """The coordinator confirms to a partition a transaction whose record may still fail to be written."""
     right = partitions.verify
 
-    def verify(machine: Machine, step: Step, *more: Any) -> None:
+    def verify(machine: Machine, step: TxnStep, *more: Any) -> None:
         patch_unwritten = machine._unwritten
         machine._unwritten = {}
         try:
@@ -111,19 +113,19 @@ def added_partitions_replace_the_previous_ones(patch: Patch) -> None:
 
 def ending_is_lost_by_a_reload(patch: Patch) -> None:
     """A coordinator that takes over does not write the markers of a decided transaction."""
-    patch.setattr(Machine, "loaded", lambda self, now: Step())
+    patch.setattr(Machine, "loaded", lambda self, now: TxnStep())
 
 
 def abort_turns_into_commit_by_a_reload(patch: Patch) -> None:
     """A coordinator that takes over commits a transaction that was to be aborted."""
-    right = Machine.start_ending
+    right = markers.start
 
-    def loaded(self: Machine, now: Any) -> Step:
-        step = Step()
+    def loaded(self: Machine, now: Any) -> TxnStep:
+        step = TxnStep()
         for transaction in list(self.transactions.values()):
             if transaction.state.is_prepared:
                 right(self, step, transaction, now)
-        self.outbox = [sent._replace(commit=True) for sent in self.outbox]
+        step.markers = [sent._replace(commit=True) for sent in step.markers]
         return step
 
     patch.setattr(Machine, "loaded", loaded)
@@ -133,11 +135,11 @@ def commit_turns_into_abort_by_a_retry(patch: Patch) -> None:
     """Markers that are sent again have the opposite outcome."""
     right = markers.go_on
 
-    def go_on(machine: Machine, step: Step, transaction: Any, ending: Any, now: Any) -> None:
-        sent = len(machine.outbox)
+    def go_on(machine: Machine, step: TxnStep, transaction: Any, ending: Any, now: Any) -> None:
+        sent = len(step.markers)
         right(machine, step, transaction, ending, now)
         if ending.failures:
-            machine.outbox[sent:] = [each._replace(commit=not each.commit) for each in machine.outbox[sent:]]
+            step.markers[sent:] = [each._replace(commit=not each.commit) for each in step.markers[sent:]]
 
     patch.setattr(markers, "go_on", go_on)
 
@@ -156,7 +158,7 @@ def complete_before_all_markers(patch: Patch) -> None:
     """The last record is written when one marker is written."""
     right = markers.written
 
-    def written(machine: Machine, step: Step, sent: Any, results: Any, now: Any) -> None:
+    def written(machine: Machine, step: TxnStep, sent: Any, results: Any, now: Any) -> None:
         right(machine, step, sent, dict.fromkeys(sent.partitions, ErrorCode.NONE), now)
 
     patch.setattr(markers, "written", written)
@@ -166,9 +168,9 @@ def failed_records_are_not_undone(patch: Patch) -> None:
     """Changes that could not be written stay in memory."""
     right = Machine.failed
 
-    def failed(self: Machine, steps: Any, code: Any, now: Any) -> Step:
+    def failed(self: Machine, steps: Any, code: Any, now: Any) -> TxnStep:
         for step in steps:
-            step._undo.clear()
+            step.before = [Kept() for _ in step.before]
         return right(self, steps, code, now)
 
     patch.setattr(Machine, "failed", failed)
@@ -178,9 +180,9 @@ def failed_last_record_is_not_written_again(patch: Patch) -> None:
     """The record which says that all markers are written fails, and is not written again."""
     right = markers._complete
 
-    def complete(machine: Machine, step: Step, transaction: Any, ending: Any, now: Any) -> None:
+    def complete(machine: Machine, step: TxnStep, transaction: Any, ending: Any, now: Any) -> None:
         right(machine, step, transaction, ending, now)
-        step._failed[-1] = lambda out, at, code: None
+        step.follows.pop()
 
     patch.setattr(markers, "_complete", complete)
 
@@ -204,8 +206,8 @@ def producer_id_is_given_twice(patch: Patch) -> None:
     """Two transactional ids get the same producer id."""
     right = Machine.take_producer_id
 
-    def take(self: Machine) -> int | None:
-        found = right(self)
+    def take(self: Machine, step: TxnStep) -> int | None:
+        found = right(self, step)
         if found is not None and found % 3 == 0:
             self.producer_ids.append(found)
         return found
@@ -216,7 +218,7 @@ def producer_id_is_given_twice(patch: Patch) -> None:
 def expiry_forgets_open_transactions(patch: Patch) -> None:
     """A transactional id is forgotten while its transaction is open or being ended."""
 
-    def remove(machine: Machine, step: Step, now: Any) -> None:
+    def remove(machine: Machine, step: TxnStep, now: Any) -> None:
         step.atomic = False
         for transactional_id in list(machine.transactions):
             machine.forget(step, transactional_id)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from broker_cy.coordinator.txn.markers import Markers
-from broker_cy.coordinator.txn.state import TopicPartition
+from broker_cy.coordinator.txn.state import Markers, TopicPartition
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.verification import Verification

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from broker_cy.coordinator.txn import records
-from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
-from broker_cy.coordinator.txn.state import EPOCH_MAX, TopicPartition, Transaction, TxnState
+from broker_cy.coordinator.txn.state import EPOCH_MAX, ProducerIdAndEpoch, TopicPartition, Transaction, TxnState
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.verification import Verification
 from tests.broker_cy.coordinator.txn_harness import TIMEOUT_MS
@@ -309,8 +308,9 @@ class World:
 
     def time_out(self) -> None:
         machine = self.harness.machine
-        self.harness.take(machine.abort_timed_out(self.harness.now))
-        if machine.wants_producer_id:
+        step = machine.abort_timed_out(self.harness.now)
+        self.harness.take(step)
+        if step.needs_producer_id:
             self.harness.give_producer_id()
         if self.rng.random() < 0.1:
             self.harness.advance(self.harness.settings.id_expiration_ms)

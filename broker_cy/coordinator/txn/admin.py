@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn.pattern import Pattern
+from broker_cy.coordinator.txn.shard import TransactionShard
 from broker_cy.coordinator.txn.state import BY_LABEL, Transaction, TxnState
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class Filter:
 
 
 def list_transactions(
-    machine: TransactionStateMachine, wanted: Filter, now: Now
+    machine: TransactionShard, wanted: Filter, now: Now
 ) -> list[messages.ListTransactionsResponse.TransactionState]:
     return [
         messages.ListTransactionsResponse.TransactionState(
@@ -63,7 +60,7 @@ def list_transactions(
 
 
 def describe(
-    machine: TransactionStateMachine, transactional_id: str
+    machine: TransactionShard, transactional_id: str
 ) -> messages.DescribeTransactionsResponse.TransactionState:
     transaction = machine.transactions.get(transactional_id)
     if transaction is None:

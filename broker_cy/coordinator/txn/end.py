@@ -6,22 +6,21 @@ An abort is then allowed although no transaction was started, because the produc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from broker_cy.coordinator.step import Now, Step, Token, append_error
+from broker_cy.coordinator.step import Now, Token
+from broker_cy.coordinator.txn import markers
+from broker_cy.coordinator.txn.shard import TransactionShard, TxnStep
 from broker_cy.coordinator.txn.state import (
     EPOCH_MAX,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     VERSION_EPOCH_BUMP,
+    ProducerIdAndEpoch,
     Transaction,
     TxnState,
 )
 from broker_cy.core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
-    from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
 
 class Ended(NamedTuple):
@@ -33,8 +32,8 @@ class Ended(NamedTuple):
 
 
 def end(
-    machine: TransactionStateMachine,
-    step: Step,
+    machine: TransactionShard,
+    step: TxnStep,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
     commit: bool,
@@ -53,7 +52,7 @@ def end(
     if answer is not None:
         step.reply(token, answer)
         return
-    next_producer_id = _next_producer_id(machine, transaction) if bumps else NO_PRODUCER_ID
+    next_producer_id = _next_producer_id(machine, step, transaction) if bumps else NO_PRODUCER_ID
     if next_producer_id is None:
         step.reply(token, None)
         return
@@ -64,24 +63,36 @@ def end(
         after = decided.completed(now.wall_ms)
         answer = Ended(ErrorCode.NONE, after.producer_id, after.producer_epoch)
     decide(machine, step, decided)
-    step.reply_when_written(token, answer, lambda code: Ended(append_error(code)))
+    step.reply_when_written(token, answer, Ended)
 
 
-def decide(machine: TransactionStateMachine, step: Step, decided: Transaction) -> None:
+def decide(machine: TransactionShard, step: TxnStep, decided: Transaction) -> None:
     """Write the record of a decided end, and then the markers."""
     machine.change(step, decided)
-    step.then(lambda out, at: machine.start_ending(out, decided, at), lambda out, at, code: None)
+    step.then(Decided(decided))
 
 
-def abort_fenced(machine: TransactionStateMachine, step: Step, transaction: Transaction, now: Now) -> bool:
+class Decided(NamedTuple):
+    """The record of a decided end: the markers follow it."""
+
+    transaction: Transaction
+
+    def written(self, machine: TransactionShard, out: TxnStep, now: Now) -> None:
+        markers.start(machine, out, self.transaction, now)
+
+    def failed(self, machine: TransactionShard, out: TxnStep, now: Now, code: ErrorCode) -> None:
+        """The transaction is open again, as the record is undone."""
+
+
+def abort_fenced(machine: TransactionShard, step: TxnStep, transaction: Transaction, now: Now) -> bool:
     """Abort an ongoing transaction and fence its producer with a bumped epoch. False if that needs a new producer id
-    first (see `TransactionStateMachine.take_producer_id`).
+    first (see `TransactionShard.take_producer_id`).
     """
     version = machine.transaction_version
     if version < VERSION_EPOCH_BUMP:
         decide(machine, step, transaction.fenced().ended(TxnState.PREPARE_ABORT, 0, now.wall_ms))
         return True
-    next_producer_id = _next_producer_id(machine, transaction)
+    next_producer_id = _next_producer_id(machine, step, transaction)
     if next_producer_id is None:
         return False
     decided = transaction.ended(TxnState.PREPARE_ABORT, version, now.wall_ms, next_producer_id=next_producer_id)
@@ -89,11 +100,11 @@ def abort_fenced(machine: TransactionStateMachine, step: Step, transaction: Tran
     return True
 
 
-def _next_producer_id(machine: TransactionStateMachine, transaction: Transaction) -> int | None:
+def _next_producer_id(machine: TransactionShard, step: TxnStep, transaction: Transaction) -> int | None:
     """The producer id after an end that bumps the epoch: -1 to keep the current one, None if a new one is needed
     first.
     """
-    return machine.take_producer_id() if transaction.epoch_exhausted else NO_PRODUCER_ID
+    return machine.take_producer_id(step) if transaction.epoch_exhausted else NO_PRODUCER_ID
 
 
 def _check(transaction: Transaction, producer: ProducerIdAndEpoch, commit: bool, changing: bool) -> Ended | None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from broker_cy.coordinator.step import Now, Step
+from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn import end
+from broker_cy.coordinator.txn.shard import TransactionShard, TxnStep
 from broker_cy.coordinator.txn.state import TIMEOUT_NEVER_MS, Transaction, TxnState
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, TransactionTimedOut
 
-if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
-
-def abort_timed_out(machine: TransactionStateMachine, step: Step, now: Now) -> None:
+def abort_timed_out(machine: TransactionShard, step: TxnStep, now: Now) -> None:
     # Each abort is whole in itself, and there may be more of them than one batch can hold.
     step.atomic = False
     for transactional_id in list(machine.ongoing):
@@ -40,7 +36,7 @@ def _is_timed_out(transaction: Transaction, now: Now) -> bool:
     return transaction.timeout_ms != TIMEOUT_NEVER_MS and transaction.start_ms + transaction.timeout_ms < now.wall_ms
 
 
-def remove_expired(machine: TransactionStateMachine, step: Step, now: Now) -> None:
+def remove_expired(machine: TransactionShard, step: TxnStep, now: Now) -> None:
     step.atomic = False
     oldest_ms = now.wall_ms - machine.settings.id_expiration_ms
     for transactional_id, transaction in list(machine.transactions.items()):

@@ -4,28 +4,20 @@ epochs are exhausted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from broker_cy.coordinator.step import Now, Step, Token, append_error
+from broker_cy.coordinator.step import Now, Token
 from broker_cy.coordinator.txn import end
+from broker_cy.coordinator.txn.shard import TransactionShard, TxnStep
 from broker_cy.coordinator.txn.state import (
     EPOCH_MAX,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
     Transaction,
     TxnState,
 )
 from broker_cy.core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    """The identity that a producer claims."""
-
-    producer_id: int
-    epoch: int
 
 
 class Initialized(NamedTuple):
@@ -37,8 +29,8 @@ class Initialized(NamedTuple):
 
 
 def init_producer_id(
-    machine: TransactionStateMachine,
-    step: Step,
+    machine: TransactionShard,
+    step: TxnStep,
     transactional_id: str,
     timeout_ms: int,
     expected: ProducerIdAndEpoch | None,
@@ -50,7 +42,7 @@ def init_producer_id(
         return
     transaction = machine.transactions.get(transactional_id)
     if transaction is None:
-        producer_id = machine.take_producer_id()
+        producer_id = machine.take_producer_id(step)
         if producer_id is None:
             step.reply(token, None)
             return
@@ -76,7 +68,7 @@ def _may_be(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
     )
 
 
-def _fence(machine: TransactionStateMachine, step: Step, transaction: Transaction, token: Token, now: Now) -> None:
+def _fence(machine: TransactionShard, step: TxnStep, transaction: Transaction, token: Token, now: Now) -> None:
     """Abort the transaction of the previous producer; the new one gets CONCURRENT_TRANSACTIONS and retries."""
     if not end.abort_fenced(machine, step, transaction, now):
         step.reply(token, None)
@@ -84,20 +76,20 @@ def _fence(machine: TransactionStateMachine, step: Step, transaction: Transactio
     step.reply_when_written(
         token,
         Initialized(ErrorCode.CONCURRENT_TRANSACTIONS),
-        lambda code: Initialized(append_error(code)),
+        Initialized,
     )
 
 
 def _rotate(
-    machine: TransactionStateMachine,
-    step: Step,
+    machine: TransactionShard,
+    step: TxnStep,
     transaction: Transaction,
     timeout_ms: int,
     expected: ProducerIdAndEpoch | None,
     token: Token,
     now: Now,
 ) -> None:
-    producer_id = machine.take_producer_id()
+    producer_id = machine.take_producer_id(step)
     if producer_id is None:
         step.reply(token, None)
         return
@@ -111,8 +103,8 @@ def _rotate(
 
 
 def _bump(
-    machine: TransactionStateMachine,
-    step: Step,
+    machine: TransactionShard,
+    step: TxnStep,
     transaction: Transaction,
     timeout_ms: int,
     expected: ProducerIdAndEpoch | None,
@@ -137,10 +129,10 @@ def _bump(
     _write(machine, step, new, token)
 
 
-def _write(machine: TransactionStateMachine, step: Step, new: Transaction, token: Token) -> None:
+def _write(machine: TransactionShard, step: TxnStep, new: Transaction, token: Token) -> None:
     machine.change(step, new)
     step.reply_when_written(
         token,
         Initialized(ErrorCode.NONE, new.producer_id, new.producer_epoch),
-        lambda code: Initialized(append_error(code)),
+        Initialized,
     )

@@ -8,15 +8,12 @@ read_committed consumers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from broker_cy.coordinator.step import Now, Step
-from broker_cy.coordinator.txn.state import TopicPartition, Transaction, TxnState
+from broker_cy.coordinator.step import Now
+from broker_cy.coordinator.txn.shard import TransactionShard, TxnStep
+from broker_cy.coordinator.txn.state import Ending, Markers, TopicPartition, Transaction, TxnState
 from broker_cy.core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
 BACKOFF_MS: Final = 20
 BACKOFF_MAX_MS: Final = 1_000
@@ -27,35 +24,15 @@ _NOT_NEEDED: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorC
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
-class Markers(NamedTuple):
-    """Markers that are to be written for one transaction."""
-
-    number: int
-    """Number of the ending to which they belong."""
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    commit: bool
-    partitions: tuple[TopicPartition, ...]
-    transaction_version: int
+def start(machine: TransactionShard, step: TxnStep, transaction: Transaction, now: Now) -> None:
+    """The record of a decided end is on disk: write the markers."""
+    machine.endings += 1
+    ending = Ending(machine.endings, set(transaction.partitions))
+    machine.ending[transaction.transactional_id] = ending
+    go_on(machine, step, transaction, ending, now)
 
 
-@dataclass(slots=True)
-class Ending:
-    """A transaction that is being ended: the partitions that have no marker yet."""
-
-    number: int
-    remaining: set[TopicPartition]
-    failures: int = 0
-    """Number of consecutive failures."""
-    under_way: bool = False
-    """Markers, or the last record, are being written."""
-    fenced: bool = False
-    """Another coordinator is responsible for the producer: there are no more retries."""
-
-
-def go_on(machine: TransactionStateMachine, step: Step, transaction: Transaction, ending: Ending, now: Now) -> None:
+def go_on(machine: TransactionShard, step: TxnStep, transaction: Transaction, ending: Ending, now: Now) -> None:
     """Send the missing markers; if none is missing, write the last record."""
     if ending.under_way or ending.fenced:
         return
@@ -63,7 +40,7 @@ def go_on(machine: TransactionStateMachine, step: Step, transaction: Transaction
     if not ending.remaining:
         _complete(machine, step, transaction, ending, now)
         return
-    machine.outbox.append(
+    step.markers.append(
         Markers(
             ending.number,
             transaction.transactional_id,
@@ -78,7 +55,7 @@ def go_on(machine: TransactionStateMachine, step: Step, transaction: Transaction
 
 
 def written(
-    machine: TransactionStateMachine, step: Step, sent: Markers, results: Mapping[TopicPartition, ErrorCode], now: Now
+    machine: TransactionShard, step: TxnStep, sent: Markers, results: Mapping[TopicPartition, ErrorCode], now: Now
 ) -> None:
     ending = machine.ending.get(sent.transactional_id)
     if ending is None or ending.number != sent.number:
@@ -101,23 +78,33 @@ def written(
         go_on(machine, step, machine.transactions[sent.transactional_id], ending, now)
 
 
-def _complete(machine: TransactionStateMachine, step: Step, transaction: Transaction, ending: Ending, now: Now) -> None:
+def _complete(machine: TransactionShard, step: TxnStep, transaction: Transaction, ending: Ending, now: Now) -> None:
     """All markers are written: append the last record. The next transaction may start right behind it."""
     transactional_id = transaction.transactional_id
     # What comes next sees the transaction complete. If this record fails, that is undone with it.
     del machine.ending[transactional_id]
-    machine.settled.append(transactional_id)
-
-    def failed(out: Step, at: Now, code: ErrorCode) -> None:
-        machine.ending[transactional_id] = ending
-        ending.under_way = False
-        _again(machine, transactional_id, ending, at)
-
+    step.settled.append(transactional_id)
     machine.change(step, transaction.completed(now.wall_ms))
-    step.then(lambda out, at: None, failed)
+    step.then(Completed(transactional_id, ending.number, ending.failures))
 
 
-def _again(machine: TransactionStateMachine, transactional_id: str, ending: Ending, now: Now) -> None:
+class Completed(NamedTuple):
+    """The last record of a transaction, all of whose markers are written."""
+
+    transactional_id: str
+    number: int
+    failures: int
+
+    def written(self, machine: TransactionShard, out: TxnStep, now: Now) -> None:
+        """Nothing waits for it."""
+
+    def failed(self, machine: TransactionShard, out: TxnStep, now: Now, code: ErrorCode) -> None:
+        ending = Ending(self.number, set(), self.failures)
+        machine.ending[self.transactional_id] = ending
+        _again(machine, self.transactional_id, ending, now)
+
+
+def _again(machine: TransactionShard, transactional_id: str, ending: Ending, now: Now) -> None:
     delay_ms = min(BACKOFF_MS << min(ending.failures, 16), BACKOFF_MAX_MS)
     ending.failures += 1
     machine.timers.set(transactional_id, now.mono_ms + delay_ms)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from broker_cy.coordinator.step import Now, Step, Token, append_error
-from broker_cy.coordinator.txn.state import TopicPartition, TxnState
+from broker_cy.coordinator.step import Answered, Now, Token
+from broker_cy.coordinator.txn.shard import TransactionShard, TxnStep
+from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition, TxnState
 from broker_cy.core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
-    from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
 
 def add(
-    machine: TransactionStateMachine,
-    step: Step,
+    machine: TransactionShard,
+    step: TxnStep,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
     added: frozenset[TopicPartition],
@@ -43,12 +39,12 @@ def add(
         _reply_after(step, unwritten, token, ErrorCode.NONE)
     else:
         machine.change(step, transaction.with_partitions(added, client_version, now.wall_ms))
-        step.reply_when_written(token, ErrorCode.NONE, append_error)
+        step.reply_when_written(token, ErrorCode.NONE, ErrorCode)
 
 
 def verify(
-    machine: TransactionStateMachine,
-    step: Step,
+    machine: TransactionShard,
+    step: TxnStep,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
     asked: Iterable[TopicPartition],
@@ -75,18 +71,16 @@ def verify(
         step.reply(token, found)
         return
     # Nothing is part of a transaction before that is on disk.
-    unwritten.then(
-        lambda out, now: out.reply(token, found),
-        lambda out, now, failed: out.reply(token, dict.fromkeys(asked, append_error(failed))),
-    )
+    unwritten.then(Answered(token, found, _refused, (asked,)))
 
 
-def _reply_after(step: Step, unwritten: Step | None, token: Token, code: ErrorCode) -> None:
+def _refused(asked: list[TopicPartition], code: ErrorCode) -> dict[TopicPartition, ErrorCode]:
+    return dict.fromkeys(asked, code)
+
+
+def _reply_after(step: TxnStep, unwritten: TxnStep | None, token: Token, code: ErrorCode) -> None:
     """Answer once the pending record is on disk, because the answer depends on it."""
     if unwritten is None:
         step.reply(token, code)
         return
-    unwritten.then(
-        lambda out, now: out.reply(token, code),
-        lambda out, now, failed: out.reply(token, append_error(failed)),
-    )
+    unwritten.then(Answered(token, code, ErrorCode))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -155,3 +155,38 @@ class Transaction:
 
 
 _FIELDS: Final = tuple(each.name for each in fields(Transaction))
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """The identity that a producer claims."""
+
+    producer_id: int
+    epoch: int
+
+
+class Markers(NamedTuple):
+    """Markers that are to be written for one transaction."""
+
+    number: int
+    """Number of the ending to which they belong."""
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    partitions: tuple[TopicPartition, ...]
+    transaction_version: int
+
+
+@dataclass(slots=True)
+class Ending:
+    """A transaction that is being ended: the partitions that have no marker yet."""
+
+    number: int
+    remaining: set[TopicPartition]
+    failures: int = 0
+    """Number of consecutive failures."""
+    under_way: bool = False
+    """Markers, or the last record, are being written."""
+    fenced: bool = False
+    """Another coordinator is responsible for the producer: there are no more retries."""

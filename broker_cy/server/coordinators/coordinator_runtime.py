@@ -55,15 +55,17 @@ class Machine(Protocol):
 
     def load_record(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None: ...
     def load_marker(self, offset: int, producer_id: int, committed: bool) -> None: ...
-    def loaded(self, now: Now) -> Step: ...
-    def written(self, steps: Iterable[Step], now: Now) -> Step: ...
-    def failed(self, steps: Sequence[Step], code: ErrorCode, now: Now) -> Step: ...
+    def loaded(self, now: Now) -> Any: ...
+    def written(self, steps: Iterable[Any], now: Now) -> Any: ...
+    def failed(self, steps: Sequence[Any], code: ErrorCode, now: Now) -> Any: ...
     def next_wake_ms(self) -> int | None: ...
-    def expire(self, now: Now) -> Step: ...
-    def unload(self) -> Step: ...
+    def expire(self, now: Now) -> Any: ...
+    def unload(self) -> Any: ...
 
 
 M = TypeVar("M", bound=Machine)
+# The steps of that machine.
+S = TypeVar("S", bound=Step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class RuntimeContext:
     executor: Executor | None
 
 
-class CoordinatorRuntime(Generic[M]):
+class CoordinatorRuntime(Generic[M, S]):
     """Owns a state machine and its partition. Operations are for the ACTIVE state only: see `check`."""
 
     coordinator = "coordinator"
@@ -97,8 +99,8 @@ class CoordinatorRuntime(Generic[M]):
         self._executor = context.executor
         # Steps whose records are being written, and later ones. Their number is bounded by the requests that clients
         # wait for: each step with records holds the answer to a request, and the requests of a connection are bounded.
-        self._in_flight: list[Step] = []
-        self._pending: list[Step] = []
+        self._in_flight: list[S] = []
+        self._pending: list[S] = []
         # The last batch in flight: its future, or a unique mark.
         self._last: object | None = None
         self._flush_scheduled = False
@@ -201,7 +203,7 @@ class CoordinatorRuntime(Generic[M]):
 
     # ---- steps ----
 
-    def run(self, operation: Callable[[M, Any, Now], Step]) -> asyncio.Future[Any]:
+    def run(self, operation: Callable[[M, Any, Now], S]) -> asyncio.Future[Any]:
         """Run an operation of the state machine. Returns its token, a future that receives the answer.
 
         The owner of the future cancels it if the request was abandoned (the connection closed); its answer is dropped.
@@ -210,7 +212,7 @@ class CoordinatorRuntime(Generic[M]):
         self.accept(operation(self.machine, token, self.now()))
         return token
 
-    def accept(self, step: Step) -> None:
+    def accept(self, step: S) -> None:
         """Send the answers that depend on no record, queue the records, and set the timer to the next deadline."""
         for event in step.events:
             self.on_event(event)
@@ -272,7 +274,7 @@ class CoordinatorRuntime(Generic[M]):
         if self._pending:
             self._stage_pending()
 
-    def _batches(self, steps: list[Step]) -> list[bytes]:
+    def _batches(self, steps: list[S]) -> list[bytes]:
         """The records of the steps in batches of at most max.message.bytes; an atomic step is not split."""
         now_ms = self._clock.wall_ms()
         limit = self._max_batch_bytes()
@@ -311,7 +313,7 @@ class CoordinatorRuntime(Generic[M]):
         if self._pending:
             self._schedule_flush()
 
-    def _failed(self, code: ErrorCode, in_flight: list[Step]) -> None:
+    def _failed(self, code: ErrorCode, in_flight: list[S]) -> None:
         """Undo everything that is not written, the newest first, because later steps depend on the one that failed."""
         steps = in_flight + self._pending
         self._pending = []

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 STOP_WRITES_S = 0.5
 
 Submit = Callable[[Any], Awaitable[Any]]
-S = TypeVar("S", bound=CoordinatorRuntime[Any])
+S = TypeVar("S", bound=CoordinatorRuntime[Any, Any])
 
 
 @dataclass(frozen=True, slots=True)

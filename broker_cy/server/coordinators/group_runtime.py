@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.state_machine import GroupStateMachine
+from broker_cy.coordinator.step import Step
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.coordinators.coordinator_runtime import (
     CoordinatorRuntime,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupRuntime", "LoadState"]
 
 
-class GroupRuntime(CoordinatorRuntime[GroupStateMachine]):
+class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
     """Owns a `GroupStateMachine` and its partition of `__consumer_offsets`."""
 
     coordinator = "group coordinator"

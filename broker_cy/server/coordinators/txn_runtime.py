@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from broker_cy.coordinator.step import Step
-from broker_cy.coordinator.txn.markers import Markers
 from broker_cy.coordinator.txn.settings import TxnSettings
-from broker_cy.coordinator.txn.state import TopicPartition
+from broker_cy.coordinator.txn.shard import TxnStep
+from broker_cy.coordinator.txn.state import Markers, TopicPartition
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
@@ -40,7 +39,7 @@ class MarkerWriter(Protocol):
     ) -> asyncio.Future[Results]: ...
 
 
-class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
+class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine, TxnStep]):
     """Owns a `TransactionStateMachine` and its partition of `__transaction_state`."""
 
     coordinator = "transaction coordinator"
@@ -70,17 +69,13 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
             found["to_be_ended"] = len(self.machine.ending)
         return found
 
-    def accept(self, step: Step) -> None:
+    def accept(self, step: TxnStep) -> None:
         super().accept(step)
-        if self.machine.outbox:
-            sent, self.machine.outbox = self.machine.outbox, []
-            for markers in sent:
-                self._send(markers)
-        if self.machine.settled:
-            settled, self.machine.settled = self.machine.settled, []
-            if self._waiting:
-                for transactional_id in settled:
-                    self._wake(transactional_id)
+        for markers in step.markers:
+            self._send(markers)
+        if self._waiting:
+            for transactional_id in step.settled:
+                self._wake(transactional_id)
 
     # ---- markers ----
 
@@ -158,8 +153,9 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
         """Apply the timeouts of transactions."""
         if self.state is not LoadState.ACTIVE:
             return
-        self.accept(self.machine.abort_timed_out(self.now()))
-        if self.machine.wants_producer_id and self._fetching is None:
+        step = self.machine.abort_timed_out(self.now())
+        self.accept(step)
+        if step.needs_producer_id and self._fetching is None:
             self._fetching = self._loop.create_task(self._fetch_producer_id())
 
     async def _fetch_producer_id(self) -> None:
@@ -170,16 +166,14 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
             self.logger.warning(
                 "could not obtain a producer id to abort a transaction; will retry", extra=facts(reason=str(error))
             )
+            return
         finally:
             self._fetching = None
-        if not self.machine.wants_producer_id:
-            self.abort_timed_out()
+        self.abort_timed_out()
 
     async def add_producer_id(self) -> None:
         """Give the state machine an unused producer id. Raises KafkaError."""
-        producer_id = await self._next_producer_id()
-        self.machine.producer_ids.append(producer_id)
-        self.machine.wants_producer_id = False
+        self.machine.add_producer_id(await self._next_producer_id())
 
     def remove_expired(self) -> None:
         """Apply `transactional.id.expiration.ms`."""

@@ -9,12 +9,13 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker_cy.coordinator.step import Now, Step
+from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn.admin import Filter
 from broker_cy.coordinator.txn.end import Ended
-from broker_cy.coordinator.txn.init import Initialized, ProducerIdAndEpoch
+from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.settings import TxnSettings
-from broker_cy.coordinator.txn.state import TopicPartition
+from broker_cy.coordinator.txn.shard import TxnStep
+from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features, topic_names
@@ -118,7 +119,7 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
 
-        def add(machine: TransactionStateMachine, token: Any, now: Now) -> Step:
+        def add(machine: TransactionStateMachine, token: Any, now: Now) -> TxnStep:
             return machine.add_partitions(transactional_id, producer, partitions, client_version, token, now)
 
         return await self._run(transactional_id, add, lambda code: code)
@@ -126,7 +127,7 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
     async def _run(
         self,
         transactional_id: str,
-        operation: Callable[[TransactionStateMachine, Any, Now], Step],
+        operation: Callable[[TransactionStateMachine, Any, Now], TxnStep],
         failed: Callable[[ErrorCode], T],
     ) -> T:
         try:
@@ -238,7 +239,7 @@ class _Adding:
             return
         self._runtime.run(self._add).add_done_callback(self._answered)
 
-    def _add(self, machine: TransactionStateMachine, token: Any, now: Now) -> Step:
+    def _add(self, machine: TransactionStateMachine, token: Any, now: Now) -> TxnStep:
         return machine.add_partitions(self._transactional_id, self._producer, self._added, VERSION_IMPLICIT, token, now)
 
     def _answered(self, answer: asyncio.Future[ErrorCode]) -> None:

@@ -7,7 +7,7 @@ Producers of transaction.version 2 do without it.
 from __future__ import annotations
 
 from broker_cy.coordinator.routing import OFFSETS_TOPIC
-from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
+from broker_cy.coordinator.txn.state import ProducerIdAndEpoch
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.txn_answers import fenced_before

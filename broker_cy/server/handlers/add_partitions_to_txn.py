@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
-from broker_cy.coordinator.txn.state import TopicPartition
+from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.txn_answers import fenced_before

@@ -7,7 +7,7 @@ each end bumps the epoch, and the answer has the producer's next id and epoch.
 
 from __future__ import annotations
 
-from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
+from broker_cy.coordinator.txn.state import ProducerIdAndEpoch
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.txn_answers import fenced_before
 from broker_cy.server.coordinators.txn_service import VERSION_IMPLICIT, VERSION_OLD

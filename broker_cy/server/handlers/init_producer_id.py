@@ -11,8 +11,8 @@ Omissions: version 6, which is not stable in Kafka 4.3 either, has two-phase com
 
 from __future__ import annotations
 
-from broker_cy.coordinator.txn.init import Initialized, ProducerIdAndEpoch
-from broker_cy.coordinator.txn.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from broker_cy.coordinator.txn.init import Initialized
+from broker_cy.coordinator.txn.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.txn_answers import fenced_before

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 
-from broker_cy.coordinator.rebalance import join_error
+from broker_cy.coordinator.classic.rebalance import join_error
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.group_client import client_facts

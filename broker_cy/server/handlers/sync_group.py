@@ -5,7 +5,7 @@ The answer is sent when the leader's assignment is written.
 
 from __future__ import annotations
 
-from broker_cy.coordinator.rebalance import sync_error
+from broker_cy.coordinator.classic.rebalance import sync_error
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler

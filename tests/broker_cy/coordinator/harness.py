@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from broker_cy.coordinator.group import ClassicGroup
+from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import ClientFacts, Now, Record, Step

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker_cy.coordinator.subscription import assigned_partitions, owned_partitions
+from broker_cy.coordinator.classic.subscription import assigned_partitions, owned_partitions
 from broker_cy.metrics.events import Rebalance
 from tests.broker_cy.coordinator.harness import SESSION_MS, Harness
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.coordinator.group import GroupState
+from broker_cy.coordinator.classic.group import GroupState
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages

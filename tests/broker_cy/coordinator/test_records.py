@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_cy.coordinator.group import GroupState
+from broker_cy.coordinator.classic.group import GroupState
+from broker_cy.coordinator.classic.records import group_key
 from broker_cy.coordinator.offset_record import (
     decode_offset_key,
     decode_offset_value,
@@ -20,7 +21,6 @@ from broker_cy.coordinator.offset_record import (
     encode_offset_value,
 )
 from broker_cy.coordinator.other_groups import OtherKeyType
-from broker_cy.coordinator.records import group_key
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.records import decode_batches

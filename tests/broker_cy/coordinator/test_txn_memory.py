@@ -8,8 +8,8 @@ import tracemalloc
 import pytest
 
 from broker_cy.coordinator.step import Now
-from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
 from broker_cy.coordinator.txn.settings import TxnSettings
+from broker_cy.coordinator.txn.state import ProducerIdAndEpoch
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
 COUNT = 10_000
@@ -34,7 +34,6 @@ def test_ten_thousand_transactional_ids(partitions: int, bytes_max: int) -> None
                 # Each request brings new set and pair objects.
                 asked = frozenset((topic, number % 3) for topic in topics)
                 machine.written([machine.add_partitions(name, producer, asked, 2, None, NOW)], NOW)
-            machine.settled.clear()
         gc.collect()
         each = tracemalloc.get_traced_memory()[0] / COUNT
     finally:

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from broker_cy.coordinator.step import Now, Record, Step
+from broker_cy.coordinator.step import Now, Record
 from broker_cy.coordinator.txn.end import Ended
-from broker_cy.coordinator.txn.init import Initialized, ProducerIdAndEpoch
-from broker_cy.coordinator.txn.markers import Markers
+from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.settings import TxnSettings
-from broker_cy.coordinator.txn.state import TopicPartition, Transaction
+from broker_cy.coordinator.txn.shard import TxnStep
+from broker_cy.coordinator.txn.state import Markers, ProducerIdAndEpoch, TopicPartition, Transaction
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode
 
@@ -35,7 +35,7 @@ class TxnHarness:
         self.answers: dict[object, Any] = {}
         self.hold = False
         self.hold_markers = False
-        self.held: list[Step] = []
+        self.held: list[TxnStep] = []
         self.sent: list[Markers] = []
         self.written: list[Markers] = []
         self.next_producer_id = 1000
@@ -57,19 +57,17 @@ class TxnHarness:
 
     def force(self, transaction: Transaction) -> None:
         """Write this value as the state of its id."""
-        step = Step()
+        step = TxnStep()
         self.machine.change(step, transaction)
         self.take(step)
 
     # ---- steps ----
 
-    def take(self, step: Step) -> None:
+    def take(self, step: TxnStep) -> None:
         for token, response in step.replies:
             assert token not in self.answers, f"{token} is answered twice"
             self.answers[token] = response
-        self.sent += self.machine.outbox
-        self.machine.outbox.clear()
-        self.machine.settled.clear()
+        self.sent += step.markers
         if step.records:
             self.held.append(step)
             if not self.hold:
@@ -140,16 +138,16 @@ class TxnHarness:
         """Return the response, None while it is awaited; producer ids are provided if they are requested."""
         while True:
             asked = self.token() if token is None else token
-            self.take(operation(*arguments, asked, self.now))
+            step = operation(*arguments, asked, self.now)
+            self.take(step)
             if asked not in self.answers or self.answers[asked] is not None:
                 return self.answers.get(asked)
+            assert step.needs_producer_id
             del self.answers[asked]
             self.give_producer_id()
 
     def give_producer_id(self) -> None:
-        assert self.machine.wants_producer_id
-        self.machine.wants_producer_id = False
-        self.machine.producer_ids.append(self.next_producer_id)
+        self.machine.add_producer_id(self.next_producer_id)
         self.next_producer_id += 1
 
     def init(

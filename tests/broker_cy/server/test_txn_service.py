@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.coordinator.step import Step
+from broker_cy.coordinator.txn.shard import TxnStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.coordinators.coordinator_runtime import LoadState
 from broker_cy.wire import messages
@@ -201,7 +201,7 @@ def test_epochs_that_run_out_in_a_running_broker(tmp_path: Path) -> None:
             async def at_the_end(timeout_ms: int) -> int:
                 producer_id, _ = await broker.producer(timeout_ms=timeout_ms)
                 runtime = broker.txn_runtime()
-                step = Step()
+                step = TxnStep()
                 runtime.machine.change(step, replace(runtime.machine.transactions[ID], producer_epoch=32766))
                 runtime.accept(step)
                 await until(lambda: not runtime.is_writing)

@@ -9,20 +9,16 @@ PREPARING_REBALANCE -> EMPTY                 no member is left
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from broker_cy.coordinator import records
-from broker_cy.coordinator.group import ClassicGroup, GroupState
-from broker_cy.coordinator.journal import trigger_of
-from broker_cy.coordinator.member import ClassicMember
+from broker_cy.coordinator.classic import records
+from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.journal import trigger_of
+from broker_cy.coordinator.classic.member import ClassicMember
+from broker_cy.coordinator.shard import GroupShard
 from broker_cy.coordinator.step import Now, Step
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import Trigger
 from broker_cy.wire import messages
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.state_machine import GroupStateMachine
 
 # A member whose first JoinGroup waits cannot send heartbeats, and its connection may be closed: it is removed after
 # this. Kafka's `group.new.member.join.timeout`, which cannot be set.
@@ -96,7 +92,7 @@ def wait_for_join(step: Step, group: ClassicGroup, member: ClassicMember, token:
 
 
 def set_session(
-    machine: GroupStateMachine, group: ClassicGroup, member: ClassicMember, now: Now, timeout_ms: int | None = None
+    machine: GroupShard, group: ClassicGroup, member: ClassicMember, now: Now, timeout_ms: int | None = None
 ) -> None:
     """Restart the member's session after a request, with its own timeout or the given one."""
     machine.timers.set(
@@ -106,7 +102,7 @@ def set_session(
 
 
 def drop_member(
-    machine: GroupStateMachine, step: Step, group: ClassicGroup, member_id: str, last_heard_ms: int | None = None
+    machine: GroupShard, step: Step, group: ClassicGroup, member_id: str, last_heard_ms: int | None = None
 ) -> None:
     """Remove a member, or a member id without a member, and answer its waiting requests with UNKNOWN_MEMBER_ID.
     `last_heard_ms` is the time of its last request (monotonic), where its session does not have it.
@@ -124,12 +120,23 @@ def drop_member(
     machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
 
+def discard_group(machine: GroupShard, step: Step, group: ClassicGroup, code: ErrorCode) -> None:
+    """Drop the live state of a group and answer `code` to all of its waiting requests."""
+    for member in group.members.values():
+        answer_join(step, group, member, join_error(member.member_id, code))
+        answer_sync(step, member, sync_error(code))
+    for member_id in [*group.members, *group.pending_members]:
+        machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
+    machine.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
+    machine.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
+    group.state = GroupState.DEAD
+    del machine.groups[group.group_id]
+
+
 # ---- join phase ----
 
 
-def rebalance_or_complete(
-    machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now, trigger: Trigger
-) -> None:
+def rebalance_or_complete(machine: GroupShard, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
     """Begin a rebalance; if one is in progress, end its join phase if nothing else is missing."""
     if group.can_rebalance:
         prepare(machine, step, group, now, trigger)
@@ -139,7 +146,7 @@ def rebalance_or_complete(
         maybe_complete_join(machine, step, group, now)
 
 
-def prepare(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
+def prepare(machine: GroupShard, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
     """Start a rebalance. Members that wait for their assignment get REBALANCE_IN_PROGRESS."""
     group.journal.began(group, trigger, now)
     if group.state is GroupState.COMPLETING_REBALANCE:
@@ -158,7 +165,7 @@ def prepare(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: No
         _set_join_timer(machine, group, now, group.rebalance_timeout_ms)
 
 
-def maybe_complete_join(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
+def maybe_complete_join(machine: GroupShard, step: Step, group: ClassicGroup, now: Now) -> None:
     """End the join phase if all have joined; an initial rebalance ends by time alone."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
@@ -168,7 +175,7 @@ def maybe_complete_join(machine: GroupStateMachine, step: Step, group: ClassicGr
         complete_join(machine, step, group, now)
 
 
-def complete_join(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
+def complete_join(machine: GroupShard, step: Step, group: ClassicGroup, now: Now) -> None:
     """End the join phase: remove dynamic members that did not join again, and send the next generation to the
     others.
     """
@@ -187,7 +194,7 @@ def complete_join(machine: GroupStateMachine, step: Step, group: ClassicGroup, n
     if group.state is GroupState.EMPTY:
         # Nothing waits for this record. Without it, a restart would bring the last generation back, to time out there.
         machine.append(step, [records.group_record(group, {})])
-        group.journal.settled(group, step, now)
+        step.events.append(group.journal.settled(group, now))
         return
     for member in group.members.values():
         answer_join(step, group, member, join_response(group, member.member_id))
@@ -197,7 +204,7 @@ def complete_join(machine: GroupStateMachine, step: Step, group: ClassicGroup, n
     machine.timers.set(TimerKey(TimerKind.SYNC, group.group_id), now.mono_ms + group.rebalance_timeout_ms)
 
 
-def on_join_timer(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
+def on_join_timer(machine: GroupShard, step: Step, group: ClassicGroup, now: Now) -> None:
     """The join phase is over, unless it is the initial one and members came during the last delay."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -211,21 +218,19 @@ def on_join_timer(machine: GroupStateMachine, step: Step, group: ClassicGroup, n
     complete_join(machine, step, group, now)
 
 
-def _set_initial_delay(
-    machine: GroupStateMachine, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Now
-) -> None:
+def _set_initial_delay(machine: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Now) -> None:
     group.initial_delay = (delay_ms, remaining_ms)
     _set_join_timer(machine, group, now, delay_ms)
 
 
-def _set_join_timer(machine: GroupStateMachine, group: ClassicGroup, now: Now, delay_ms: int) -> None:
+def _set_join_timer(machine: GroupShard, group: ClassicGroup, now: Now, delay_ms: int) -> None:
     machine.timers.set(TimerKey(TimerKind.JOIN, group.group_id), now.mono_ms + delay_ms)
 
 
 # ---- sync phase ----
 
 
-def give_up_syncs(machine: GroupStateMachine, step: Step, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
+def give_up_syncs(machine: GroupShard, step: Step, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
     """Discard the assignments of this generation and answer `code` to the members that wait for theirs."""
     for member in group.members.values():
         member.assignment = b""
@@ -233,7 +238,7 @@ def give_up_syncs(machine: GroupStateMachine, step: Step, group: ClassicGroup, c
             set_session(machine, group, member, now)
 
 
-def on_sync_timer(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
+def on_sync_timer(machine: GroupShard, step: Step, group: ClassicGroup, now: Now) -> None:
     """Members that have not asked for their assignment in time are removed, and the others share again."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
         return
@@ -246,7 +251,7 @@ def on_sync_timer(machine: GroupStateMachine, step: Step, group: ClassicGroup, n
 # ---- sessions ----
 
 
-def on_session_timer(machine: GroupStateMachine, step: Step, group: ClassicGroup, member_id: str, now: Now) -> None:
+def on_session_timer(machine: GroupShard, step: Step, group: ClassicGroup, member_id: str, now: Now) -> None:
     """Expire a member, or a member id that was handed out, without requests for its session timeout."""
     if member_id in group.pending_members:
         drop_member(machine, step, group, member_id)
@@ -265,6 +270,6 @@ def on_session_timer(machine: GroupStateMachine, step: Step, group: ClassicGroup
         _complete_if_all_joined(machine, step, group, now)
 
 
-def _complete_if_all_joined(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
+def _complete_if_all_joined(machine: GroupShard, step: Step, group: ClassicGroup, now: Now) -> None:
     if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
         complete_join(machine, step, group, now)

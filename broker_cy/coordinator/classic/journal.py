@@ -9,20 +9,29 @@ KIP-429, all that it keeps), it leaves, or its session ends, which counts from i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from broker_cy.coordinator import subscription
-from broker_cy.coordinator.step import Now, Step
+from broker_cy.coordinator.classic import subscription
+from broker_cy.coordinator.classic.member import ClassicMember
+from broker_cy.coordinator.step import Now
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, Move, Rebalance, Trigger
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.group import ClassicGroup
-    from broker_cy.coordinator.member import ClassicMember
 
 TopicPartition = tuple[str, int]
 
 # Further triggers of a rebalance in progress; bounded, because a group may never settle.
 TRIGGERS_MAX = 100
+
+
+class Observed(Protocol):
+    """What the journal reads of a group."""
+
+    group_id: str
+    generation: int
+    protocol_name: str | None
+    members: dict[str, ClassicMember]
+
+    @property
+    def uses_consumer_protocol(self) -> bool: ...
 
 
 class Journal:
@@ -40,7 +49,7 @@ class Journal:
         self._members: int | None = None
         self._triggers: list[Trigger] = []
 
-    def began(self, group: ClassicGroup, trigger: Trigger, now: Now) -> None:
+    def began(self, group: Observed, trigger: Trigger, now: Now) -> None:
         """A rebalance starts, or the current one starts over."""
         if self._began is None:
             self._began = now
@@ -51,20 +60,20 @@ class Journal:
             self._triggers.append(trigger)
         self._learn(group)
 
-    def joined(self, group: ClassicGroup, member: ClassicMember, now: Now) -> None:
+    def joined(self, group: Observed, member: ClassicMember, now: Now) -> None:
         """A JoinGroup of this member arrived: partitions that it no longer lists are stalled."""
         kept = subscription.owned_partitions(member.protocols)
         for place, owner in self._learn(group).items():
             if owner == member.member_id and place not in kept:
                 self._stopped.setdefault(place, now.mono_ms)
 
-    def lost(self, group: ClassicGroup, member_id: str, last_heard_ms: int) -> None:
+    def lost(self, group: Observed, member_id: str, last_heard_ms: int) -> None:
         """The member is gone; its last request was at `last_heard_ms` (monotonic)."""
         for place, owner in self._learn(group).items():
             if owner == member_id:
                 self._stopped.setdefault(place, last_heard_ms)
 
-    def renamed(self, group: ClassicGroup, old_id: str, new_id: str) -> None:
+    def renamed(self, group: Observed, old_id: str, new_id: str) -> None:
         """A static member continues under another member id."""
         owners = self._learn(group)
         for place, owner in owners.items():
@@ -74,8 +83,8 @@ class Journal:
     def join_phase_over(self, now: Now) -> None:
         self._joined_ms = now.mono_ms
 
-    def settled(self, group: ClassicGroup, step: Step, now: Now) -> None:
-        """The group is stable or empty: report the rebalance."""
+    def settled(self, group: Observed, now: Now) -> Rebalance:
+        """The group is stable or empty: return the event of the rebalance."""
         before = self._learn(group)
         after = assigned(group)
         began, triggers = self._began or now, self._triggers
@@ -102,7 +111,7 @@ class Journal:
         self._owners = after
         self._members = len(group.members)
         self._began, self._triggers, self._joined_ms = None, [], 0
-        step.events.append(event)
+        return event
 
     def _tell(self, event: Rebalance, place: TopicPartition, source: str | None, target: str | None, now: Now) -> None:
         stopped_ms = self._stopped.get(place)
@@ -121,13 +130,13 @@ class Journal:
             stall_ms = 0
         event.moves.append(Move(place[0], place[1], source, target, stall_ms))
 
-    def _learn(self, group: ClassicGroup) -> dict[TopicPartition, str]:
+    def _learn(self, group: Observed) -> dict[TopicPartition, str]:
         if self._owners is None:
             self._owners = assigned(group)
         return self._owners
 
 
-def assigned(group: ClassicGroup) -> dict[TopicPartition, str]:
+def assigned(group: Observed) -> dict[TopicPartition, str]:
     """Return the owners by the assignments of the members; empty if they are not of the consumer protocol."""
     owners: dict[TopicPartition, str] = {}
     if group.uses_consumer_protocol:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from broker_cy.coordinator import records
-from broker_cy.coordinator.group import ClassicGroup, GroupState
-from broker_cy.coordinator.journal import trigger_of
-from broker_cy.coordinator.rebalance import answer_sync, give_up_syncs, prepare, set_session, sync_error
+from broker_cy.coordinator.classic import records
+from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.journal import trigger_of
+from broker_cy.coordinator.classic.rebalance import answer_sync, give_up_syncs, prepare, set_session, sync_error
+from broker_cy.coordinator.shard import GroupShard
 from broker_cy.coordinator.step import Now, Step, Token, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
-if TYPE_CHECKING:
-    from broker_cy.coordinator.state_machine import GroupStateMachine
 
-
-def sync(machine: GroupStateMachine, step: Step, request: messages.SyncGroupRequest, token: Token, now: Now) -> None:
+def sync(machine: GroupShard, step: Step, request: messages.SyncGroupRequest, token: Token, now: Now) -> None:
     group = machine.groups.get(request.group_id)
     if group is None or group.state is GroupState.EMPTY:
         step.reply(token, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -56,7 +54,7 @@ def _differs(given: str | None, known: str | None) -> bool:
     return given is not None and known is not None and given != known
 
 
-def _synced(machine: GroupStateMachine, group: ClassicGroup, member_id: str) -> None:
+def _synced(machine: GroupShard, group: ClassicGroup, member_id: str) -> None:
     group.pending_sync.discard(member_id)
     if not group.pending_sync:
         machine.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
@@ -68,30 +66,46 @@ def _response(group: ClassicGroup, assignment: bytes) -> messages.SyncGroupRespo
     )
 
 
-def _assign(machine: GroupStateMachine, step: Step, group: ClassicGroup, request: messages.SyncGroupRequest) -> None:
+def _assign(machine: GroupShard, step: Step, group: ClassicGroup, request: messages.SyncGroupRequest) -> None:
     """Write the generation with its assignment. Once that is on disk, the group is stable and all members get their
     answers.
     """
     assignment = {item.member_id: bytes(item.assignment) for item in request.assignments}
-    generation = group.generation
     machine.append(step, [records.group_record(group, assignment)])
+    step.then(Assigned(group.group_id, group.number, group.generation, assignment))
 
-    def written(out: Step, later: Now) -> None:
-        # Another member may have joined or one may have been lost while the record was written.
-        if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
+
+class Assigned(NamedTuple):
+    """The record of a generation with its assignment, by member id."""
+
+    group_id: str
+    number: int
+    generation: int
+    assignment: dict[str, bytes]
+
+    def _group(self, machine: GroupShard) -> ClassicGroup | None:
+        """Return the group if it still waits for this record: another member may have joined or one may have been lost
+        while it was written.
+        """
+        group = machine.same_group(self.group_id, self.number)
+        if group is None or group.state is not GroupState.COMPLETING_REBALANCE or group.generation != self.generation:
+            return None
+        return group
+
+    def written(self, machine: GroupShard, out: Step, now: Now) -> None:
+        group = self._group(machine)
+        if group is None:
             return
-        group.transition(GroupState.STABLE, later.wall_ms)
+        group.transition(GroupState.STABLE, now.wall_ms)
         for member in group.members.values():
-            member.assignment = assignment.get(member.member_id, b"")
+            member.assignment = self.assignment.get(member.member_id, b"")
             if answer_sync(out, member, _response(group, member.assignment)):
                 # Sessions that ended while the answer was awaited were skipped, and have no deadline left.
-                set_session(machine, group, member, later)
-        group.journal.settled(group, out, later)
+                set_session(machine, group, member, now)
+        out.events.append(group.journal.settled(group, now))
 
-    def failed(out: Step, later: Now, code: ErrorCode) -> None:
-        if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
-            return
-        give_up_syncs(machine, out, group, append_error(code), later)
-        prepare(machine, out, group, later, trigger_of("write_failed"))
-
-    step.then(written, failed)
+    def failed(self, machine: GroupShard, out: Step, now: Now, code: ErrorCode) -> None:
+        group = self._group(machine)
+        if group is not None:
+            give_up_syncs(machine, out, group, append_error(code), now)
+            prepare(machine, out, group, now, trigger_of("write_failed"))

@@ -1,4 +1,4 @@
-"""A classic group: its members, generation and state. All of this is live state; `GroupStateMachine.group_values` has
+"""A classic group: its members, generation and state. All of this is live state; `GroupShard.group_values` has
 the durable part.
 """
 
@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-from broker_cy.coordinator import subscription
-from broker_cy.coordinator.journal import Journal
-from broker_cy.coordinator.member import ClassicMember, Protocols
+from broker_cy.coordinator.classic import subscription
+from broker_cy.coordinator.classic.journal import Journal
+from broker_cy.coordinator.classic.member import ClassicMember, Protocols
 from broker_cy.coordinator.step import Token
 from broker_cy.core.errors import ErrorCode
 
@@ -50,6 +50,7 @@ class ClassicGroup:
         "leader_id",
         "members",
         "new_member_added",
+        "number",
         "pending_members",
         "pending_sync",
         "previous_state",
@@ -65,6 +66,8 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, wall_ms: int) -> None:
         self.group_id = group_id
+        # Distinguishes it from another group of the same id, before or after it; the shard sets it.
+        self.number = 0
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         # Wall clock of the last change of state; None in records of old Kafka versions.

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from broker_cy.coordinator import records
-from broker_cy.coordinator.group import ClassicGroup, GroupState
-from broker_cy.coordinator.journal import trigger_of
-from broker_cy.coordinator.member import ClassicMember, Protocols
-from broker_cy.coordinator.rebalance import (
+from broker_cy.coordinator.classic import records
+from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.journal import trigger_of
+from broker_cy.coordinator.classic.member import ClassicMember, Protocols
+from broker_cy.coordinator.classic.rebalance import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     answer_join,
     answer_sync,
+    discard_group,
     drop_member,
     join_error,
     join_response,
@@ -22,14 +23,12 @@ from broker_cy.coordinator.rebalance import (
     sync_error,
     wait_for_join,
 )
+from broker_cy.coordinator.shard import GroupShard
 from broker_cy.coordinator.step import ClientFacts, Now, Step, Token, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import StaticReplacement
 from broker_cy.wire import messages
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.state_machine import GroupStateMachine
 
 # From these versions of JoinGroup on, a member must join with the id it was given (KIP-394), and the answer can ask the
 # leader to skip the assignment (KIP-814).
@@ -42,7 +41,7 @@ PENDING_MEMBERS_MAX = 10_000
 
 
 def join(
-    machine: GroupStateMachine,
+    machine: GroupShard,
     step: Step,
     request: messages.JoinGroupRequest,
     client: ClientFacts,
@@ -61,7 +60,7 @@ def join(
         if not is_unknown:
             step.reply(token, join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
             return
-        group = machine.groups[request.group_id] = ClassicGroup(request.group_id, now.wall_ms)
+        group = machine.add_group(ClassicGroup(request.group_id, now.wall_ms))
     if not _has_room(machine, group, request.member_id):
         _evict(machine, step, group, request.member_id)
         step.reply(token, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
@@ -73,20 +72,30 @@ def join(
         _persist_new_group(machine, step, group, now)
 
 
-def _persist_new_group(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
+def _persist_new_group(machine: GroupShard, step: Step, group: ClassicGroup, now: Now) -> None:
     """A group exists once its record is in the log. If it cannot be written, the members that joined meanwhile are
     removed.
     """
     machine.append(step, [records.new_group_record(group)])
-
-    def failed(out: Step, later: Now, code: ErrorCode) -> None:
-        if machine.groups.get(group.group_id) is group and group.group_id not in machine.group_values:
-            machine.discard_group(out, group, append_error(code))
-
-    step.then(lambda out, later: None, failed)
+    step.then(GroupCreated(group.group_id, group.number))
 
 
-def _has_room(machine: GroupStateMachine, group: ClassicGroup, member_id: str) -> bool:
+class GroupCreated(NamedTuple):
+    """The record of a new group."""
+
+    group_id: str
+    number: int
+
+    def written(self, machine: GroupShard, out: Step, now: Now) -> None:
+        """Nothing waits for it."""
+
+    def failed(self, machine: GroupShard, out: Step, now: Now, code: ErrorCode) -> None:
+        group = machine.same_group(self.group_id, self.number)
+        if group is not None and self.group_id not in machine.group_values:
+            discard_group(machine, out, group, append_error(code))
+
+
+def _has_room(machine: GroupShard, group: ClassicGroup, member_id: str) -> bool:
     """Return whether `group.max.size` allows the member."""
     limit = machine.settings.group_max_size
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -98,7 +107,7 @@ def _has_room(machine: GroupStateMachine, group: ClassicGroup, member_id: str) -
     return True
 
 
-def _evict(machine: GroupStateMachine, step: Step, group: ClassicGroup, member_id: str) -> None:
+def _evict(machine: GroupShard, step: Step, group: ClassicGroup, member_id: str) -> None:
     member = group.members.get(member_id)
     if member is not None:
         answer_join(step, group, member, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
@@ -113,7 +122,7 @@ def _protocols(request: messages.JoinGroupRequest) -> Protocols:
 
 
 def _join_new(
-    machine: GroupStateMachine,
+    machine: GroupShard,
     step: Step,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
@@ -147,7 +156,7 @@ def _join_new(
 
 
 def _add(
-    machine: GroupStateMachine,
+    machine: GroupShard,
     step: Step,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
@@ -178,7 +187,7 @@ def _add(
 
 
 def _join_known(
-    machine: GroupStateMachine,
+    machine: GroupShard,
     step: Step,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
@@ -223,7 +232,7 @@ def _join_known(
 
 
 def _replace_static(
-    machine: GroupStateMachine,
+    machine: GroupShard,
     step: Step,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
@@ -261,7 +270,7 @@ def _replace_static(
 
 
 def _persist_replacement(
-    machine: GroupStateMachine,
+    machine: GroupShard,
     step: Step,
     group: ClassicGroup,
     member: ClassicMember,
@@ -274,41 +283,66 @@ def _persist_replacement(
     """Write the group with the new member id, then answer with the current generation. If the write fails, restore the
     old id.
     """
-    new_id = member.member_id
     assignment = {other.member_id: other.assignment for other in group.members.values()}
     machine.append(step, [records.group_record(group, assignment)])
+    step.then(Replaced(group.group_id, group.number, old_id, member.member_id, version, old_leader, before))
 
-    def written(out: Step, later: Now) -> None:
-        # If a rebalance has started meanwhile, this join waits for its end like the others.
-        if group.state is not GroupState.STABLE or group.members.get(new_id) is not member:
+
+class Replaced(NamedTuple):
+    """The record of a group in which a static member got a new member id, and what it had `before`: its protocols,
+    rebalance timeout and session timeout in ms.
+    """
+
+    group_id: str
+    number: int
+    old_id: str
+    new_id: str
+    version: int
+    old_leader: str | None
+    before: tuple[Protocols, int, int]
+
+    def _found(self, machine: GroupShard) -> tuple[ClassicGroup, ClassicMember] | None:
+        """Return group and member, unless a rebalance has started meanwhile: then this join waits for its end like the
+        others.
+        """
+        group = machine.same_group(self.group_id, self.number)
+        member = None if group is None else group.members.get(self.new_id)
+        if group is None or member is None or group.state is not GroupState.STABLE:
+            return None
+        return group, member
+
+    def written(self, machine: GroupShard, out: Step, now: Now) -> None:
+        found = self._found(machine)
+        if found is None:
             return
+        group, member = found
         out.events.append(
             StaticReplacement(
                 group.group_id,
                 group.generation,
                 member.instance_id or "",
-                old_id,
-                new_id,
+                self.old_id,
+                self.new_id,
                 member.client_id,
                 member.client_host.removeprefix("/"),
             )
         )
-        if version >= VERSION_SKIP_ASSIGNMENT:
-            is_leader = group.is_leader(new_id)
-            answer_join(out, group, member, join_response(group, new_id, skip_assignment=is_leader))
+        if self.version >= VERSION_SKIP_ASSIGNMENT:
+            is_leader = group.is_leader(self.new_id)
+            answer_join(out, group, member, join_response(group, self.new_id, skip_assignment=is_leader))
         else:
             # An older client that finds its own id as the leader's would compute a new assignment, so it gets its
             # previous id.
-            answer_join(out, group, member, join_response(group, new_id, leader=old_leader))
+            answer_join(out, group, member, join_response(group, self.new_id, leader=self.old_leader))
 
-    def failed(out: Step, later: Now, code: ErrorCode) -> None:
-        if group.state is not GroupState.STABLE or group.members.get(new_id) is not member:
+    def failed(self, machine: GroupShard, out: Step, now: Now, code: ErrorCode) -> None:
+        found = self._found(machine)
+        if found is None:
             return
+        group, member = found
         answer_join(out, group, member, join_error("", append_error(code)))
-        group.update(member, *before)
-        old = group.replace_static(member.instance_id or "", new_id, old_id)
-        group.journal.renamed(group, new_id, old_id)
-        machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, new_id))
-        set_session(machine, group, old, later)
-
-    step.then(written, failed)
+        group.update(member, *self.before)
+        old = group.replace_static(member.instance_id or "", self.new_id, self.old_id)
+        group.journal.renamed(group, self.new_id, self.old_id)
+        machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, self.new_id))
+        set_session(machine, group, old, now)

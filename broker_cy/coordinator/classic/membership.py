@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from broker_cy.coordinator.group import ClassicGroup, GroupState
-from broker_cy.coordinator.journal import trigger_of
-from broker_cy.coordinator.member import ClassicMember
-from broker_cy.coordinator.rebalance import drop_member, maybe_complete_join, prepare, set_session
-from broker_cy.coordinator.step import Now, Step, Token, append_error
+from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.journal import trigger_of
+from broker_cy.coordinator.classic.member import ClassicMember
+from broker_cy.coordinator.classic.rebalance import drop_member, maybe_complete_join, prepare, set_session
+from broker_cy.coordinator.shard import GroupShard
+from broker_cy.coordinator.step import Now, Step, Token
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
-if TYPE_CHECKING:
-    from broker_cy.coordinator.state_machine import GroupStateMachine
-
 
 def heartbeat(
-    machine: GroupStateMachine, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
+    machine: GroupShard, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
 ) -> ErrorCode:
     """Extend a session. REBALANCE_IN_PROGRESS makes the member join again."""
     group = machine.groups.get(group_id)
@@ -35,7 +31,7 @@ def heartbeat(
 
 
 def leave(
-    machine: GroupStateMachine,
+    machine: GroupShard,
     step: Step,
     group_id: str,
     identities: list[messages.LeaveGroupRequest.MemberIdentity],
@@ -66,12 +62,16 @@ def leave(
     step.reply_when_written(
         token,
         messages.LeaveGroupResponse(members=results),
-        lambda code: messages.LeaveGroupResponse(error_code=append_error(code)),
+        _leave_error,
     )
 
 
+def _leave_error(code: ErrorCode) -> messages.LeaveGroupResponse:
+    return messages.LeaveGroupResponse(error_code=code)
+
+
 def _leave_one(
-    machine: GroupStateMachine,
+    machine: GroupShard,
     step: Step,
     group: ClassicGroup,
     identity: messages.LeaveGroupRequest.MemberIdentity,

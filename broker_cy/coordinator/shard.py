@@ -1,0 +1,222 @@
+"""The groups of one partition of `__consumer_offsets`: state, and how records change it.
+
+Durable state is the content of the partition's records: `offsets`, `group_values`, `other_groups`. Only replay changes
+it, both for records read from the log and for those that an operation has just created. Everything else (`groups` with
+their members' waiting requests, `timers`) is live state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from broker_cy.coordinator import records
+from broker_cy.coordinator.base import StateMachine
+from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset_value
+from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetsBefore, OffsetStore
+from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroups
+from broker_cy.coordinator.records import KeyType
+from broker_cy.coordinator.settings import GroupSettings
+from broker_cy.coordinator.step import Before, Record, Step
+from broker_cy.coordinator.timers import TimerKey, TimerKind
+
+
+class GroupShard(StateMachine[TimerKey, Step]):
+    """Invariant: `groups` and `other_groups` are disjoint; each id in `group_values` is in `groups` once loaded."""
+
+    new_step = Step
+
+    def __init__(self, settings: GroupSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.offsets = OffsetStore()
+        self.group_values: dict[str, bytes] = {}
+        """The value of each classic group's record."""
+        self.other_groups = OtherGroups()
+        self.groups: dict[str, ClassicGroup] = {}
+        self._groups_made = 0
+
+    def add_group(self, group: ClassicGroup) -> ClassicGroup:
+        """Add a group; its id is not in use."""
+        self._groups_made += 1
+        group.number = self._groups_made
+        self.groups[group.group_id] = group
+        return group
+
+    # ---- loading ----
+
+    def load_record(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
+        """Replay a record from the log. `producer_id` is that of its batch if the batch is transactional, else -1.
+
+        Raises WireError if key or value is malformed or of a version this broker does not know.
+        """
+        self.next_offset = offset + 1
+        kind = _RECORD_TYPES.get(records.key_type(key))
+        if kind is None:
+            self.unknown_records += 1
+        else:
+            kind.load(self, offset, producer_id, key, value)
+
+    def load_marker(self, offset: int, producer_id: int, committed: bool) -> None:
+        """Replay the marker that ends a transaction."""
+        self.next_offset = offset + 1
+        self.offsets.replay_marker(producer_id, committed)
+
+    # ---- records of an operation ----
+
+    def append(self, step: Step, new: Sequence[Record], producer_id: int = NO_PRODUCER_ID) -> None:
+        """Make records part of the step and replay them. With a producer id they belong to its transaction."""
+        for record in new:
+            kind = _RECORD_TYPES[records.key_type(record.key)]
+            step.records.append(record)
+            step.before.append(kind.replay(self, producer_id, *record))
+            self.next_offset += 1
+
+    def ensure_simple_group(self, group_id: str, wall_ms: int) -> bool:
+        """Create a simple group for committed offsets if there is no group of that id; returns whether it was
+        created.
+        """
+        if group_id in self.groups or self.other_groups.get(group_id) is not None:
+            return False
+        self.add_group(ClassicGroup(group_id, wall_ms))
+        return True
+
+    def same_group(self, group_id: str, number: int) -> ClassicGroup | None:
+        """Return the group of this id if it is still the one with this number, and no later one of the same id."""
+        group = self.groups.get(group_id)
+        return group if group is not None and group.number == number else None
+
+
+# ---- what a record replaced ----
+
+
+class OffsetBefore(NamedTuple):
+    """A committed offset; `created` is the number of the simple group that its record created, 0 for none."""
+
+    group_id: str
+    offsets: OffsetsBefore
+    created: int = 0
+
+    def restore(self, shard: GroupShard) -> None:
+        shard.offsets.restore(self.offsets)
+        group = shard.same_group(self.group_id, self.created)
+        if group is not None and group.state is GroupState.EMPTY:
+            del shard.groups[self.group_id]
+
+
+class MarkerBefore(NamedTuple):
+    """The open offsets of a transaction that a marker ended."""
+
+    offsets: OffsetsBefore
+
+    def restore(self, shard: GroupShard) -> None:
+        shard.offsets.restore(self.offsets)
+
+
+class GroupBefore(NamedTuple):
+    """The record of a classic group. `group` is what a tombstone removed."""
+
+    group_id: str
+    value: bytes | None
+    group: ClassicGroup | None = None
+
+    def restore(self, shard: GroupShard) -> None:
+        if self.value is None:
+            shard.group_values.pop(self.group_id, None)
+        else:
+            shard.group_values[self.group_id] = self.value
+        group = self.group
+        if group is not None and shard.groups.setdefault(self.group_id, group) is group:
+            # The sessions of members may have ended while the deletion was being written.
+            group.pending_members &= {
+                member_id
+                for member_id in group.pending_members
+                if shard.timers.get(TimerKey(TimerKind.SESSION, self.group_id, member_id)) is not None
+            }
+
+
+class OtherBefore(NamedTuple):
+    """A record of a group of another type."""
+
+    key: bytes
+    value: bytes | None
+
+    def restore(self, shard: GroupShard) -> None:
+        shard.other_groups.replay(self.key, self.value)
+
+
+# ---- the types of records ----
+
+
+def _load_offset(shard: GroupShard, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
+    group_id, topic, partition = decode_offset_key(key)
+    if value is None:
+        shard.offsets.replay_tombstone(group_id, topic, partition)
+    elif producer_id == NO_PRODUCER_ID:
+        shard.offsets.load_commit(group_id, topic, partition, decode_offset_value(value, offset))
+    else:
+        committed = decode_offset_value(value, offset)
+        shard.offsets.load_pending(producer_id, group_id, topic, partition, committed)
+
+
+def _replay_offset(shard: GroupShard, producer_id: int, key: bytes, value: bytes | None) -> Before:
+    group_id, topic, partition = decode_offset_key(key)
+    if value is None:
+        return OffsetBefore(group_id, shard.offsets.replay_tombstone(group_id, topic, partition))
+    committed = decode_offset_value(value, shard.next_offset)
+    created = 0
+    if shard.ensure_simple_group(group_id, committed.commit_timestamp_ms):
+        created = shard.groups[group_id].number
+    if producer_id == NO_PRODUCER_ID:
+        before = shard.offsets.replay_commit(group_id, topic, partition, committed)
+    else:
+        before = shard.offsets.replay_pending(producer_id, group_id, topic, partition, committed)
+    return OffsetBefore(group_id, before, created)
+
+
+def _load_group(shard: GroupShard, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
+    group_id = records.group_of_key(key)
+    if value is None:
+        shard.group_values.pop(group_id, None)
+    else:
+        shard.group_values[group_id] = value
+        shard.other_groups.by_id.pop(group_id, None)
+
+
+def _replay_group(shard: GroupShard, producer_id: int, key: bytes, value: bytes | None) -> Before:
+    group_id = records.group_of_key(key)
+    before = shard.group_values.get(group_id)
+    if value is not None:
+        shard.group_values[group_id] = value
+        return GroupBefore(group_id, before)
+    shard.group_values.pop(group_id, None)
+    return GroupBefore(group_id, before, shard.groups.pop(group_id, None))
+
+
+def _load_other(shard: GroupShard, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
+    group_id, _ = shard.other_groups.replay(key, value)
+    if value is not None:
+        shard.group_values.pop(group_id, None)
+
+
+def _replay_other(shard: GroupShard, producer_id: int, key: bytes, value: bytes | None) -> Before:
+    _, before = shard.other_groups.replay(key, value)
+    return OtherBefore(key, before)
+
+
+class _RecordType(NamedTuple):
+    """How a record read from the log, at an offset, and one that was made here change the state."""
+
+    load: Callable[[GroupShard, int, int, bytes, bytes | None], None]
+    replay: Callable[[GroupShard, int, bytes, bytes | None], Before]
+
+
+_OFFSET = _RecordType(_load_offset, _replay_offset)
+_RECORD_TYPES: dict[int, _RecordType] = {
+    # Plain numbers: this is looked up for each record of a log.
+    int(KeyType.LEGACY_OFFSET_COMMIT): _OFFSET,
+    int(KeyType.OFFSET_COMMIT): _OFFSET,
+    int(KeyType.GROUP_METADATA): _RecordType(_load_group, _replay_group),
+    **dict.fromkeys(map(int, GROUP_TYPES), _RecordType(_load_other, _replay_other)),
+}

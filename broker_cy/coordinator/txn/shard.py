@@ -1,0 +1,170 @@
+"""The transactional ids of one partition of `__transaction_state`: state, and how records change it.
+
+Durable state is `transactions`, which only `_set` changes, both for records read from the log and for those that an
+operation has just created. Everything else is live state: the transactions that are being completed, and which of them
+wait for a retry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker_cy.coordinator.base import StateMachine
+from broker_cy.coordinator.step import Now, Record, Step
+from broker_cy.coordinator.txn import records
+from broker_cy.coordinator.txn.settings import TxnSettings
+from broker_cy.coordinator.txn.state import Ending, Markers, Transaction, TxnState
+from broker_cy.core.errors import ErrorCode
+
+
+@dataclass(slots=True)
+class TxnStep(Step):
+    """`markers` are to be written; the caller reports the results to `markers_written`. `settled` are transactional ids
+    that can be asked again, after CONCURRENT_TRANSACTIONS. With `needs_producer_id`, the operation did not take place:
+    the caller adds a producer id and runs it again.
+    """
+
+    markers: list[Markers] = field(default_factory=list)
+    settled: list[str] = field(default_factory=list)
+    needs_producer_id: bool = False
+
+
+class TransactionShard(StateMachine[str, TxnStep]):
+    """Invariants: `ending` has exactly the ids whose transaction is prepared and whose record of that is on disk;
+    `ongoing` those whose state is ONGOING. `timers` has, by transactional id, when to retry the markers of a
+    transaction that is being completed.
+    """
+
+    new_step = TxnStep
+
+    def __init__(self, settings: TxnSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.transaction_version = 0
+        """The finalized level of the feature `transaction.version`, from the metadata image."""
+        self.coordinator_epoch = 0
+        """The leader epoch of the partition, which markers carry."""
+        self.transactions: dict[str, Transaction] = {}
+        self.ongoing: dict[str, None] = {}
+        self.ending: dict[str, Ending] = {}
+        self.producer_ids: list[int] = []
+        """Unused producer ids, which `add_producer_id` adds."""
+        # The steps whose records of a transactional id are not on disk yet, the oldest first.
+        self._unwritten: dict[str, list[TxnStep]] = {}
+        self.endings = 0
+
+    # ---- loading ----
+
+    def load_record(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
+        """Replay a record from the log. Raises WireError if it is malformed."""
+        self.next_offset = offset + 1
+        if records.key_type(key) != records.KEY_TYPE:
+            self.unknown_records += 1
+            return
+        transactional_id = records.id_of_key(key)
+        found = None
+        if value is not None:
+            found = records.decode_value(transactional_id, value)
+            if found is None:
+                # As in Kafka, the previous value stays.
+                self.unknown_records += 1
+                return
+        self._set(transactional_id, found)
+
+    def load_marker(self, offset: int, producer_id: int, committed: bool) -> None:
+        """There are no transactions in this log."""
+        self.next_offset = offset + 1
+
+    # ---- records of an operation ----
+
+    def change(self, step: TxnStep, transaction: Transaction) -> None:
+        """Make the record of a transaction's change part of the step and replay it."""
+        self._append(step, transaction.transactional_id, transaction)
+
+    def forget(self, step: TxnStep, transactional_id: str) -> None:
+        """The same for the end of a transactional id."""
+        self._append(step, transactional_id, None)
+
+    def _append(self, step: TxnStep, transactional_id: str, transaction: Transaction | None) -> None:
+        new: Record = (
+            records.tombstone(transactional_id)
+            if transaction is None
+            else records.record(transaction, self.transaction_version)
+        )
+        step.records.append(new)
+        step.before.append(TransactionBefore(transactional_id, self.transactions.get(transactional_id)))
+        self._set(transactional_id, transaction)
+        self.next_offset += 1
+        self._unwritten.setdefault(transactional_id, []).append(step)
+        step.then(Known(transactional_id))
+
+    def known(self, transactional_id: str, at: int, out: TxnStep) -> None:
+        """The outcome of writing a record of this id is known: of the oldest one, or, with `at` -1, the newest."""
+        waiting = self._unwritten[transactional_id]
+        waiting.pop(at)
+        if not waiting:
+            del self._unwritten[transactional_id]
+            out.settled.append(transactional_id)
+
+    def restore(self, transactional_id: str, before: Transaction | None) -> None:
+        """Undo a record."""
+        self._set(transactional_id, before)
+
+    def _set(self, transactional_id: str, transaction: Transaction | None) -> None:
+        if transaction is None:
+            self.transactions.pop(transactional_id, None)
+        else:
+            self.transactions[transactional_id] = transaction
+        if transaction is not None and transaction.state is TxnState.ONGOING:
+            self.ongoing[transactional_id] = None
+        else:
+            self.ongoing.pop(transactional_id, None)
+
+    def unwritten(self, transactional_id: str) -> TxnStep | None:
+        """Return the newest step with a record of this id that is not on disk yet."""
+        waiting = self._unwritten.get(transactional_id)
+        return waiting[-1] if waiting else None
+
+    def is_changing(self, transactional_id: str) -> bool:
+        """Whether requests for this id get CONCURRENT_TRANSACTIONS: one of its records is being written, or its
+        transaction is being completed. The record that completes a transaction delays nothing: the end is already on
+        disk, and the next record is written behind it.
+        """
+        transaction = self.transactions.get(transactional_id)
+        if transaction is not None and transaction.state.is_prepared:
+            return True
+        return transactional_id in self._unwritten and (transaction is None or not transaction.state.is_complete)
+
+    def take_producer_id(self, step: TxnStep) -> int | None:
+        """An unused producer id. Without one, None, and the step needs one."""
+        if self.producer_ids:
+            return self.producer_ids.pop()
+        step.needs_producer_id = True
+        return None
+
+    def add_producer_id(self, producer_id: int) -> None:
+        """Add an unused producer id, for an operation that needs one."""
+        self.producer_ids.append(producer_id)
+
+
+class TransactionBefore(NamedTuple):
+    """The transaction that a record replaced."""
+
+    transactional_id: str
+    transaction: Transaction | None
+
+    def restore(self, shard: TransactionShard) -> None:
+        shard.restore(self.transactional_id, self.transaction)
+
+
+class Known(NamedTuple):
+    """A record of a transactional id. Records that fail are always the newest ones."""
+
+    transactional_id: str
+
+    def written(self, shard: TransactionShard, out: TxnStep, now: Now) -> None:
+        shard.known(self.transactional_id, 0, out)
+
+    def failed(self, shard: TransactionShard, out: TxnStep, now: Now, code: ErrorCode) -> None:
+        shard.known(self.transactional_id, -1, out)
