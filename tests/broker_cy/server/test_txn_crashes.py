@@ -22,9 +22,12 @@ from tests.broker_cy.server.txn_broker import ID, P0, P1, Identity, TxnBroker
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    # On a slow machine the first sample would create a topic in the middle.
+    "brokercy.metrics.sample.interval.ms": "0",
 }
 OFFSET = 7
 TIME_MS = 1_800_000_000_000
+COPIES_MAX = 20
 
 
 @dataclass
@@ -52,22 +55,29 @@ class Recorder:
         if self.copies:
             self._between({path for path, size in sizes.items() if self.sizes.get(path) != size}, told)
         self.sizes = sizes
-        self._keep(shutil.copytree(self.data, self._next()), told)
+        self._keep(self._copied(self.data), told)
 
     def _between(self, grown: set[Path], told: frozenset[str]) -> None:
         """Make the cases in which only some of the logs were written, and nothing else of their directories."""
         before = self.copies[-1][0]
         for order in (sorted(grown), sorted(grown, reverse=True)):
             for count in range(1, len(order) + 1):
-                copy = shutil.copytree(before, self._next())
+                copy = self._copied(before)
                 for path in order[:count]:
                     shutil.copy(self.data / path, copy / path)
                 self._keep(copy, told)
                 if len(order) == 1:
                     return
 
-    def _next(self) -> Path:
-        return self.out / str(len(self.copies))
+    def _copied(self, source: Path) -> Path:
+        """Copy a data directory. A worker may rename a checkpoint into place meanwhile: then it is copied again."""
+        target = self.out / str(len(self.copies))
+        for _ in range(COPIES_MAX):
+            try:
+                return shutil.copytree(source, target)
+            except (shutil.Error, FileNotFoundError):
+                shutil.rmtree(target)
+        raise AssertionError(f"{source} changes whenever it is copied")
 
     def _keep(self, copy: Path, told: frozenset[str]) -> None:
         self.copies.append((copy, told))
