@@ -65,7 +65,7 @@ class Sample:
 
     version: int = VERSION
     time_ms: int = 0
-    broker: int = -1
+    broker: int = 0
     interval_ms: int = 0
     uptime_ms: int = 0
     cpu_us: int = 0

@@ -48,6 +48,13 @@ def test_fields_of_a_newer_broker_are_ignored(place: tuple[str | int, ...]) -> N
     assert decode(written(place)) == SAMPLE
 
 
+def test_a_value_of_zero_is_read_as_zero() -> None:
+    """If this fails, the samples of node 0 belong to no node."""
+    of_node_0 = Sample(time_ms=5, broker=0)
+    assert b"broker" not in encode(of_node_0)
+    assert decode(encode(of_node_0)) == of_node_0
+
+
 @pytest.mark.parametrize(
     ("place", "value"),
     [
