@@ -7,10 +7,13 @@ run prints our summary and ends with our exit code.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import gevent
@@ -67,9 +70,10 @@ def _begin(environment: Any, source: str) -> None:
         bootstrap = parse_addresses(options.bootstrap)
         _check_classes(environment.user_classes, scenario)
     except (SpecError, ValueError) as error:
-        # The processes that locust forks have the same options. They end by themselves: it would leave them behind.
+        # The processes that locust forks have the same options, and come here, too, once they are connected.
         if not isinstance(runner, WorkerRunner):
             print(f"broker-load: {error}", file=sys.stderr)
+            _end_forked()
         sys.exit(WRONG_USE)
     if isinstance(runner, LocalRunner | WorkerRunner):
         Worker(environment)
@@ -84,6 +88,13 @@ def _begin(environment: Any, source: str) -> None:
     if environment.web_ui is not None:
         extend(environment.web_ui, runs)
     environment.events.quitting.add_listener(lambda **_: _end(environment, runs))
+
+
+def _end_forked() -> None:
+    """End the processes that locust has forked: those that are not connected yet would try for five minutes."""
+    for each in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(each), signal.SIGTERM)
 
 
 def _check_classes(classes: Sequence[type[Any]], scenario: Scenario) -> None:

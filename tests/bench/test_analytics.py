@@ -38,7 +38,8 @@ def with_spark() -> None:
 
 
 @pytest.mark.usefixtures("with_spark")
-@pytest.mark.parametrize("parts", ["sources,range", pytest.param("ingest,jobs", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("parts", ["sources,range", "ingest,jobs"])
 def test_the_parts_are_measured_and_shown(parts: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, the recorded table has rows without figures, or an hour ends in an exception."""
     path = tmp_path / "analytics.json"

@@ -18,7 +18,7 @@ from bench.record import runner, tables
 from bench.result import Document
 
 SMALL = [
-    "--seconds", "1", "--pairs", "1", "--first-rate", "100", "--most-rate", "100", "--rate", "100", "--users", "5",
+    "--seconds", "1", "--pairs", "1", "--first-rate", "20", "--most-rate", "20", "--rate", "100", "--users", "5",
     "--connections", "40",
 ]  # fmt: skip
 
