@@ -11,12 +11,11 @@ from pathlib import Path
 
 from bench import own_topics, protocol
 from bench.analytics_children import MASTER, analytics, measured, records_of
+from bench.goals import Figures
 from bench.launch.processes import ProcessError
 from bench.raw import Driver
 from bench.spec.target import BROKER_SETTINGS
 from bench.targets import BrokerCy
-
-Figures = dict[str, float | list[float]]
 
 TOPIC = "bench-analytics"
 RECORD_BYTES = 100
@@ -139,7 +138,7 @@ def ingest(place: Place, sizes: Sizes) -> Figures:
         target = BrokerCy(data, {**BROKER_SETTINGS, **own_topics.QUIET})
         with target.running():
             words = ("ingest", f"--bootstrap={address_of(target)}", f"--out={directory / 'lake'}", "--cluster=bench")
-            ran = analytics(directory, *words, f"--master={MASTER}", timeout_s=ENDS_S)
+            ran = analytics(directory, *words, timeout_s=ENDS_S)
     if (read := records_of(ran)) != sum(counts.values()):
         raise ProcessError(f"{read} records were ingested of {sum(counts.values())}: {ran.printed[-500:]}")
     return {

@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import proc
+from bench import goals, proc
 from bench.dashboard_browser import Chromium, Tab, chromium
 from bench.dashboard_large import fill, measure_large
 from bench.dashboard_live import Load, measure_live
@@ -324,10 +324,7 @@ def reach_of(figure: str, viewers: int) -> float | None:
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.dashboard", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", default=",".join(PARTS), help="figures to measure, separated by commas")
+    parser = goals.parser("bench.dashboard", __doc__, PARTS)
     parser.add_argument("--repeats", type=int, default=10, help="starts, and visits with each cache")
     parser.add_argument("--seconds", type=float, default=30.0, help="how long CPU is measured, idle and with viewers")
     parser.add_argument("--samples", type=int, default=120, help="seconds, and so samples, of live")
@@ -337,15 +334,8 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=200_000, help="partitions of large, over all topics")
     parser.add_argument("--groups", type=int, default=15_000, help="groups of large")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
-    parser.add_argument("--strict", action="store_true", help="exit code 3 if a goal was missed")
     given = parser.parse_args(argv)
-    given.only = given.only.split(",")
-    if unknown := sorted(set(given.only) - set(PARTS)):
-        parser.error(f"--only {', '.join(unknown)}: unknown (allowed: {', '.join(PARTS)})")
-    for name in ("repeats", "samples", "viewers", "navigations", "topics", "groups"):
-        if getattr(given, name) < 1:
-            parser.error(f"--{name} {getattr(given, name)}: a number from 1 on is expected")
+    goals.check(parser, given, PARTS, ("repeats", "samples", "viewers", "navigations", "topics", "groups"))
     if given.seconds <= 0:
         parser.error(f"--seconds {given.seconds:g}: a number above 0 is expected")
     if given.partitions < given.topics:

@@ -16,44 +16,42 @@ Every part has a broker of its own. Generator and broker share the machine: on a
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.launch.processes import ProcessError
-from bench.load_parts import CONNECTIONS, PARTS, Figures, Place, Sizes
-from bench.targets import TargetError, raise_file_limit
+from bench import goals
+from bench.goals import Goals
+from bench.load_parts import CONNECTIONS, PARTS, Place, Sizes
+from bench.targets import raise_file_limit
 
-# Goals; figures without an entry explain others.
-AT_LEAST = {
-    "load_core_requests_per_s": 25_000.0,
-    "load_to_kafka_user_plain_ratio": 145.0,
-    "load_raw_verified_records_per_s": 1_000_000.0,
-    "load_raw_records_per_s": 1_000_000.0,
-    "load_gevent_frozen_max_ms": 950.0,
-    "load_raw_frozen_max_ms": 950.0,
-}
-AT_MOST = {
-    "load_lateness_p99_ms": 1.0,
-    "load_raw_to_bench_p99_ratio": 1.1,
-    "load_gevent_to_bench_p99_ratio": 1.1,
-    "load_idle_mb": 250.0,
-    "load_verify_gevent_percent": 10.0,
-    "load_verify_raw_percent": 10.0,
-    "load_verify_librdkafka_percent": 10.0,
-}
+PROGRAM = "bench.load"
+GOALS = Goals(
+    at_least={
+        "load_core_requests_per_s": 25_000.0,
+        "load_to_kafka_user_plain_ratio": 145.0,
+        "load_raw_verified_records_per_s": 1_000_000.0,
+        "load_raw_records_per_s": 1_000_000.0,
+        "load_gevent_frozen_max_ms": 950.0,
+        "load_raw_frozen_max_ms": 950.0,
+    },
+    at_most={
+        "load_lateness_p99_ms": 1.0,
+        "load_raw_to_bench_p99_ratio": 1.1,
+        "load_gevent_to_bench_p99_ratio": 1.1,
+        "load_idle_mb": 250.0,
+        "load_verify_gevent_percent": 10.0,
+        "load_verify_raw_percent": 10.0,
+        "load_verify_librdkafka_percent": 10.0,
+    },
+)
 # What a process opens beside its connections.
 FILES = 1_000
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.load", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", default=",".join(PARTS), help="figures to measure, separated by commas")
+    parser = goals.parser(PROGRAM, __doc__, PARTS)
     parser.add_argument("--seconds", type=float, default=5.0, help="the measured time of each run")
     parser.add_argument("--pairs", type=int, default=4, help="how often each side of a comparison is measured")
     parser.add_argument("--first-rate", type=int, default=4_000, help="requests/s at which kafka-user begins")
@@ -61,15 +59,8 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=5_000, help="requests/s of lateness and bench")
     parser.add_argument("--users", type=int, default=1_000, help="users of lateness")
     parser.add_argument("--connections", type=int, default=10_000, help="connections of idle")
-    parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
-    parser.add_argument("--strict", action="store_true", help="exit code 3 if a goal was missed")
     given = parser.parse_args(argv)
-    given.only = given.only.split(",")
-    if unknown := sorted(set(given.only) - set(PARTS)):
-        parser.error(f"--only {', '.join(unknown)}: unknown (allowed: {', '.join(PARTS)})")
-    for name in ("pairs", "first_rate", "most_rate", "rate", "users", "connections"):
-        if getattr(given, name) < 1:
-            parser.error(f"--{name.replace('_', '-')} {getattr(given, name)}: a number from 1 on is expected")
+    goals.check(parser, given, PARTS, ("pairs", "first_rate", "most_rate", "rate", "users", "connections"))
     if given.seconds < 1:
         parser.error(f"--seconds {given.seconds:g}: a number from 1 on is expected")
     if given.most_rate < given.first_rate:
@@ -77,55 +68,14 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return given
 
 
-def verdict(figure: str, value: float) -> str:
-    """Return whether a figure reaches its goal, in words; "" if it has none."""
-    if (least := AT_LEAST.get(figure)) is not None:
-        return f"{'reached' if value >= least else 'missed'}: at least {least:,g}"
-    if (most := AT_MOST.get(figure)) is not None:
-        return f"{'reached' if value <= most else 'missed'}: at most {most:,g}"
-    return ""
-
-
-def show(figures: Figures) -> bool:
-    """Print the figures, of repeats the median and the range; returns whether a goal was missed."""
-    is_missed = False
-    for figure, found in figures.items():
-        values = found if isinstance(found, list) else [found]
-        middle = statistics.median(values)
-        spread = f" ({min(values):,.3f} to {max(values):,.3f})" if len(values) > 1 else ""
-        judged = verdict(figure, middle)
-        is_missed |= judged.startswith("missed")
-        print(f"{figure:>36} {middle:14,.3f}{spread}   {judged}".rstrip(), flush=True)
-    return is_missed
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print the figures.
-
-    Returns 1 if a part failed, whose figures are missing then, 3 if --strict was given and a goal was missed.
-    """
+    """Measure and print the figures; returns the exit code (`goals.measure`)."""
     given = arguments(argv)
     raise_file_limit(max(given.connections, given.users, CONNECTIONS) + FILES)
     names = ("seconds", "pairs", "first_rate", "most_rate", "rate", "users", "connections")
     sizes = Sizes(**{name: getattr(given, name) for name in names})
-    figures: Figures = {}
-    is_failed = is_missed = False
     with tempfile.TemporaryDirectory(prefix="bench-load-") as name:
-        for part in given.only:
-            try:
-                found = PARTS[part](Place(Path(name)), sizes)
-            except (ProcessError, TargetError) as error:
-                # The other parts take many minutes, and do not depend on this one.
-                print(f"bench.load: {part}: {error}", file=sys.stderr)
-                is_failed = True
-                continue
-            figures |= found
-            is_missed |= show(found)
-    if given.json:
-        Path(given.json).write_text(json.dumps(figures, indent=1) + "\n")
-    if is_failed:
-        return 1
-    return 3 if given.strict and is_missed else 0
+        return goals.measure(PROGRAM, given, GOALS, lambda part: PARTS[part](Place(Path(name)), sizes))
 
 
 if __name__ == "__main__":

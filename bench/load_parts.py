@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.goals import Figures
 from bench.launch import kafka_user
 from bench.launch.processes import ProcessError
 from bench.load_children import IDLE_S, TOPIC, Loaded, Running, bench_p99_ms, idle, load, producing
 from bench.targets import BrokerCy
-
-Figures = dict[str, float | list[float]]
 
 CONNECTIONS = 16
 # A rate below this share of what was asked for is not reached.

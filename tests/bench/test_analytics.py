@@ -13,6 +13,7 @@ import pytest
 
 from bench import analytics, analytics_parts, own_topics
 from bench.analytics_children import Ran, records_of
+from bench.goals import Figures
 from bench.launch.processes import ProcessError
 from bench.process_tree import TreeWatch
 from bench.record import plan as plans
@@ -52,7 +53,7 @@ def test_the_parts_are_measured_and_shown(parts: str, tmp_path: Path, capsys: py
     wanted = {row.metric for row in table.rows if row.metric.startswith(of_parts)}
     assert wanted
     assert wanted <= found.keys()
-    goals = analytics.AT_LEAST.keys() | analytics.AT_MOST.keys()
+    goals = analytics.GOALS.at_least.keys() | analytics.GOALS.at_most.keys()
     assert {each for each in goals if each.startswith(of_parts)} <= found.keys()
     if "sources" in parts:
         assert len(found["analytics_segments_to_official_ratio"]) == 2
@@ -73,7 +74,7 @@ def test_every_row_of_the_table_is_a_figure_of_a_part() -> None:
     """If this fails, a mistyped row of the table stays empty for ever."""
     source = Path(analytics_parts.__file__).read_text()
     (table,) = [each for each in plans.load().tables if each.name == "analytics"]
-    goals = analytics.AT_LEAST.keys() | analytics.AT_MOST.keys()
+    goals = analytics.GOALS.at_least.keys() | analytics.GOALS.at_most.keys()
     assert [each for each in [*(row.metric for row in table.rows), *goals] if f'"{each}":' not in source] == []
 
 
@@ -164,7 +165,7 @@ def test_wrong_options_are_refused(argv: list[str], words: str, capsys: pytest.C
 def test_what_fails_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, a measurement that ended early leaves a traceback, or looks like a good one."""
 
-    def fail(*_: object) -> analytics_parts.Figures:
+    def fail(*_: object) -> Figures:
         raise ProcessError("broker-analytics ended with exit code 69: no Java")
 
     monkeypatch.setitem(analytics_parts.PARTS, "sources", fail)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench import load, load_children, load_parts
+from bench.goals import Figures
 from bench.launch import cache, kafka_user
 from bench.launch.kafka_user import Sent
 from bench.launch.processes import ProcessError
@@ -43,7 +44,7 @@ def test_every_part_is_measured_and_shown(tmp_path: Path, capsys: pytest.Capture
     found = json.loads(path.read_text())
     (table,) = [each for each in plans.load().tables if each.name == "load"]
     assert {row.metric for row in table.rows if not row.text} <= found.keys()
-    assert load.AT_LEAST.keys() | load.AT_MOST.keys() <= found.keys()
+    assert load.GOALS.at_least.keys() | load.GOALS.at_most.keys() <= found.keys()
     assert found["load_idle_connections"] == 40
     assert found["kafka_user_plain_per_s"] == [170.0]
     assert found["kafka_user_plain_core_per_s"] == [340.0]
@@ -140,7 +141,7 @@ def test_wrong_options_are_refused(argv: list[str], words: str, capsys: pytest.C
 def test_what_fails_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, a measurement that ended early leaves a traceback, or looks like a good one."""
 
-    def fail(*_: object) -> load_parts.Figures:
+    def fail(*_: object) -> Figures:
         raise ProcessError("broker-load ended with exit code 3: data wrong")
 
     monkeypatch.setitem(load_parts.PARTS, "raw", fail)
