@@ -33,7 +33,6 @@ WRONG_USE, NO_DATA, UNAVAILABLE = 64, 65, 69
 WIDE = 200
 EPILOG = """\b
 examples:
-  broker-analytics jars
   broker-analytics ingest --bootstrap 127.0.0.1:9092 --out lake/
   broker-analytics run lag --lake lake/ --from -1d
   broker-analytics run what-if --lake lake/ --plan plan.json
@@ -128,7 +127,9 @@ def command() -> None:
 
 @command.command()
 def jars() -> None:
-    """Download the jars of Spark's Kafka source, once on a machine."""
+    """Download the jars of Spark's own Kafka source, once on a machine. No other command needs them: they are for
+    notebooks and programs that read topics with Spark, and use `spark_analytics.session`.
+    """
     for each in fetch():
         click.echo(str(each))
 
@@ -137,10 +138,7 @@ def jars() -> None:
 @_with_source
 @click.option("--accept-loss", is_flag=True, help="Go on although records were removed before they were ingested.")
 @click.option("--replaces", metavar="ID", help="The cluster id that this broker had before it was formatted again.")
-@_with_spark
-def ingest(
-    bootstrap: str, out: Path, cluster: str | None, accept_loss: bool, replaces: str | None, **of_spark: Any
-) -> None:
+def ingest(bootstrap: str, out: Path, cluster: str | None, accept_loss: bool, replaces: str | None) -> None:
     """Read what has come since the last ingest into the lake, exactly once.
 
     Brokers that are clusters of their own can be the nodes of one cluster in the lake: give them the same --cluster.
@@ -148,8 +146,10 @@ def ingest(
     from spark_analytics import ingest as reading
 
     source = reading.find(bootstrap, cluster)
-    done = reading.ingest(Lake(out), source, accept_loss=accept_loss, replaces=replaces, show=_show, **of_spark)
+    done = reading.ingest(Lake(out), source, accept_loss=accept_loss, replaces=replaces, show=_show)
     click.echo(f"{done.cluster}: {done.records:,} records in {done.batches} batches, {done.seconds:.0f} s")
+    if done.left_out:
+        click.echo(f"{done.left_out:,} of them are no event or sample that this version knows, and were left out")
 
 
 @command.command()

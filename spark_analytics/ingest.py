@@ -1,44 +1,44 @@
 """Ingest: the records of `__broker_metrics` and `__cluster_events` into the tables of a lake, each exactly once.
 
-Spark's stream plans a range of offsets and notes it before it reads; `_write` replaces the folders of that batch; then
-Spark notes that the batch is complete. After a crash at any time the same range is read again into the same folders,
-and readers ignore them until the batch is complete (`spark_analytics.lake`).
+A batch is a range of offsets. Its records are read, parsed in threads (`spark_analytics.rows`) and written to the files
+of the batch (`spark_analytics.batch_files`); when these are on the disk, the lake notes the batch and its end at once
+(`spark_analytics.lake`). After a crash at any time the next ingest begins where the last complete batch ended. Spark is
+not needed: a short ingest would spend most of its time on starting a JVM.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import gc
+import os
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from broker_cy.admin import AdminClient, ClientError
-from broker_cy.admin.configs import ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.offsets import EARLIEST, LATEST
+from broker_cy.admin.reader import Reader
 from broker_cy.metrics import events, sample
+from broker_cy.wire.records import Record
 from spark_analytics import rows
+from spark_analytics.batch_files import BatchFiles
 from spark_analytics.errors import IngestError
-from spark_analytics.lake import Generation, Lake, checked, url
-from spark_analytics.session import session
-from spark_analytics.sources import Offsets, Source, Topic, current, enter
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
+from spark_analytics.lake import Generation, Lake, Offsets, checked
+from spark_analytics.sources import Source, Topic, current, enter
 
 TOPICS = (sample.TOPIC, events.TOPIC)
-# Records of a batch at most: about 0.5 GB of samples.
-BATCH_RECORDS_MAX = 200_000
-# A first ingest begins this long inside the topic's retention, or it would fail when that removes what is planned.
-MARGIN_MS = 3_600_000
-# Files of a table in a batch, for each day.
-FILES = 2
-LOOK_S = 1
-# A batch has few days: rows need not be sorted by day before they are written.
-WRITES = {"spark.sql.maxConcurrentOutputFileWriters": "16"}
+# Records of a batch at most: what an ingest that is killed has to read again.
+BATCH_RECORDS_MAX = 1_000_000
+# Records, and bytes, that are parsed together at most; a sample may have 100 KB.
+PIECE_RECORDS_MAX = 10_000
+PIECE_BYTES_MAX = 16 << 20
+# Threads that parse, of which one can hold the interpreter at a time: more are not faster.
+THREADS_MAX = 4
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Ingested:
     cluster: str
     batches: int
     records: int
+    left_out: int  # of these, because they are no event or sample that this version knows
     seconds: float
 
 
@@ -73,22 +74,20 @@ async def _find(bootstrap: str, cluster: str | None) -> Source:
             )
         described = await client.cluster.describe()
         source = described.cluster_id or "cluster"
-        now_ms = time.time_ns() // 1_000_000
-        times_ms = {}
-        for topic in known.values():
-            resource = ConfigResource(ResourceType.TOPIC, topic.name)
-            answers = await client.configs.describe([resource], names=["retention.ms"])
-            kept_ms = int(answers.whole()[resource][0].value or -1)
-            at_ms = now_ms - kept_ms + MARGIN_MS if kept_ms > 2 * MARGIN_MS else EARLIEST
-            times_ms.update({TopicPartition(topic.name, each.partition): at_ms for each in topic.partitions})
-        # What is there from its first record on begins there when Spark plans, which is later than now.
-        wanted = {part: at_ms for part, at_ms in times_ms.items() if at_ms != EARLIEST}
-        found = (await client.offsets.at(wanted)).whole() if wanted else {}
-        starts: dict[str, dict[int, int]] = {name: {} for name in known}
-        for part, at_ms in times_ms.items():
-            offset = EARLIEST if at_ms == EARLIEST else found[part].offset
-            starts[part.topic][part.partition] = LATEST if offset is None else offset
-        topics = {name: Topic(str(topic.topic_id), starts[name]) for name, topic in known.items()}
+        parts = {
+            name: [TopicPartition(name, each.partition) for each in topic.partitions] for name, topic in known.items()
+        }
+        everywhere = [each for of_topic in parts.values() for each in of_topic]
+        starts = (await client.offsets.earliest(everywhere)).whole()
+        ends = (await client.offsets.latest(everywhere)).whole()
+        topics = {
+            name: Topic(
+                str(known[name].topic_id),
+                {each.partition: starts[each] for each in of_topic},
+                {each.partition: ends[each] for each in of_topic},
+            )
+            for name, of_topic in parts.items()
+        }
         nodes = frozenset(each.broker_id for each in described.brokers)
         return Source(bootstrap, cluster or source, source, nodes, topics)
 
@@ -100,105 +99,174 @@ def ingest(
     accept_loss: bool = False,
     replaces: str | None = None,
     show: Callable[[str], None] = lambda text: None,
-    **of_session: Any,
 ) -> Ingested:
-    """Read everything that has come since the last ingest. `replaces` is the id of another source of the same cluster,
-    whose nodes are this one's from now on. Raises IngestError, LakeError and SetUpError.
+    """Read everything from the end of the last ingest to that of the source. `replaces` is the id of another source of
+    the same cluster, whose nodes are this one's from now on. Raises IngestError and LakeError.
     """
     enter(lake, source, replaces)
-    with lake.locked(source.cluster, source.source) as held:
-        spark = session("ingest", kept_open=(held,), show=show, options=WRITES, **of_session)
-        generation, starts, notes = current(lake, source)
+    with lake.locked(source.cluster, source.source):
+        generation, noted, notes = current(lake, source)
         for note in notes:
             show(f"{source.bootstrap}: {note}")
         began_s = time.monotonic()
-        batches, records = _run(spark, source, generation, starts, accept_loss, show)
-        return Ingested(source.cluster, batches, records, time.monotonic() - began_s)
-
-
-def _run(
-    spark: SparkSession,
-    source: Source,
-    generation: Generation,
-    starts: Offsets,
-    accept_loss: bool,
-    show: Callable[[str], None],
-) -> tuple[int, int]:
-    from pyspark.errors import StreamingQueryException
-
-    stream = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", source.bootstrap)
-        .option("subscribe", ",".join(starts))
-        .option("startingOffsets", json.dumps(starts))
-        .option("failOnDataLoss", str(not accept_loss).lower())
-        .option("maxOffsetsPerTrigger", BATCH_RECORDS_MAX)
-        # Each topic has one partition: otherwise one core would read all of it.
-        .option("minPartitions", spark.sparkContext.defaultParallelism)
-        .load()
-    )
-    query = (
-        stream.writeStream.trigger(availableNow=True)
-        .option("checkpointLocation", url(generation.checkpoint))
-        .foreachBatch(lambda batch, number: _write(generation, batch, number))
-        .start()
-    )
-    shown = -1
-    seen: dict[int, int] = {}
-    try:
-        is_over = False
-        while not is_over:
-            is_over = bool(query.awaitTermination(LOOK_S))
-            for each in query.recentProgress:
-                seen[each.batchId] = _records(each, starts)
-            if seen and max(seen) > shown:
-                shown = max(seen)
-                show(f"batch {shown}: {seen[shown]:,} records")
-    except StreamingQueryException as error:
-        raise IngestError(_why(str(error), source)) from None
-    finally:
-        query.stop()
-    counts = [count for count in seen.values() if count]
-    return len(counts), sum(counts)
-
-
-def _records(progress: StreamingQueryProgress, starts: Offsets) -> int:
-    """Return the records of a batch, by its offsets: Spark counts them as often as they are read. A first batch, of
-    which Spark does not say where it began, did at `starts`.
-    """
-    (source,) = progress.sources
-    start, end = (json.loads(each or "{}") or {} for each in (source.startOffset, source.endOffset))
-    return sum(
-        offset - start.get(topic, {}).get(part, max(0, starts[topic].get(int(part), 0)))
-        for topic, parts in end.items()
-        for part, offset in parts.items()
-    )
-
-
-def _write(generation: Generation, batch: DataFrame, number: int) -> None:
-    """Replace what batch `number` wrote to each table."""
-    from pyspark.sql import functions as F
-
-    for topic, tables, read in (
-        (sample.TOPIC, rows.SAMPLE_TABLES, rows.samples_of),
-        (events.TOPIC, rows.EVENT_TABLES, rows.events_of),
-    ):
-        source = read(batch.where(F.col("topic") == topic)).persist()
+        starts = _begin(source, noted, accept_loss, show)
         try:
-            for name in tables:
-                folder = generation.batch(name, number)
-                found = rows.table_of(name, source, generation.cluster).drop("cluster").coalesce(FILES)
-                found.write.mode("overwrite").partitionBy("day").parquet(url(folder))
-        finally:
-            source.unpersist()
+            batches, records, left_out = asyncio.run(_run(source, generation, starts, accept_loss, show))
+        except ClientError as error:
+            raise IngestError(f"{source.bootstrap}: {error}") from None
+        except OSError as error:
+            raise IngestError(f"{lake.path}: {error}") from None
+        return Ingested(source.cluster, batches, records, left_out, time.monotonic() - began_s)
 
 
-def _why(text: str, source: Source) -> str:
-    """Return what people can do about a failure of Spark's source."""
-    if "DATA_LOSS" in text.upper() or "data may have been lost" in text:
-        return (
-            f"{source.bootstrap}: records that were not ingested yet are gone: retention removed them. Ingest more "
-            "often than that; --accept-loss goes on with what is there"
+def _begin(source: Source, noted: Offsets, accept_loss: bool, show: Callable[[str], None]) -> Offsets:
+    """Return where the next batch begins: at `noted`, or at the first record of what was never read.
+
+    Raises IngestError if records between are gone, unless that is accepted.
+    """
+    starts: Offsets = {}
+    for name, topic in source.topics.items():
+        starts[name] = {}
+        for part, first in topic.starts.items():
+            at, end = noted.get(name, {}).get(part, first), topic.ends[part]
+            if at > end:
+                reason = f"{name}-{part} ends at offset {end}, and was ingested up to offset {at}"
+                if not accept_loss:
+                    raise IngestError(
+                        f"{source.bootstrap}: {reason}: the broker lost records. --accept-loss goes on at its end"
+                    )
+                show(f"{source.bootstrap}: {reason}: goes on at its end")
+                at = end
+            if at < first:
+                _lost(source, TopicPartition(name, part), at, first, accept_loss, show)
+                at = first
+            starts[name][part] = at
+    return starts
+
+
+def _lost(
+    source: Source, part: TopicPartition, start: int, end: int, accept_loss: bool, show: Callable[[str], None]
+) -> None:
+    """Report records that retention removed before they were read. Raises IngestError unless that is accepted."""
+    reason = f"{source.bootstrap}: {part}: offsets {start} to {end - 1} were not ingested yet and are gone: retention "
+    if not accept_loss:
+        raise IngestError(
+            f"{reason}removed them. Ingest more often than that; --accept-loss goes on with what is there"
         )
-    lines = [line for line in text.splitlines() if line.strip()]
-    return f"{source.bootstrap}: {lines[0] if lines else 'Spark failed without a text'}"
+    show(f"{reason}removed them")
+
+
+async def _run(
+    source: Source, generation: Generation, starts: Offsets, accept_loss: bool, show: Callable[[str], None]
+) -> tuple[int, int, int]:
+    """Ingest up to the source's ends, a batch after the other; returns batches, records, and how many were left out."""
+    number = first = generation.complete
+    records = left_out = 0
+    async with AdminClient(source.bootstrap) as client:
+        with ThreadPoolExecutor(min(THREADS_MAX, os.cpu_count() or 1)) as pool:
+            while ends := _next_ends(source, starts):
+                batch = _Batch(generation, number, pool)
+                reader = client.records.reader(_flat(starts), ends=_flat(ends))
+                read, missed = await batch.read(reader, source, accept_loss, show)
+                generation.note(number + 1, ends)
+                show(f"batch {number}: {read:,} records")
+                starts, number = ends, number + 1
+                records, left_out = records + read, left_out + missed
+    return number - first, records, left_out
+
+
+def _next_ends(source: Source, starts: Offsets) -> Offsets:
+    """Return where the next batch ends; empty if there is nothing left. Its records are dealt to the partitions in
+    proportion to what each has left, so that all of them come near their ends together.
+    """
+    left = {(name, part): source.topics[name].ends[part] - at for name, of in starts.items() for part, at in of.items()}
+    total = sum(left.values())
+    if total == 0:
+        return {}
+    share = min(1.0, BATCH_RECORDS_MAX / total)
+    return {
+        name: {part: at + min(left[name, part], -int(-left[name, part] * share // 1)) for part, at in of.items()}
+        for name, of in starts.items()
+    }
+
+
+def _flat(offsets: Offsets) -> dict[TopicPartition, int]:
+    return {TopicPartition(name, part): at for name, of in offsets.items() for part, at in of.items()}
+
+
+class _Batch:
+    """Reads one batch and writes its files. Pieces of records are parsed in threads while more are read; at most two of
+    them for each thread wait.
+    """
+
+    def __init__(self, generation: Generation, number: int, pool: ThreadPoolExecutor) -> None:
+        self._folders = generation.folders(number)
+        self._pool = pool
+        self._parsing: deque[asyncio.Future[rows.Rows]] = deque()
+        self._pieces: dict[str, list[Record]] = {name: [] for name in TOPICS}
+        self._bytes = dict.fromkeys(TOPICS, 0)
+        self._left_out = 0
+
+    async def read(
+        self, reader: Reader, source: Source, accept_loss: bool, show: Callable[[str], None]
+    ) -> tuple[int, int]:
+        """Write all that the reader has. Returns the number of records, and how many were left out; then the files are
+        on the disk. Raises IngestError, ClientError and OSError.
+        """
+        count = 0
+        with _no_collection(), BatchFiles(self._folders) as files:
+            async with reader:
+                async for chunk in reader:
+                    part = chunk.partition
+                    if chunk.lost_from is not None:
+                        end = chunk.records[0].offset if chunk.records else chunk.next_offset
+                        _lost(source, part, chunk.lost_from, end, accept_loss, show)
+                    for text in chunk.damage:
+                        show(f"{source.bootstrap}: {part}: left out, because it is damaged: {text}")
+                    count += len(chunk.records)
+                    self._pieces[part.topic] += chunk.records
+                    self._bytes[part.topic] += chunk.size_bytes
+                    if len(self._pieces[part.topic]) >= PIECE_RECORDS_MAX or self._bytes[part.topic] >= PIECE_BYTES_MAX:
+                        await self._parse(part.topic, files)
+            for topic in TOPICS:
+                await self._parse(topic, files)
+            while self._parsing:
+                await self._take(files)
+            await asyncio.to_thread(files.complete)
+        return count, self._left_out
+
+    async def _parse(self, topic: str, files: BatchFiles) -> None:
+        piece, self._pieces[topic], self._bytes[topic] = self._pieces[topic], [], 0
+        if not piece:
+            return
+        while len(self._parsing) >= 2 * THREADS_MAX:
+            await self._take(files)
+        self._parsing.append(asyncio.get_running_loop().run_in_executor(self._pool, _rows_of, topic, piece))
+
+    async def _take(self, files: BatchFiles) -> None:
+        """Write the rows of the oldest piece."""
+        found = await self._parsing.popleft()
+        self._left_out += found.left_out
+        await asyncio.to_thread(files.add, found.tables)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Look for cycles of garbage only behind a batch: its many objects hold none, and looking takes a quarter of the
+    time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+        gc.collect()
+
+
+def _rows_of(topic: str, records: list[Record]) -> rows.Rows:
+    values = pa.array([each.value for each in records], pa.binary())
+    if topic == sample.TOPIC:
+        return rows.samples_of(values)
+    return rows.events_of(pa.array([each.key for each in records], pa.binary()), values)

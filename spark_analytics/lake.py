@@ -4,15 +4,15 @@
     LAKE/_ingest/NAME/ID/source.json                  where the records come from (spark_analytics.sources)
     LAKE/_ingest/NAME/ID/lock                         held by the ingest that runs
     LAKE/_ingest/NAME/ID/generation-G/topics.json     ids of the topics that this generation reads
-    LAKE/_ingest/NAME/ID/generation-G/checkpoint/     Spark's checkpoint: batches that were planned, and are complete
+    LAKE/_ingest/NAME/ID/generation-G/complete.json   how many batches are complete, and where the last one ended
 
 A cluster in a lake has a name, and one source or several: brokers of which each is a Kafka cluster of its own, with its
 own id, can be nodes of one cluster here. A generation is one life of the source's topics: when a topic was deleted and
-created again, its offsets begin again, and so does Spark's checkpoint.
+created again, its offsets begin again.
 
-A batch is complete when Spark has noted it in the checkpoint. Until then its folders may be incomplete or be written
-again, and readers leave it out: what they see is what complete batches wrote, once. Spark completes batches in the
-order of their numbers and keeps the notes of the last hundred, so the last note stands for all before it.
+Batches have the numbers 0, 1, ... Only `complete.json`, which is replaced at once after the files of a batch are on the
+disk, makes them part of the lake: readers leave out a batch that is not noted there, and the next ingest writes a batch
+of the same number, from where the last complete one ended. So each record is in the lake once, whenever an ingest ends.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_analytics.schema import TABLES
 
@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _INGEST = "_ingest"
 _GENERATION = "generation-"
-# A file of Spark's checkpoint: the version of its format, the state of the stream, the offsets of its only source.
-_OFFSETS_FORMAT, _OFFSETS_LINE = "v1", 2
+_COMPLETE = "complete.json"
+_EARLY = "{} was written by an early version of broker-cy: ingest into another folder"
+
+Offsets = dict[str, dict[int, int]]
+"""Offsets by topic and partition."""
 
 
 class LakeError(Exception):
@@ -73,10 +76,9 @@ class Generation:
         """What is known of it, beside its tables."""
         return self.lake / _INGEST / self.cluster / self.source / f"{_GENERATION}{self.number}"
 
-    @property
-    def checkpoint(self) -> Path:
-        """The folder of Spark's checkpoint."""
-        return self.folder / "checkpoint"
+    def folders(self, number: int) -> dict[str, Path]:
+        """Return the folders of one batch, by table."""
+        return {name: self.batch(name, number) for name in TABLES}
 
     def batch(self, table: str, number: int) -> Path:
         """Return the folder of one batch of a table."""
@@ -91,43 +93,32 @@ class Generation:
         return f"batch_id={self.source}.{self.number}."
 
     @property
-    def planned(self) -> int | None:
-        """The last batch that Spark has planned; None without any."""
-        return _last(self.checkpoint / "offsets")
+    def complete(self) -> int:
+        """The number of complete batches."""
+        return self._noted()[0]
 
     @property
-    def complete(self) -> int | None:
-        """The last complete batch; those before it are complete, too. None without any."""
-        return _last(self.checkpoint / "commits")
+    def ends(self) -> Offsets:
+        """The offsets at which the next batch begins; empty without a complete batch."""
+        return self._noted()[1]
 
-    @property
-    def ends(self) -> dict[str, dict[int, int]]:
-        """The offsets at which the next batch begins, by topic and partition; empty without a complete batch."""
-        if (last := self.complete) is None:
-            return {}
-        path = self.checkpoint / "offsets" / str(last)
-        lines = path.read_text(encoding="utf-8").splitlines()
-        if lines[0] != _OFFSETS_FORMAT:
-            raise LakeError(f"{path} has the format {lines[0]!r}: {_OFFSETS_FORMAT!r} is known")
-        found: dict[str, dict[str, int]] = json.loads(lines[_OFFSETS_LINE])
-        return {topic: {int(part): offset for part, offset in parts.items()} for topic, parts in found.items()}
+    def _noted(self) -> tuple[int, Offsets]:
+        if (self.folder / "checkpoint").is_dir():
+            raise LakeError(_EARLY.format(self.lake))
+        found = read_facts(self.folder / _COMPLETE)
+        ends = found.get("ends", {})
+        return found.get("batches", 0), {
+            topic: {int(part): offset for part, offset in parts.items()} for topic, parts in ends.items()
+        }
+
+    def note(self, batches: int, ends: Offsets) -> None:
+        """Make the first `batches` batches, which are on the disk and end at `ends`, part of the lake."""
+        write_facts(self.folder / _COMPLETE, {"batches": batches, "ends": ends})
 
     def batches(self, table: str) -> list[Path]:
         """Return the folders of the complete batches of a table."""
-        last, folder = self.complete, self._of_cluster(table)
-        if last is None or not folder.is_dir():
-            return []
-        rests = (
-            each.name.removeprefix(self._prefix) for each in folder.iterdir() if each.name.startswith(self._prefix)
-        )
-        return [self.batch(table, number) for number in sorted(map(int, rests)) if number <= last]
-
-
-def _last(folder: Path) -> int | None:
-    """Return the highest number that is the name of a file."""
-    if not folder.is_dir():
-        return None
-    return max((int(each.name) for each in folder.iterdir() if each.name.isdigit()), default=None)
+        count, folder = self.complete, self._of_cluster(table)
+        return [each for number in range(count) if (each := folder / f"{self._prefix}{number}").is_dir()]
 
 
 class Lake:
@@ -145,7 +136,7 @@ class Lake:
         """Return the ids of a cluster's sources. Raises LakeError for a lake without any, of an early version."""
         folder = self.path / _INGEST / checked(cluster)
         if (folder / "checkpoint").is_dir():
-            raise LakeError(f"{self.path} was written by an early version of broker-cy: ingest into another folder")
+            raise LakeError(_EARLY.format(self.path))
         return _folders(folder)
 
     def source(self, cluster: str, source: str) -> Path:
@@ -162,10 +153,8 @@ class Lake:
         return [self.generation(cluster, source, number) for number in sorted(int(each) for each in names)]
 
     @contextmanager
-    def locked(self, cluster: str, source: str) -> Iterator[int]:
-        """Hold the lake for one ingest of a source, with a descriptor that child processes may keep open: the lake is
-        held until all of them have ended. Raises LakeError if another ingest holds it.
-        """
+    def locked(self, cluster: str, source: str) -> Iterator[None]:
+        """Hold the lake for one ingest of a source. Raises LakeError if another ingest holds it."""
         folder = self.source(cluster, source)
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / "lock", "w") as lock:
@@ -177,12 +166,12 @@ class Lake:
                 ) from None
             lock.write(str(os.getpid()))
             lock.flush()
-            yield lock.fileno()
+            yield
 
     def check(self, clusters: Sequence[str]) -> list[str]:
         """Return the clusters that are there. Raises LakeError if the lake is empty, or one of `clusters` is not."""
         known = self.clusters
-        if not any(each.complete is not None for cluster in known for each in self._all(cluster)):
+        if not any(each.complete for cluster in known for each in self._all(cluster)):
             raise LakeError(f"{self.path} holds no complete batch: run `broker-analytics ingest --out {self.path}`")
         if unknown := sorted(set(clusters) - set(known)):
             raise LakeError(f"{', '.join(unknown)}: not in {self.path} (there: {', '.join(known)})")
@@ -231,6 +220,31 @@ def _folders(folder: Path) -> list[str]:
 def url(path: Path) -> str:
     """Return the path as Spark takes it, which on a cluster may have another file system by default."""
     return f"file://{path.absolute()}"
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """Return what `write_facts` wrote; empty if there is no such file."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
+
+
+def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
+    """Replace a file at once: whoever reads it, after a crash or a power cut, too, has the old or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = path.with_suffix(".new")
+    made.write_text(json.dumps(facts), encoding="utf-8")
+    synced(made)
+    os.replace(made, path)
+    synced(path.parent)
+
+
+def synced(path: Path) -> None:
+    """Write what a file or folder has to the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def checked(name: str) -> str:

@@ -179,7 +179,7 @@ NEEDED = {"sources": (*_LOG, "bootstrap"), "range": _LOG, "lake": ("lake", "comm
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure one part."""
     given = arguments(argv)
-    spark = session(f"measure {given.part}", master=given.master)
+    spark = session(f"measure {given.part}", master=given.master, kafka=given.part == "sources")
     found = PARTS[given.part](spark, given)
     given.json.write_text(json.dumps(found))
     spark.stop()

@@ -1,11 +1,11 @@
-"""The Spark session of a command: local unless a master is given, quiet unless asked, with the Kafka source."""
+"""The Spark session of a command: local unless a master is given, quiet unless asked."""
 
 from __future__ import annotations
 
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +34,14 @@ def session(
     master: str | None = None,
     memory: str = "2g",
     verbose: bool = False,
-    options: Mapping[str, str] | None = None,
-    kept_open: Sequence[int] = (),
+    kafka: bool = False,
     show: Callable[[str], None] = _to_stderr,
 ) -> SparkSession:
     """Return the session of this process. Under spark-submit its master, memory and settings apply.
 
     `master` None: all cores of this machine. `verbose`: Spark's log goes to stderr, otherwise to a file, which is named
-    if Spark does not start. `kept_open` are descriptors that the JVM keeps open until it has ended. `show` is called
-    with what a user waits for. Raises SetUpError.
+    if Spark does not start. `kafka`: with Spark's own Kafka source, which no command needs. `show` is called with what
+    a user waits for. Raises SetUpError.
     """
     check_java()
     try:
@@ -62,7 +61,7 @@ def session(
     if not is_submitted:
         conf.set("spark.driver.memory", memory)
     conf.set("spark.log.level", "INFO" if verbose else "ERROR")
-    _configure(conf, name, options or {})
+    _configure(conf, name, kafka)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     on_cluster = not cluster.is_local(conf.get("spark.master", "") or "")
     if on_cluster:
@@ -70,7 +69,7 @@ def session(
     else:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     if not is_submitted:
-        _launch(conf, verbose, kept_open)
+        _launch(conf, verbose)
     context = SparkContext.getOrCreate(conf)
     if on_cluster:
         cluster.ship(context)
@@ -78,17 +77,15 @@ def session(
     return SparkSession(context)
 
 
-def _configure(conf: SparkConf, name: str, options: Mapping[str, str]) -> None:
+def _configure(conf: SparkConf, name: str, kafka: bool) -> None:
     """Set what the commands need, and what is better than Spark's defaults where nothing else was asked for."""
-    jars = ",".join(map(str, present()))
-    given = conf.get("spark.jars", "")
-    conf.set("spark.jars", f"{given},{jars}" if given else jars)
+    if kafka:
+        given = conf.get("spark.jars", "")
+        conf.set("spark.jars", ",".join([*([given] if given else []), *map(str, present())]))
     conf.set("spark.app.name", f"broker-analytics {name}")
     conf.set("spark.sql.session.timeZone", "UTC")
     conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
     conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    for key, value in options.items():
-        conf.set(key, value)
     conf.setIfMissing("spark.ui.enabled", "false")
     conf.setIfMissing("spark.ui.showConsoleProgress", "false")
     conf.setIfMissing("spark.driver.extraJavaOptions", ARROW_UNCHECKED)
@@ -98,7 +95,7 @@ def _configure(conf: SparkConf, name: str, options: Mapping[str, str]) -> None:
         conf.setIfMissing("spark.python.unix.domain.socket.enabled", "true")
 
 
-def _launch(conf: Any, verbose: bool, kept_open: Sequence[int]) -> None:
+def _launch(conf: Any, verbose: bool) -> None:
     """Start the JVM with its log in a file: PySpark itself would mix it with what the command prints."""
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -108,9 +105,7 @@ def _launch(conf: Any, verbose: bool, kept_open: Sequence[int]) -> None:
         return  # there is one JVM for each process
     log = Path(tempfile.gettempdir()) / f"broker-analytics-{os.getpid()}.log"
     with open(os.devnull if verbose else log, "w") as quiet:
-        extra: dict[str, Any] = {"pass_fds": tuple(kept_open)}
-        if not verbose:
-            extra["stderr"] = quiet
+        extra: dict[str, Any] = {} if verbose else {"stderr": quiet}
         try:
             SparkContext._ensure_initialized(gateway=launch_gateway(conf, extra))
         except PySparkRuntimeError as error:

@@ -7,25 +7,20 @@ the cluster's name. Rows say which node they are of by its id alone, so no two s
 from __future__ import annotations
 
 import fcntl
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from spark_analytics.lake import Generation, Lake, LakeError
-
-Offsets = dict[str, dict[int, int]]
-"""Offsets by topic and partition. -2 is the first one that is there, -1 the end."""
+from spark_analytics.lake import Generation, Lake, LakeError, Offsets, read_facts, write_facts
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic: its id, and by partition the offsets at which the first ingest begins."""
+    """A topic: its id, and by partition the first offset that is there, and the end."""
 
     topic_id: str
     starts: dict[int, int]
+    ends: dict[int, int]
 
 
 @dataclass(frozen=True)
@@ -51,18 +46,18 @@ def enter(lake: Lake, source: Source, replaces: str | None = None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # for a moment, while sources are compared
-        known = {each: _read(folder / each / "source.json") for each in others}
+        known = {each: read_facts(folder / each / "source.json") for each in others}
         for other, facts in known.items():
             common = source.nodes & set(facts.get("nodes", ()))
             if not common:
                 continue
             if other != replaces:
                 raise LakeError(_clash(source, common, other, facts))
-            _write(folder / other / "source.json", {**facts, "nodes": sorted(set(facts["nodes"]) - common)})
+            write_facts(folder / other / "source.json", {**facts, "nodes": sorted(set(facts["nodes"]) - common)})
         own = folder / source.source / "source.json"
         # A node that is down now still has rows in the lake.
-        nodes = source.nodes | set(_read(own).get("nodes", ()))
-        _write(own, {"bootstrap": source.bootstrap, "nodes": sorted(nodes)})
+        nodes = source.nodes | set(read_facts(own).get("nodes", ()))
+        write_facts(own, {"bootstrap": source.bootstrap, "nodes": sorted(nodes)})
 
 
 def _clash(source: Source, common: frozenset[int], other: str, facts: Mapping[str, Any]) -> str:
@@ -76,28 +71,29 @@ def _clash(source: Source, common: frozenset[int], other: str, facts: Mapping[st
 
 
 def current(lake: Lake, source: Source) -> tuple[Generation, Offsets, list[str]]:
-    """Return the generation that is ingested now, where it begins if Spark has not planned a batch of it, and what
-    people should know about a change of the topics.
+    """Return the generation that is ingested now, where its next batch begins, and what people should know about a
+    change of the topics.
 
-    A topic that was in an earlier generation with the same id goes on where its last complete batch ended.
+    A topic that was in an earlier generation with the same id goes on where its last complete batch ended. One that was
+    not read before has no entry: whatever is there is new.
     """
     known = lake.generations(source.cluster, source.source)
     ids = {name: topic.topic_id for name, topic in source.topics.items()}
     notes: list[str] = []
     if known and topic_ids(known[-1]) == ids:
-        generation, before = known[-1], known[:-1]
+        generation = known[-1]
     else:
-        before = known
         generation = lake.generation(source.cluster, source.source, known[-1].number + 1 if known else 1)
-        _write(generation.folder / "topics.json", ids)
+        write_facts(generation.folder / "topics.json", ids)
         notes = [text for each in known[-1:] for text in _changes(topic_ids(each), ids, each)]
-    starts = {name: {**topic.starts, **_end(name, topic.topic_id, before)} for name, topic in source.topics.items()}
+    known_ends = {name: _end(name, topic.topic_id, known) for name, topic in source.topics.items()}
+    starts = {name: ends for name, ends in known_ends.items() if ends}
     return generation, starts, notes
 
 
 def topic_ids(generation: Generation) -> dict[str, str]:
     """Return the ids of the topics that a generation reads."""
-    return _read(generation.folder / "topics.json")
+    return read_facts(generation.folder / "topics.json")
 
 
 def _end(topic: str, topic_id: str, generations: list[Generation]) -> dict[int, int]:
@@ -122,16 +118,3 @@ def _changes(before: Mapping[str, str], now: Mapping[str, str], generation: Gene
             "not known"
         )
     return found
-
-
-def _read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
-
-
-def _write(path: Path, facts: Mapping[str, Any]) -> None:
-    """Replace a file at once: whoever reads it, or is killed here, has the old or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_suffix(".new")
-    made.write_text(json.dumps(facts), encoding="utf-8")
-    os.replace(made, path)

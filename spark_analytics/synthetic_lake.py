@@ -25,11 +25,9 @@ def write(
     """
     with lake.locked(cluster, SOURCE):
         made = lake.generation(cluster, SOURCE, 1)
-        if made.complete is not None:
+        if made.complete:
             raise ValueError(f"{lake.path} has a cluster {cluster!r} already: another name is allowed")
         for name, frame in tables(spark, size, seed, answers, cluster).items():
             rows = frame.drop("cluster").write.mode("overwrite")
             rows.partitionBy("day").parquet(url(made.batch(name, 0)))
-        commits = made.checkpoint / "commits"
-        commits.mkdir(parents=True, exist_ok=True)
-        (commits / "0").write_text("v1\n{}", encoding="utf-8")
+        made.note(1, {})

@@ -22,7 +22,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 def spark() -> Iterator[SparkSession]:
     try:
         fetch()
-        made = session("tests", master="local[2]")
+        made = session("tests", master="local[2]", kafka=True)
     except SetUpError as error:
         pytest.skip(str(error))
     yield made

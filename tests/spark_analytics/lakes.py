@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from spark_analytics.lake import Generation, Lake, url
+from spark_analytics.lake import Generation, Lake, Offsets, url
 from spark_analytics.schema import TABLES
 
 CLUSTER, SOURCE = "c", "source.1"
@@ -44,8 +44,6 @@ def write_batch(
     found.drop("cluster").coalesce(1).write.partitionBy("day").parquet(url(folder))
 
 
-def complete(lake: Lake, number: int, of: Generation | None = None) -> None:
-    """Note a batch as complete, as Spark does."""
-    notes = (of or generation(lake)).checkpoint / "commits"
-    notes.mkdir(parents=True, exist_ok=True)
-    (notes / str(number)).write_text("v1\n{}", encoding="utf-8")
+def complete(lake: Lake, number: int, of: Generation | None = None, ends: Offsets | None = None) -> None:
+    """Note a batch, and those before it, as complete."""
+    (of or generation(lake)).note(number + 1, ends or {})

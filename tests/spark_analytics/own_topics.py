@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 
 from broker_cy.metrics import events, sample
 from spark_analytics import ingest as reading
-from spark_analytics import rows
 from spark_analytics.ingest import TOPICS, Ingested
 from spark_analytics.lake import Lake
 from spark_analytics.schema import TABLES
+from tests.spark_analytics import rows_by_spark as rows
 from tests.support.broker import Target
 from tests.support.topics import create_topic
 from tests.support.wait import until

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
-import signal
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,7 +22,9 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.metrics import events, sample
+from spark_analytics import batch_files
 from spark_analytics import ingest as reading
+from spark_analytics.batch_files import BatchFiles
 from spark_analytics.errors import IngestError
 from spark_analytics.ingest import TOPICS
 from spark_analytics.lake import Generation, Lake, LakeError
@@ -42,8 +46,8 @@ from tests.support.wait import until
 ENDS_S = 240.0
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "spark_analytics")
-# Within this time of its start, a driver plans its first batch; of its planning, it completes it.
-STARTS_S, COMPLETES_S = 10.0, 2.5
+# Within this time of its start, an ingest completes its first batch.
+STARTS_S = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -85,23 +89,19 @@ def test_no_client_writes_to_them(broker: Target) -> None:
 def test_what_came_since_is_added_once(
     spark: SparkSession, broker: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, an ingest doubles what the one before has read, leaves something out, or what Spark has forgotten:
-    it keeps the notes of its last batches only.
-    """
-    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "1")
-    try:
-        before = times_of(broker)
-        monkeypatch.setattr(reading, "BATCH_RECORDS_MAX", max(10, len(before) // 2))
-        done, shown = ingest(broker, tmp_path)
-        assert done.batches > 1
-        assert sum(f"batch {number}: " in text for number in range(done.batches) for text in shown) >= 1
-        first = in_lake(spark, tmp_path)
-        assert len(first) >= len(before)
-        monkeypatch.undo()
-        second, _ = ingest(broker, tmp_path)
-    finally:
-        spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
-    assert not (of(tmp_path).checkpoint / "commits" / "0").exists()
+    """If this fails, an ingest doubles what the one before has read, or leaves something out."""
+    before = times_of(broker)
+    monkeypatch.setattr(reading, "BATCH_RECORDS_MAX", max(10, len(before) // 2))
+    monkeypatch.setattr(reading, "PIECE_RECORDS_MAX", 7)
+    monkeypatch.setattr(batch_files, "GROUP_ROWS", 50)
+    done, shown = ingest(broker, tmp_path)
+    assert done.batches > 1
+    assert [text.split(":")[0] for text in shown] == [f"batch {number}" for number in range(done.batches)]
+    first = in_lake(spark, tmp_path)
+    assert len(first) >= len(before)
+    monkeypatch.undo()
+    second, _ = ingest(broker, tmp_path)
+    assert done.left_out == second.left_out == 0
     found = in_lake(spark, tmp_path)
     assert found == times_of(broker)[: len(found)]
     assert len(found) > len(first)
@@ -115,56 +115,80 @@ def test_what_came_since_is_added_once(
 
 
 def killed(broker: Target, lake: Path, when: str, chance: random.Random, directory: Path) -> None:
-    """Start an ingest, and kill its driver: at a random time before a batch is planned, at one after that, or when the
-    batch is written and not yet complete. Sometimes the driver's JVM outlives its Python.
+    """Start an ingest, and kill it: at a random time of its start, when it has begun to write a batch, or when the
+    files of one table are there and the batch is not complete.
     """
     words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--out", str(lake), "--cluster", CLUSTER]
-    known = Lake(lake).sources(CLUSTER)
-    before = of(lake).planned if known else None
+    number = of(lake).complete if Lake(lake).sources(CLUSTER) else 0
 
-    def planned() -> int | None:
-        number = of(lake).planned if Lake(lake).sources(CLUSTER) else None
-        return number if number != before else None
-
-    def written() -> bool:
-        number = planned()
-        return number is not None and (of(lake).batch("events", number) / "_SUCCESS").exists()
+    def there(pattern: str) -> bool:
+        return bool(Lake(lake).sources(CLUSTER)) and any(of(lake).batch("commits", number).glob(pattern))
 
     until_s = time.monotonic() + chance.uniform(0, STARTS_S)
+    conditions = {
+        "before": lambda: time.monotonic() >= until_s,
+        "begun": lambda: there("day=*"),
+        "written": lambda: there("day=*/*.parquet"),
+    }
     child = Child(words, directory, "killed", env={"PYTHONPATH": str(ROOT)})
     try:
-        if when == "written":
-            until(lambda: child.returncode is not None or written(), "a batch", ENDS_S, 0.001)
-        if when == "planned":
-            until(lambda: child.returncode is not None or planned() is not None, "a batch", ENDS_S, 0.001)
-            until_s = time.monotonic() + chance.uniform(0, COMPLETES_S)
-        if when != "written":
-            until(lambda: child.returncode is not None or time.monotonic() >= until_s, "the time", ENDS_S, 0.001)
-        if chance.random() < 0.5:
-            child.send_signal(signal.SIGKILL)
-            child.wait(ENDS_S)
+        until(lambda: child.returncode is not None or conditions[when](), when, ENDS_S, 0.001)
     finally:
         child.kill()
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
-def test_a_driver_that_is_killed_loses_and_doubles_nothing(
-    spark: SparkSession, broker: Target, tmp_path: Path, kills: int
+def test_an_ingest_that_is_killed_loses_and_doubles_nothing(
+    spark: SparkSession, broker: Target, tmp_path: Path
 ) -> None:
     """If this fails, a reboot in an ingest leaves wrong sums in the lake for ever."""
-    lake, chance = tmp_path / "lake", random.Random(kills)
-    times = ["written", *chance.choices(["before", "planned", "written"], k=kills - 1)]
-    for when in times:
+    lake, chance = tmp_path / "lake", random.Random(10)
+    for when in ["written", *chance.choices(["before", "begun", "written"], k=9)]:
         killed(broker, lake, when, chance, tmp_path)
-        print(f"killed {when}: planned {of(lake).planned}, complete {of(lake).complete}")
+        print(f"killed {when}: complete {of(lake).complete if Lake(lake).sources(CLUSTER) else None}")
     words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--out", str(lake), "--cluster", CLUSTER]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=ENDS_S, check=False)
     assert done.returncode == 0, done.stderr
     assert f"{CLUSTER}: " in done.stdout
+    check_all(spark, broker, lake)
+
+
+def check_all(spark: SparkSession, broker: Target, lake: Path) -> None:
+    """Check that a lake has all that was ingested, once."""
     found, there = in_lake(spark, lake), times_of(broker)
     assert found == there[: len(found)]
     counts = check_against_batch(spark, broker, lake)
     assert all(counts.values()), counts
+
+
+@pytest.mark.parametrize("last", [(BatchFiles, "add"), (BatchFiles, "complete"), (Generation, "note")])
+def test_a_batch_that_was_not_noted_is_written_again(
+    spark: SparkSession,
+    broker: Target,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    last: tuple[type[Any], str],
+) -> None:
+    """If this fails, rows of a batch that was interrupted are read, or are there twice after the next ingest."""
+    owner, name = last
+    real, calls = getattr(owner, name), itertools.count()
+
+    def fails(*given: Any) -> None:
+        if next(calls) == 1:
+            raise OSError("the disk is full")
+        real(*given)
+
+    monkeypatch.setattr(reading, "BATCH_RECORDS_MAX", len(times_of(broker)) // 2)
+    monkeypatch.setattr(owner, name, fails)
+    with pytest.raises(IngestError, match=f"{tmp_path}: the disk is full"):
+        ingest(broker, tmp_path)
+    complete = of(tmp_path).complete
+    assert complete == (0 if name == "add" else 1)
+    if complete:
+        found = in_lake(spark, tmp_path)
+        assert found == times_of(broker)[: len(found)]
+    monkeypatch.undo()
+    ingest(broker, tmp_path)
+    check_all(spark, broker, tmp_path)
 
 
 def test_two_at_once_are_refused(spark: SparkSession, broker: Target, tmp_path: Path) -> None:
@@ -188,10 +212,12 @@ def test_records_that_are_gone_are_reported(
     asyncio.run(keep(own, sample.TOPIC, 100))
     until(lambda: asyncio.run(starts_at(own, sample.TOPIC)) > len(first), "retention", 60)
     asyncio.run(keep(own, sample.TOPIC, 86_400_000))
-    with pytest.raises(IngestError, match=r"retention removed them.*--accept-loss"):
+    gone = rf"{sample.TOPIC}-0: offsets {len(first)} to \d+ were not ingested yet and are gone: retention removed them"
+    with pytest.raises(IngestError, match=rf"{gone}.*--accept-loss"):
         ingest(own, tmp_path)
     assert in_lake(spark, tmp_path) == first
-    ingest(own, tmp_path, accept_loss=True)
+    _, shown = ingest(own, tmp_path, accept_loss=True)
+    assert any(re.search(gone, text) for text in shown), shown
     found = in_lake(spark, tmp_path)
     assert found[: len(first)] == first
     assert len(found) > len(first)

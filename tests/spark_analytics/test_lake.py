@@ -21,8 +21,8 @@ def ends(spark: SparkSession, lake: Lake, span: Span | None = None) -> list[int 
 
 
 def test_only_complete_batches_are_read(spark: SparkSession, tmp_path: Path) -> None:
-    """If this fails, rows of a batch that a crash interrupted count twice, or old batches vanish: Spark keeps the notes
-    of the last hundred only, and numbers of two generations and sources are the same.
+    """If this fails, rows of a batch that a crash interrupted count twice, or those of another generation or
+    source with the same numbers vanish.
     """
     lake = Lake(tmp_path)
     again, other = generation(lake, number=2), generation(lake, source="source.10")
@@ -100,9 +100,11 @@ def test_what_is_not_in_the_lake_is_named(spark: SparkSession, tmp_path: Path) -
 
 def test_the_lake_of_an_early_version_is_named(spark: SparkSession, tmp_path: Path) -> None:
     """If this fails, a lake without sources has no rows, or an ingest adds all of them again."""
-    (tmp_path / "_ingest" / CLUSTER / "checkpoint" / "commits").mkdir(parents=True)
-    with pytest.raises(LakeError, match="written by an early version"):
-        Lake(tmp_path).read(spark, "samples")
+    for number, folder in enumerate(("checkpoint/commits", "source.1/generation-1/checkpoint/commits")):
+        lake = tmp_path / str(number)
+        (lake / "_ingest" / CLUSTER / folder).mkdir(parents=True)
+        with pytest.raises(LakeError, match="written by an early version"):
+            Lake(lake).read(spark, "samples")
 
 
 def test_no_column_has_the_name_of_a_folder() -> None:
