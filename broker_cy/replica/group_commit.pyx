@@ -1,8 +1,9 @@
 """Group commit: partitions whose flush.messages is reached share rounds of fdatasync in worker threads.
 
 A round takes every partition that reached flush.messages before it starts; while it runs, the next one collects partitions. When
-the whole round is done, the synced records can be read and are acknowledged. So the loop never waits for the disk, and the more
-producers wait, the more of them one sync serves. The number of partitions bounds a round: each is in it at most once.
+the whole round is done, it is reported to the partitions' replicas, which decide what can be read and is acknowledged. So the
+loop never waits for the disk, and the more producers wait, the more of them one sync serves. The number of partitions bounds a
+round: each is in it at most once.
 """
 
 from libc.stdint cimport int64_t
@@ -23,12 +24,8 @@ cdef class GroupCommit:
     cdef object jobs                # storage.jobs.Jobs
     cdef int threads
     cdef list due                   # partitions of the next round
-    cdef list due_answers
     cdef list round                 # (Partition, SyncJob or None) of the running round
-    cdef list answers
     cdef Py_ssize_t parts_left
-    cdef int64_t covered            # FlushGroup.flushes when that round began
-    cdef int64_t settled            # the same for the last completed round
     cdef readonly int64_t rounds    # rounds started so far
     cdef readonly int64_t syncs     # files and directories synced by them
     cdef readonly Histogram round_times
@@ -40,21 +37,11 @@ cdef class GroupCommit:
         self.threads = threads
         self.round_times = Histogram()
         self.due = []
-        self.due_answers = []
         self.round = []
-        self.answers = []
 
     def add(self, Partition partition not None):
         """Add `partition` to the next round."""
         self.due.append(partition)
-
-    def hold(self, answer, bint due):
-        """Keep an answer until the next round, if `due`, or the running round is done."""
-        (self.due_answers if due else self.answers).append(answer)
-
-    def unsettled(self, int64_t staged_at):
-        """Whether batches staged before flush number `staged_at` (FlushGroup.flushes) may still wait for a sync."""
-        return bool(self.round or self.due) and staged_at >= self.settled
 
     def start(self):
         """Begin a round if none is running and a partition waits for one."""
@@ -62,8 +49,6 @@ cdef class GroupCommit:
         if not self.due or self.round:
             return
         due, self.due = self.due, []
-        self.answers, self.due_answers = self.due_answers, []
-        self.covered = self.group.flushes
         self.round = [(partition, join(partition)) for partition in due]
         jobs = [job for _, job in self.round if job is not None]
         self.rounds += 1
@@ -90,13 +75,13 @@ cdef class GroupCommit:
             return
         self.round_times.observe_ns(now_ns() - self.began_ns)
         ended, self.round = self.round, []
-        answers, self.answers = self.answers, []
-        self.settled = self.covered
         for partition, job in ended:
             leave(partition, job)
-        self.group.answer_synced(answers)
         for partition, _ in ended:
-            tell(partition)
+            partition.settle_answers()
+        self.group.answer_settled()
+        for partition, _ in ended:
+            partition.tell()
         self.start()
 
 
@@ -108,40 +93,21 @@ def sync_all(jobs):
 
 cdef object join(Partition partition):
     """Add the partition's unsynced data to the round that starts. Returns a SyncJob, or None if there is nothing to sync."""
-    partition.sync_due = False
-    partition.syncing = True
-    partition.round_bytes = partition.unsettled_bytes
-    partition.unsettled_bytes = 0
-    partition.synced_to = partition.settles_to = partition.log.written_end_offset
-    return None if partition.closed or partition.sync_lost() else begin_sync(partition.log)
+    partition.take(partition.replica.begin_round())
+    return None if partition.closed or partition.log.sync_failed else begin_sync(partition.log)
 
 
 cdef int leave(Partition partition, job) except -1:
-    """Complete the round for one partition: the synced records may be read. If the sync failed, the partition is offline."""
-    partition.syncing = False
-    if job is None or partition.closed:
+    """Report the end of the round for one partition. If the sync failed, the partition is offline."""
+    if partition.closed:
         return 0
     try:
-        complete_sync(partition.log, job)
+        if job is not None:
+            complete_sync(partition.log, job)
     except StorageError as error:
-        partition.flush_errno = errno_of(error)
+        partition.take(partition.replica.lose(errno_of(error)))
         partition.group.failed(partition, "sync", error)
         return 0
-    if partition.settles_to > partition.high_watermark:
-        partition.high_watermark = min(partition.settles_to, partition.log.written_end_offset)
-        partition.log.producers.forget_completed(partition.high_watermark)
-    return 0
-
-
-cdef int tell(Partition partition) except -1:
-    """Complete internal appends and wake fetches, after the answers of the round."""
-    cdef Py_ssize_t written = partition.round_bytes
-    partition.round_bytes = 0
-    if not partition.sync_due:
-        written += partition.unsettled_bytes
-        partition.unsettled_bytes = 0
-    if partition.waiting_appends:
-        partition.complete_appends(False)
-    if partition.waiting_fetches:
-        partition.wake(-1 if partition.sync_lost() else written)
-    return 0
+    if job is None:
+        return partition.take(partition.replica.lose(errno.EIO))    # a flush has found that a sync had failed
+    return partition.take(partition.replica.synced(partition.log.synced_end_offset))

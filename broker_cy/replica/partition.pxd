@@ -1,7 +1,12 @@
-"""A partition as clients see it, and the group that writes all staged partitions at the end of a loop turn."""
+"""A partition as clients see it, and the group that writes all staged partitions at the end of a loop turn.
+
+Whoever waits for a record of a partition is a Waiter, registered with the record's offset and level; fetches that wait for more
+are DelayedFetch. Both are notified after reports of progress to the partition's Replica.
+"""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
+from broker_cy.replica.replica cimport Fate, Level, Output, Replica
 from broker_cy.replica.verification cimport Verification, Verifications
 from broker_cy.storage.log cimport Log, LogSlice
 from broker_cy.wire.batch cimport BatchHeader, ValidationRules
@@ -10,12 +15,22 @@ from broker_cy.wire.batch_check cimport BatchCheck
 cdef struct AppendResult:
     int16_t error                   # Kafka error code, 0 if the batch was staged or is a duplicate
     int64_t base_offset
+    int64_t last_offset
     int64_t log_append_time_ms      # -1 under CreateTime, except for duplicates
     int64_t log_start_offset
 
 cdef class DelayedFetch:
     """A request that waits for data of some partitions. The Fetch handler subclasses it."""
     cdef int on_advance(self, Partition partition, Py_ssize_t written_bytes) except -1
+
+cdef class Waiter:
+    """Waits for records of partitions, each with a number of its own (`place`)."""
+    cdef int settled(self, int32_t place, Partition partition, Fate fate) except -1
+
+cdef class _OwnAppend(Waiter):
+    cdef object future
+    cdef object done
+    cdef int64_t base_offset
 
 cdef class FlushGroup:
     """Partitions with staged batches, written together once per loop turn."""
@@ -33,10 +48,10 @@ cdef class FlushGroup:
 
     cdef int schedule_flush(self) except -1
     cdef int before_flush(self, object stage) except -1
-    cdef int add_dirty(self, Partition partition, Py_ssize_t staged_bytes) except -1
+    cdef int add_dirty(self, Partition partition) except -1
     cdef int answer_waiting(self) except -1
     cdef int failed(self, Partition partition, object what, object error) except -1
-    cdef int answer_synced(self, list answers) except -1
+    cdef int answer_settled(self) except -1
     cpdef int flush(self) except -1
 
 cdef class Partition:
@@ -45,22 +60,11 @@ cdef class Partition:
     cdef readonly object topic_id       # uuid.UUID
     cdef readonly Log log               # None while the partition is offline
     cdef readonly str offline_reason
-    cdef readonly int32_t leader_epoch
-    # Invariant: log_start_offset <= high_watermark <= log.written_end_offset <= log.log_end_offset. The high watermark is below the
-    # written end while written records wait for a sync (flush.messages).
-    cdef readonly int64_t high_watermark
-    cdef readonly int flush_errno       # of the last write; 0 if it succeeded
-    cdef bint sync_due                  # waits for the next round of group commit
-    cdef bint syncing                   # is in the running round
-    cdef int64_t synced_to              # end of the data that the running round syncs
-    cdef int64_t settles_to             # the high watermark once that round is done
-    cdef Py_ssize_t unsettled_bytes     # written, but not yet reported to waiting fetches
-    cdef Py_ssize_t round_bytes         # the same, in the running round
+    cdef readonly Replica replica
+    cdef int64_t reported_bytes         # Output.readable_bytes of which waiting fetches know
     cdef ValidationRules rules
     cdef readonly object compression_level  # of compression.type; None: the codec's default
     cdef FlushGroup group
-    cdef bint dirty
-    cdef Py_ssize_t staged_bytes
     cdef readonly bint closed           # deleted or replaced: callers that hold it must look it up again
     cdef readonly bint protected        # clients may neither produce to it nor delete its records
     cdef readonly int32_t replication_factor
@@ -73,7 +77,10 @@ cdef class Partition:
     # For on_advance: whether open transactions hid records before or after this write; whether the last stable offset moved.
     cdef bint undecided
     cdef bint stable_moved
-    cdef list waiting_appends           # (future or None, callback, base offset) of append_records, append_then
+    # (Waiter, place, offset, level): answers, which leave before others learn of what they waited for, and internal appends.
+    cdef list waiting_answers
+    cdef list waiting_appends
+    cdef list undone_appends            # of waiting_appends, those of a write that failed; told after the answers of the turn
     cdef Verifications verifications    # None until the first one starts
     # Counters since the start: appended batches, records and bytes; fetches that returned records, and the bytes of those records.
     cdef readonly int64_t batches
@@ -90,7 +97,9 @@ cdef class Partition:
     cdef bint needs_check(self, const uint8_t* data, Py_ssize_t size) noexcept
     cdef BatchCheck new_check(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t version)
     cdef object start_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds)
-    cdef object append_own(self, bytes batch, int64_t now_ms)
+    cdef int serve(self, Log log) except -1
+    cdef object append_for_future(self, bytes batch, int64_t now_ms)
+    cdef _OwnAppend append_own(self, bytes batch, int64_t now_ms)
     cdef int64_t stage_own(self, bytes batch, int64_t now_ms) except -1
     cdef int refill(self) except -1
     cdef bytes close_gaps(self, uint8_t* data, Py_ssize_t size, int64_t now_ms)
@@ -99,9 +108,11 @@ cdef class Partition:
                    AppendResult* out) except -1
     cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1
     cdef int write_staged(self) except -1
-    cdef bint sync_lost(self) noexcept
-    cdef int await_sync(self) except -1
-    cdef int complete_appends(self, bint undone) except -1
+    cdef int take(self, Output progress) except -1
+    cdef int wait(self, Waiter waiter, int32_t place, int64_t offset, Level level) except -1
+    cdef tuple undecided_of(self, list waiting)
+    cdef int settle(self, list decided) except -1
+    cdef int settle_answers(self) except -1
     cdef int tell(self) except -1
     cdef int note_stable(self) except -1
     cdef int wake(self, Py_ssize_t written_bytes) except -1

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.group_commit import GroupCommit
+from broker_cy.replica.replica import Replica
 from broker_cy.replica.verification import Verification
 from broker_cy.storage.log import Log
 
@@ -28,8 +29,7 @@ class Partition:
     topic_id: UUID
     log: Log
     offline: str | None
-    leader_epoch: int
-    high_watermark: int
+    replica: Replica
     last_stable_offset: int
     replication_factor: int
     min_insync_replicas: int
@@ -56,6 +56,11 @@ class Partition:
         replication_factor: int = 1,
         unopened: bool = False,
     ) -> None: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    def lead(self, leader_epoch: int) -> None: ...
     def configure(self, settings: Mapping[str, Any]) -> None: ...
     def before_flush(self, stage: Callable[[], None]) -> None: ...
     def append_then(self, batch: bytes, now_ms: int, done: Callable[[KafkaError | None], None]) -> None: ...

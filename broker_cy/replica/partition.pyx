@@ -1,13 +1,14 @@
-"""A partition as clients see it: appends, the readable end of the log, and the fetches that wait for more.
+"""A partition as clients see it: appends, reads, and who waits for more.
 
-This broker has the only replica, so the high watermark is the end of the written records (of the synced ones, if flush.messages
-requires that) and moves with each flush. The group that flushes the partitions is also in this module, because the two depend on
-each other, which makes the module long.
+What may be read and acknowledged is decided by its Replica (replica.pxd), to which writes and syncs are reported here and in
+group_commit. The group that flushes the partitions is also in this module, because the two depend on each other, which makes the
+module long.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EIO
 
+from broker_cy.replica.replica cimport COMMITTED, LEADER, LOST, OFFLINE, CLOSED, MOVED, PENDING, Fate, Level, Output, Replica
 from broker_cy.replica.verification cimport Verification, Verifications, batch_problem, judge, marker_problem
 from broker_cy.storage.producer_state cimport (
     PRODUCER_DUPLICATE, PRODUCER_INVALID_EPOCH, PRODUCER_OK, PRODUCER_OUT_OF_ORDER, Producer,
@@ -50,6 +51,37 @@ cdef class DelayedFetch:
         raise NotImplementedError("a DelayedFetch without on_advance")
 
 
+cdef class Waiter:
+    cdef int settled(self, int32_t place, Partition partition, Fate fate) except -1:
+        """The fate of the record that was registered as `place` is decided: DONE, LOST or MOVED."""
+        raise NotImplementedError("a Waiter without settled")
+
+
+cdef class _OwnAppend(Waiter):
+    """An append of this broker itself: `future` gets the base offset, or `done` is called."""
+
+    cdef int settled(self, int32_t place, Partition partition, Fate fate) except -1:
+        error = None
+        if fate == LOST:
+            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR,
+                               f"writing {partition.topic}-{partition.index} failed: {os.strerror(partition.replica.error)}")
+        elif fate == MOVED:
+            error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                               f"this broker no longer leads {partition.topic}-{partition.index}")
+        if self.future is None:
+            try:
+                self.done(error)
+            except Exception as failure:
+                # A defect; the other appends and partitions still get their results.
+                partition.group.loop.call_exception_handler({"message": "after an append", "exception": failure})
+        elif not self.future.done():
+            if error is None:
+                self.future.set_result(self.base_offset)
+            else:
+                self.future.set_exception(error)
+        return 0
+
+
 cdef class FlushGroup:
     def __init__(self, loop):
         self.loop = loop
@@ -71,13 +103,10 @@ cdef class FlushGroup:
         self.checked_bytes = 0
         self.flush()
 
-    cdef int add_dirty(self, Partition partition, Py_ssize_t staged_bytes) except -1:
-        self.staged_bytes += staged_bytes
-        if not partition.dirty:
-            partition.dirty = True
-            self.dirty.append(partition)
-            self.schedule_flush()
-        return 0
+    cdef int add_dirty(self, Partition partition) except -1:
+        """`partition` had nothing to write until now."""
+        self.dirty.append(partition)
+        return self.schedule_flush()
 
     cdef int before_flush(self, object stage) except -1:
         self.stagers.append(stage)
@@ -118,8 +147,8 @@ cdef class FlushGroup:
             self.commit.start()
         return 0
 
-    cdef int answer_synced(self, list answers) except -1:
-        """Called after each round of group commit; the server sends the answers that waited for it."""
+    cdef int answer_settled(self) except -1:
+        """Called after the answers that waited for a round of group commit were settled; the server sends them."""
         return 0
 
 
@@ -134,16 +163,38 @@ cdef class Partition:
         self.log = log
         self.offline_reason = NOT_OPEN if unopened else offline_reason
         self.unopened = unopened
-        self.leader_epoch = leader_epoch
         self.protected = protected
-        self.high_watermark = -1
-        if log is not None:
-            self.high_watermark = log.written_end_offset
-            log.producers.forget_completed(self.high_watermark)
+        self.replica = Replica(leader_epoch)
         self.waiting_fetches = {}
+        self.waiting_answers = []
         self.waiting_appends = []
+        self.undone_appends = []
         self.replication_factor = replication_factor
         self.min_insync_replicas = 1
+        if log is not None:
+            self.serve(log)
+
+    cdef int serve(self, Log log) except -1:
+        """Lead with `log`, which has nothing staged."""
+        self.log = log
+        self.replica.become(LEADER, self.replica.leader_epoch)
+        self.reported_bytes = 0
+        return self.take(self.replica.open(log.written_end_offset, log.synced_end_offset))
+
+    @property
+    def high_watermark(self):
+        """-1 without a log."""
+        return self.replica.high.offset
+
+    @property
+    def leader_epoch(self):
+        return self.replica.leader_epoch
+
+    def lead(self, int32_t leader_epoch):
+        """Go on as the leader of a newer epoch. Raises ValueError for an epoch that is over."""
+        self.replica.become(LEADER if self.log is not None else OFFLINE, leader_epoch)
+        if self.waiting_fetches:
+            self.wake(-1)           # those of the epoch before are refused
 
     def configure(self, settings):
         """Apply the topic's settings: a mapping of Kafka's topic setting names to typed values."""
@@ -178,6 +229,8 @@ cdef class Partition:
         out.error = 0
         if self.log is None or self.log.offline is not None:
             return self.refuse(out, KAFKA_STORAGE_ERROR, self.offline_reason if self.log is None else self.log.offline)
+        if self.replica.role != LEADER:
+            return self.refuse(out, NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic}-{self.index}")
         if acks == ACKS_ALL and self.min_insync_replicas > 1:
             return self.refuse(out, NOT_ENOUGH_REPLICAS,
                                f"{self.topic}-{self.index} has 1 in-sync replica; min.insync.replicas is {self.min_insync_replicas}")
@@ -209,6 +262,7 @@ cdef class Partition:
                 status = self.log.producers.check(&header, &base_offset, &timestamp)
             if status == PRODUCER_DUPLICATE:
                 out.base_offset = base_offset
+                out.last_offset = base_offset + header.last_offset_delta
                 # Kafka returns the time of a duplicate under CreateTime as well.
                 out.log_append_time_ms = timestamp
                 out.log_start_offset = self.log.log_start_offset
@@ -274,7 +328,7 @@ cdef class Partition:
     cdef int stage(self, uint8_t* data, Py_ssize_t size, BatchHeader* header, object owner, int64_t now_ms,
                    AppendResult* out) except -1:
         header.base_offset = self.log.log_end_offset
-        header.leader_epoch = self.leader_epoch
+        header.leader_epoch = self.replica.leader_epoch
         stamp_offset_epoch(data, header.base_offset, header.leader_epoch)
         try:
             self.log.stage(header, data, size, owner, now_ms)
@@ -287,9 +341,12 @@ cdef class Partition:
         self.batches += 1
         self.records += header.count
         self.appended_bytes += size
-        self.staged_bytes += size
-        self.group.add_dirty(self, size)
+        self.group.staged_bytes += size
+        if self.replica.is_clean():
+            self.group.add_dirty(self)
+        self.replica.stage(self.log.log_end_offset, size)
         out.base_offset = header.base_offset
+        out.last_offset = self.log.log_end_offset - 1
         out.log_append_time_ms = now_ms if self.rules.timestamp_type == LOG_APPEND_TIME else -1
         out.log_start_offset = self.log.log_start_offset
         return 0
@@ -309,7 +366,7 @@ cdef class Partition:
         """
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
-        return self.append_own(bytes(bytearray(batch)), now_ms)
+        return self.append_for_future(bytes(bytearray(batch)), now_ms)
 
     def before_flush(self, stage):
         """Call `stage()` before the write that ends this turn of the loop, which then includes the batches that it stages."""
@@ -322,7 +379,7 @@ cdef class Partition:
         """
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
-        self.waiting_appends.append((None, done, self.stage_own(batch, now_ms)))
+        self.append_own(batch, now_ms).done = done
 
     def append_transactional(self, bytes batch, int64_t now_ms, Verification verification):
         """Like append_records, for a transactional batch, with the result of `verify_producer` for it.
@@ -344,7 +401,7 @@ cdef class Partition:
         status = judge(self.verifications, self.log.producers, &header, verification, status, self.group.verifies)
         if status != PRODUCER_OK:
             raise KafkaError(ErrorCode(status), batch_problem(self.verifications, self.log.producers, &header, status))
-        return self.append_own(bytes(bytearray(batch)), now_ms)
+        return self.append_for_future(bytes(bytearray(batch)), now_ms)
 
     def append_marker(self, int64_t producer_id, int16_t producer_epoch, int32_t coordinator_epoch, bint commit, int64_t now_ms,
                       int transaction_version=2):
@@ -362,15 +419,21 @@ cdef class Partition:
         if status != PRODUCER_OK:
             raise KafkaError(ErrorCode(status), marker_problem(self.log.producers, producer_id, producer_epoch, coordinator_epoch,
                                                                status))
-        return self.append_own(marker_batch(producer_id, producer_epoch, coordinator_epoch, commit, now_ms,
-                                            self.rules.timestamp_type == LOG_APPEND_TIME), now_ms)
+        return self.append_for_future(marker_batch(producer_id, producer_epoch, coordinator_epoch, commit, now_ms,
+                                                   self.rules.timestamp_type == LOG_APPEND_TIME), now_ms)
 
-    cdef object append_own(self, bytes batch, int64_t now_ms):
-        """Call stage_own. Returns a future of the base offset."""
-        cdef int64_t base_offset = self.stage_own(batch, now_ms)
-        future = self.group.loop.create_future()
-        self.waiting_appends.append((future, None, base_offset))
-        return future
+    cdef object append_for_future(self, bytes batch, int64_t now_ms):
+        """Call append_own. Returns a future of the base offset."""
+        cdef _OwnAppend append = self.append_own(batch, now_ms)
+        append.future = self.group.loop.create_future()
+        return append.future
+
+    cdef _OwnAppend append_own(self, bytes batch, int64_t now_ms):
+        """Call stage_own, and wait until the batch is committed."""
+        cdef _OwnAppend append = _OwnAppend.__new__(_OwnAppend)
+        append.base_offset = self.stage_own(batch, now_ms)
+        self.waiting_appends.append((append, 0, append.base_offset, COMMITTED))
+        return append
 
     cdef int64_t stage_own(self, bytes batch, int64_t now_ms) except -1:
         """Stage a batch in bytes that have no other reference, so they can be stamped in place. Returns its base offset."""
@@ -403,81 +466,88 @@ cdef class Partition:
     # ---- write ----
 
     cdef int write_staged(self) except -1:
-        """Write the staged batches; on failure they are undone and `flush_errno` is set."""
+        """Write the staged batches, and report what became of them; if that fails they are undone."""
+        cdef int error
+        cdef list undone
         try:
-            self.flush_errno = self.log.flush_staged()
-        except Exception as error:
+            error = self.log.flush_staged()
+        except Exception as failure:
             # A defect, or no memory. The content of the log is unknown now; other partitions are still written, and answers sent.
-            self.flush_errno = errno_of(error)
-            self.log.mark_offline(f"writing failed: {error!r}")
-        if self.sync_lost() and self.flush_errno == 0:
-            self.flush_errno = EIO
-        if self.flush_errno == 0:
-            if self.syncing or self.log.sync_is_due(self.log.synced_end_offset):
-                return self.await_sync()
-            self.high_watermark = self.log.written_end_offset
-            self.log.producers.forget_completed(self.high_watermark)
-        else:
-            self.group.failed(self, "write", OSError(self.flush_errno, os.strerror(self.flush_errno)))
-            # This has to be done before anything else is staged at these offsets.
-            self.complete_appends(True)
+            error = errno_of(failure)
+            self.log.mark_offline(f"writing failed: {failure!r}")
+        if self.log.sync_failed and not self.replica.sync_lost:
+            # The flush of all logs has found it.
+            self.take(self.replica.lose(EIO))
+        if self.replica.sync_lost and error == 0:
+            error = EIO
+        if error == 0:
+            return self.take(self.replica.wrote(self.log.written_end_offset, self.log.synced_end_offset,
+                                                self.log.config.flush_messages))
+        self.take(self.replica.undo(error))
+        self.group.failed(self, "write", OSError(error, os.strerror(error)))
+        # This has to be done before anything else is staged at these offsets.
+        if self.waiting_appends:
+            self.waiting_appends, undone = self.undecided_of(self.waiting_appends)
+            self.undone_appends += undone
+        return 0
+
+    cdef int take(self, Output progress) except -1:
+        """Do what a report of progress to the replica asks for."""
+        if progress.moved:
+            self.log.producers.forget_completed(progress.high_watermark)
+        if progress.wants_round:
+            self.group.sync_wanted = True
+            self.group.commit.add(self)
+        return 0
+
+    cdef int wait(self, Waiter waiter, int32_t place, int64_t offset, Level level) except -1:
+        """Have `waiter.settled(place, ...)` called once the fate of the record at `offset` is decided, which is pending now."""
+        self.waiting_answers.append((waiter, place, offset, level))
+        return 0
+
+    cdef tuple undecided_of(self, list waiting):
+        """Split waiting entries: those that are still pending, and (waiter, place, fate) of the others."""
+        cdef list pending = [], decided = []
+        cdef Fate fate
+        for entry in waiting:
+            waiter, place, offset, level = entry
+            fate = self.replica.fate(offset, level)
+            if fate == PENDING:
+                pending.append(entry)
+            else:
+                decided.append((waiter, place, fate))
+        return pending, decided
+
+    cdef int settle(self, list decided) except -1:
+        cdef Waiter waiter
+        for waiter, place, fate in decided:
+            waiter.settled(place, self, fate)
+        return 0
+
+    cdef int settle_answers(self) except -1:
+        """Settle the answers whose fate is decided, after a round of syncs."""
+        cdef list decided
+        if self.waiting_answers:
+            self.waiting_answers, decided = self.undecided_of(self.waiting_answers)
+            self.settle(decided)
         return 0
 
     cdef int tell(self) except -1:
-        """Complete internal appends and wake fetches, after the answers of the turn."""
-        cdef Py_ssize_t written = self.staged_bytes
-        self.dirty = False
-        self.staged_bytes = 0
+        """Complete internal appends and wake fetches, after the answers of the turn or the round."""
+        cdef list decided
+        cdef int64_t more = self.replica.high.bytes - self.reported_bytes
+        self.reported_bytes += more
+        if self.undone_appends:
+            decided, self.undone_appends = self.undone_appends, []
+            self.settle(decided)
         if self.waiting_appends:
-            self.complete_appends(False)
-        if self.flush_errno == 0:
-            if self.syncing or self.sync_due:
-                self.unsettled_bytes += written
-            elif self.waiting_fetches:
-                self.wake(written)
-        return 0
-
-    cdef int complete_appends(self, bint undone) except -1:
-        """Complete the waiting appends: those below the high watermark have succeeded; those that may not be on disk have failed,
-        and with `undone` also those that are not written; the others, such as batches staged since the last write, keep waiting.
-        """
-        appends, self.waiting_appends = self.waiting_appends, []
-        for entry in appends:
-            future, done, base_offset = entry
-            error = None
-            if base_offset >= self.high_watermark:
-                if not (self.sync_lost() or (undone and base_offset >= self.log.written_end_offset)):
-                    self.waiting_appends.append(entry)
-                    continue
-                error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR,
-                                   f"writing {self.topic}-{self.index} failed: {os.strerror(self.flush_errno)}")
-            if future is None:
-                try:
-                    done(error)
-                except Exception as failure:
-                    # A defect; the other appends and partitions still get their results.
-                    self.group.loop.call_exception_handler({"message": "after an append", "exception": failure})
-            elif not future.done():
-                if error is None:
-                    future.set_result(base_offset)
-                else:
-                    future.set_exception(error)
-        return 0
-
-    cdef bint sync_lost(self) noexcept:
-        """Whether a sync failed: written data may not be on disk, and the partition stays offline until the next start."""
-        return self.log is not None and self.log.sync_failed
-
-    cdef int await_sync(self) except -1:
-        """Have the records just written wait for the running round, or for the next one if flush.messages is reached again."""
-        if self.sync_due:
-            return 0
-        if self.log.sync_is_due(self.synced_to if self.syncing else self.log.synced_end_offset):
-            self.sync_due = True
-            self.group.sync_wanted = True
-            self.group.commit.add(self)
-        else:
-            self.settles_to = self.log.written_end_offset
+            self.waiting_appends, decided = self.undecided_of(self.waiting_appends)
+            self.settle(decided)
+        if self.waiting_fetches:
+            if self.replica.sync_lost:
+                self.wake(-1)
+            elif more > 0:
+                self.wake(more)
         return 0
 
     cdef int wake(self, Py_ssize_t written_bytes) except -1:
@@ -495,25 +565,25 @@ cdef class Partition:
 
     cdef int note_stable(self) except -1:
         self.reported_stable = self.fetch_bound(True)
-        self.reported_open = self.reported_stable < self.high_watermark
+        self.reported_open = self.reported_stable < self.replica.high.offset
         return 0
 
     # ---- read ----
 
     def check_leader_epoch(self, int32_t epoch):
         """None if a client's leader epoch is ours or not given (-1), else the error, which says which side is behind."""
-        if epoch == NO_EPOCH or epoch == self.leader_epoch:
+        if epoch == NO_EPOCH or epoch == self.replica.leader_epoch:
             return None
-        return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.replica.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     cdef int64_t fetch_bound(self, bint read_committed) except -2:
         """First offset that may not be read: the high watermark, or the last stable offset under read_committed."""
         cdef int64_t stable
         if not read_committed:
-            return self.high_watermark
+            return self.replica.high.offset
         # If an open transaction began before the log start offset, the last stable offset would otherwise be below that.
-        stable = max(<int64_t>self.log.producers.last_stable_offset(self.high_watermark), self.log.log_start_offset)
-        return min(stable, self.high_watermark)
+        stable = max(<int64_t>self.log.producers.last_stable_offset(self.replica.high.offset), self.log.log_start_offset)
+        return min(stable, self.replica.high.offset)
 
     cdef int add_waiting(self, DelayedFetch waiting) except -1:
         self.waiting_fetches[waiting] = None
@@ -539,12 +609,10 @@ cdef class Partition:
 
     def come_online(self, Log log not None):
         """Serve `log`, which was not available before."""
-        self.log = log
         self.unopened = False
         self.offline_reason = None
-        self.high_watermark = log.written_end_offset
-        log.producers.forget_completed(self.high_watermark)
         self.verifications = None
+        self.serve(log)
 
     def stay_offline(self, str reason not None):
         """Note that the log of an unopened partition cannot be served."""
@@ -555,5 +623,6 @@ cdef class Partition:
         """Close the partition of a deleted topic: nothing is appended any more, and waiting fetches are answered."""
         self.closed = True
         self.unopened = False
+        self.replica.become(CLOSED, self.replica.leader_epoch)
         if self.waiting_fetches:
             self.wake(-1)

@@ -8,7 +8,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from broker_cy.core.writer cimport Writer
 from broker_cy.metrics.requests cimport RequestMetrics
-from broker_cy.replica.partition cimport FlushGroup, Partition
+from broker_cy.replica.partition cimport FlushGroup, Partition, Waiter
 from broker_cy.server.connections.buffers cimport BufferPool, RecvBuffer
 from broker_cy.server.connections.outbox cimport Outbox, coarse_ms
 from broker_cy.storage.log cimport LogSlice
@@ -24,7 +24,7 @@ cdef enum:
 
 ctypedef int (*HotHandler)(AnswerQueue, int32_t, int16_t, const uint8_t*, Py_ssize_t, RecvBuffer) except -1
 
-cdef class Reply:
+cdef class Reply(Waiter):
     """One place in a connection's order of answers."""
     cdef AnswerQueue connection
     cdef Reply next
@@ -40,7 +40,6 @@ cdef class Reply:
     cdef int enter(self, int phase, int64_t now) except -1
     cdef int emit(self, Writer out) except -1
     cdef bint written(self) except *
-    cdef int synced(self) except -1
     cdef int cancel(self) except -1
     cdef int hurry(self) except -1
 
@@ -62,7 +61,9 @@ cdef class ServerCore(FlushGroup):
     cdef int16_t max_version[API_KEYS]
     cdef int16_t flexible_from[API_KEYS]
     cdef list unflushed             # replies that wait for the write of this turn
-    cdef list held                  # connections whose next request waits for a round of group commit
+    # What group commit has settled: replies that leave now, and connections whose next request waited for that.
+    cdef list settled_replies
+    cdef list freed
     cdef int64_t now_ms             # wall clock of this turn; 0 until asked
     cdef object on_closed           # called with each connection that ended
     cdef readonly bint stopping
@@ -75,6 +76,7 @@ cdef class ServerCore(FlushGroup):
     cdef public object check_jobs       # storage.jobs.Jobs with one thread, which checks large compressed batches
 
     cdef int release(self, list replies) except -1
+    cdef int settle(self, Reply reply, bint leaves) except -1
     cdef int set_hot(self, int16_t key, HotHandler function) except -1
     cdef int64_t wall_ms(self) except -1
 
@@ -100,8 +102,9 @@ cdef class AnswerQueue(Outbox):
     cdef bint in_touched            # is in the list of connections to drain after a write
     cdef bint running               # a handler's task is not done: the request behind it waits, as in Kafka
     cdef int64_t staged_at          # server.flushes when this connection last staged a batch; -1: never
-    cdef int64_t synced_at          # the same for a partition with flush.messages; -1 also once that is on disk
-    cdef bint held                  # the next request waits for that
+    cdef bint awaits_sync           # may have produced what is not on disk yet, to a partition with flush.messages
+    cdef int32_t unsettled          # answers to its Produce requests that wait for a sync, those with acks=0 included
+    cdef bint held                  # the next request waits for them
 
     cdef int add_reply(self, Reply reply) except -1
     cdef int mark_ready(self, Reply reply) except -1

@@ -57,12 +57,8 @@ cdef class Reply:
         return 0
 
     cdef bint written(self) except *:
-        """The write that this answer waited for is done. Whether it waits on, for a round of group commit."""
+        """The write that this answer waited for is done. Whether it waits on, registered with a partition, or never leaves."""
         return False
-
-    cdef int synced(self) except -1:
-        """The round of group commit that this answer waited for is done."""
-        return 0
 
     cdef int hurry(self) except -1:
         """The broker stops: answer now with what is available, if possible."""
@@ -89,7 +85,8 @@ cdef class ServerCore(FlushGroup):
         self.request_bytes_max = request_bytes_max
         self.on_closed = on_closed
         self.unflushed = []
-        self.held = []
+        self.settled_replies = []
+        self.freed = []
         self.tasks = set()
         # These run at once; the server replaces them by jobs with a thread.
         self.check_jobs = InlineJobs()
@@ -140,18 +137,26 @@ cdef class ServerCore(FlushGroup):
                 done.append(reply)
         return self.release(replies if done is None else done)
 
-    cdef int answer_synced(self, list answers) except -1:
+    cdef int settle(self, Reply reply, bint leaves) except -1:
+        """A Produce request no longer waits for a sync; its answer leaves with `answer_settled`, unless it has none."""
+        cdef AnswerQueue connection = reply.connection
+        connection.unsettled -= 1
+        if connection.held and connection.unsettled == 0:
+            self.freed.append(connection)
+        if leaves:
+            self.settled_replies.append(reply)
+        return 0
+
+    cdef int answer_settled(self) except -1:
         """After a round of group commit: what waited for it goes, and the requests behind it are handled."""
-        cdef list held = self.held
-        cdef Reply reply
+        cdef list freed, replies
         cdef AnswerQueue connection
-        self.held = []
-        for connection in held:
+        freed, self.freed = self.freed, []
+        replies, self.settled_replies = self.settled_replies, []
+        for connection in freed:
             connection.held = False
-        for reply in answers:
-            reply.synced()
-        self.release(answers)
-        for connection in held:
+        self.release(replies)
+        for connection in freed:
             if not connection.closed:
                 connection.output_free()
         return 0

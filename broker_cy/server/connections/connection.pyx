@@ -85,7 +85,6 @@ cdef class Connection(AnswerQueue):
         self.client_id = b""
         self.opened_ms = self.last_active_ms = coarse_ms()
         self.staged_at = -1
-        self.synced_at = -1
         self.wake_bytes = 1
         server.connections.add(self)
         server.loop.add_reader(fd, self.on_readable)
@@ -224,12 +223,9 @@ cdef class Connection(AnswerQueue):
             self.server.flush()
         if self.closed:
             return True
-        if not self.server.commit.unsettled(self.synced_at):
-            self.synced_at = -1
-            return False
-        self.held = True
-        self.server.held.append(self)
-        return True
+        self.held = self.unsettled > 0
+        self.awaits_sync = self.held
+        return self.held
 
     cdef int parse(self) except -1:
         """Handle every whole request in the buffer, as long as this connection may."""
@@ -249,7 +245,7 @@ cdef class Connection(AnswerQueue):
                                          "(socket.request.max.bytes)")
                 if self.in_end - self.in_start - 4 < size:
                     break
-                if self.synced_at >= 0 and size >= 2 and be16(p + 4) != PRODUCE_KEY and self.waits_for_sync():
+                if self.awaits_sync and size >= 2 and be16(p + 4) != PRODUCE_KEY and self.waits_for_sync():
                     break
                 self.in_start += 4 + size
                 if size + 4 > self.proven_bytes:

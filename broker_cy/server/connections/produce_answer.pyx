@@ -1,14 +1,19 @@
 """The answer of a Produce request, kept as C values until it leaves."""
 
-from libc.stdint cimport int16_t, int32_t
+from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
 from broker_cy.metrics.requests cimport DISK
 from broker_cy.replica.partition cimport Partition
+from broker_cy.replica.replica cimport COMMITTED, DONE, LOCAL, LOST, PENDING, Fate, Level
 
 from broker_cy.core.errors import ErrorCode
 
 cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+cdef int16_t NOT_LEADER_OR_FOLLOWER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+cdef enum:
+    ACKS_NONE = 0
+    ACKS_LEADER = 1
 
 
 cdef class ProduceReply(Reply):
@@ -31,32 +36,35 @@ cdef class ProduceReply(Reply):
         return 0
 
     cdef bint written(self) except *:
-        """The turn's write is done: what did not get to the log has an error now. Whether a partition waits for a sync."""
+        """The turn's write is done: what did not get to the log has an error now. Whether a record still waits, for a sync."""
         cdef int32_t i
         cdef Partition partition
-        cdef bint waits = False, due = False
+        cdef Fate fate
+        cdef int64_t offset
+        cdef Level level = LOCAL if self.acks == ACKS_LEADER else COMMITTED
         for i in range(self.count):
             if self.results[i].staged:
                 partition = <Partition>self.partitions[i]
-                if partition.flush_errno:
-                    self.fail_result(i)
-                elif partition.syncing or partition.sync_due:
-                    waits = True
-                    due = due or partition.sync_due
-        if waits:
-            self.connection.server.commit.hold(self, due)
-        return waits
+                offset = self.results[i].append.last_offset
+                fate = partition.replica.fate(offset, level)
+                if fate == PENDING:
+                    partition.wait(self, i, offset, level)
+                    self.pending += 1
+                elif fate != DONE:
+                    self.fail_result(i, fate)
+        if self.pending:
+            self.connection.unsettled += 1
+            return True
+        return self.acks == ACKS_NONE
 
-    cdef int synced(self) except -1:
-        """The sync is done, too: what may not be on disk has an error now."""
-        cdef int32_t i
-        for i in range(self.count):
-            if self.results[i].staged and (<Partition>self.partitions[i]).sync_lost():
-                self.fail_result(i)
-        return 0
+    cdef int settled(self, int32_t place, Partition partition, Fate fate) except -1:
+        if fate != DONE:
+            self.fail_result(place, fate)
+        self.pending -= 1
+        return 0 if self.pending else self.connection.server.settle(self, self.acks != ACKS_NONE)
 
-    cdef int fail_result(self, int32_t i) except -1:
-        self.results[i].append.error = KAFKA_STORAGE_ERROR
+    cdef int fail_result(self, int32_t i, Fate fate) except -1:
+        self.results[i].append.error = KAFKA_STORAGE_ERROR if fate == LOST else NOT_LEADER_OR_FOLLOWER
         self.results[i].append.base_offset = -1
         self.results[i].append.log_append_time_ms = -1
         return 0

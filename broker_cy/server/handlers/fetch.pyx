@@ -360,8 +360,8 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
             return wait_for_opening(reply, partition)
         target.error = KAFKA_STORAGE_ERROR
         return 0
-    if target.current_leader_epoch >= 0 and target.current_leader_epoch != partition.leader_epoch:
-        target.error = (FENCED_LEADER_EPOCH if target.current_leader_epoch < partition.leader_epoch
+    if target.current_leader_epoch >= 0 and target.current_leader_epoch != partition.replica.leader_epoch:
+        target.error = (FENCED_LEADER_EPOCH if target.current_leader_epoch < partition.replica.leader_epoch
                         else UNKNOWN_LEADER_EPOCH)
         return 0
     if reply.replica_id >= 0:
@@ -393,7 +393,7 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
             partition.read_failed(error)
             target.error = KAFKA_STORAGE_ERROR
             return 0
-    target.high_watermark = partition.high_watermark
+    target.high_watermark = partition.replica.high.offset
     target.last_stable_offset = partition.fetch_bound(True)
     target.log_start_offset = partition.log.log_start_offset
     if reply.read_committed and target.diverging_epoch < 0:

@@ -20,6 +20,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.replica.partition cimport Partition
+from broker_cy.replica.replica cimport COMMITTED, PENDING
 from broker_cy.replica.verification cimport Verification
 from broker_cy.server.connections.buffers cimport RecvBuffer
 from broker_cy.server.connections.answers cimport AnswerQueue, ServerCore
@@ -219,6 +220,7 @@ cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner
     cdef bint waits = False
     cdef list places
     cdef bytes name
+    reply.acks = _view.acks
     reply.topics = []
     reply.partitions = []
     reply.allot(_view.partition_count)
@@ -235,6 +237,10 @@ cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner
     if waits:
         connection.staged_at = server.flushes
     if _view.acks == ACKS_NONE:
+        if waits and connection.awaits_sync:
+            # Nothing leaves, but the next request waits until what this one wrote is on disk.
+            reply.connection = connection
+            server.unflushed.append(reply)
         return refuse_unacked(connection, reply, reply.version)
     if work is None:
         connection.add_reply(reply)
@@ -277,9 +283,9 @@ cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, in
             reply.note(k, message, records)
         else:
             # A batch that was sent again may be one whose write or sync is not done.
-            result.staged = partition.dirty or partition.syncing or partition.sync_due
+            result.staged = partition.replica.fate(result.append.last_offset, COMMITTED) == PENDING
             if partition.log.config.flush_messages != FLUSH_NEVER:
-                connection.synced_at = server.flushes
+                connection.awaits_sync = True
     return result.staged
 
 

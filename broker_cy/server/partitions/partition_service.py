@@ -142,11 +142,16 @@ class PartitionService:
 
     def _open(self, topic: TopicImage) -> None:
         """Open this broker's partitions of the topic that are not open yet; a log that cannot be served stays
-        offline.
+        offline. Those that are open go on in the image's leader epoch.
         """
         fresh = []
         for index, image in topic.partitions.items():
-            if self._config.node_id not in image.replicas or self._table.get(topic.name, index) is not None:
+            if self._config.node_id not in image.replicas:
+                continue
+            known = self._table.get(topic.name, index)
+            if known is not None:
+                if image.leader_epoch > known.leader_epoch:
+                    self._lead(known, image.leader_epoch)
                 continue
             unopened = (topic.name, index) in self._logs.unopened
             log, reason = (None, None) if unopened else self._open_log(topic, index, image.leader_epoch)
@@ -168,6 +173,13 @@ class PartitionService:
                 self._offline[topic.name, index] = partition
         if fresh:
             self._configure(topic.name, fresh)
+
+    def _lead(self, partition: Partition, leader_epoch: int) -> None:
+        """Go on as the leader of a newer epoch; what is staged belongs to the one before."""
+        self._flush()
+        if partition.log is not None:
+            partition.log.epochs.assign(leader_epoch, partition.log.log_end_offset)
+        partition.lead(leader_epoch)
 
     def _open_log(self, topic: TopicImage, index: int, leader_epoch: int) -> tuple[Log | None, str | None]:
         """Return the partition's log, created if it does not exist, or the reason why it is offline."""

@@ -49,7 +49,7 @@ cdef int64_t value_of(Partition partition, int family) except? -1:
     if family == LOG_START_OFFSET:
         return partition.log.log_start_offset
     if family == HIGH_WATERMARK:
-        return partition.high_watermark
+        return partition.replica.high.offset
     if family == LOG_END_OFFSET:
         return partition.log.log_end_offset
     if family == SEGMENTS:
@@ -57,7 +57,7 @@ cdef int64_t value_of(Partition partition, int family) except? -1:
     if family == PRODUCERS:
         return partition.log.producers.count
     if family == UNDECIDED:
-        return partition.high_watermark - partition.fetch_bound(True)
+        return partition.replica.high.offset - partition.fetch_bound(True)
     for segment in partition.log.segments:
         total += segment.size
     return total

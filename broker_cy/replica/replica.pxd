@@ -1,0 +1,85 @@
+"""The state of one replica of a partition: what it holds, how far that may be read, and who may lead it.
+
+A pure state machine: no log, clock, loop or socket. Whoever writes and syncs reports progress to it (`stage`, `wrote`, `undo`,
+`begin_round`, `synced`, `lose`); each report returns one Output, and nothing else moves the high watermark.
+
+Invariants, between calls:
+  high.offset <= local_end.offset <= written.offset <= staged.offset
+  local_end is next_from if that is set and no round runs, round_from while a round runs, written otherwise
+  round_from.offset <= next_from.offset where both are set; round_end <= written.offset
+  the high watermark and the leader epoch never decrease while the replica is open
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t
+
+cdef enum Fate:
+    PENDING                 # not decided: ask again after the next report
+    DONE                    # complete up to the level that was asked for
+    LOST                    # undone, or possibly not on disk although it has to be
+    MOVED                   # this replica no longer leads
+
+cdef enum Level:
+    LOCAL                   # this replica has it, on disk if flush.messages requires that (acks=1)
+    COMMITTED               # below the high watermark (acks=all, internal appends, fetches)
+
+cpdef enum Role:
+    OFFLINE                 # there is no log
+    FOLLOWER
+    LEADER
+    CLOSED                  # the topic was deleted
+
+cdef struct Mark:
+    int64_t offset
+    int64_t bytes           # of the batches before it, since the replica was opened
+
+cdef struct Output:
+    int64_t high_watermark
+    int64_t readable_bytes  # the bytes below it, since the replica was opened
+    bint moved              # the high watermark has moved by this report
+    bint wants_round        # the next round of syncs has to include this replica
+
+
+@cython.final
+cdef class Replica:
+    cdef readonly Role role
+    cdef readonly int32_t leader_epoch
+    cdef readonly Mark staged       # end of the batches that were taken
+    cdef readonly Mark written      # end of the batches that are in the files
+    cdef readonly Mark high         # the high watermark
+    cdef readonly int64_t synced_end    # everything before it is on disk
+    # A sync that an acknowledgement waits for: what is read and acknowledged ends before it. NONE: there is no such sync.
+    cdef readonly Mark round_from   # start of what the running round has to sync first
+    cdef readonly int64_t round_end     # the running round syncs up to here
+    cdef readonly Mark next_from    # start of what the next round has to sync first
+    cdef readonly int error         # errno of the last write if it failed, or of the sync that failed; 0
+    cdef readonly bint sync_lost    # a sync failed: nothing more is acknowledged until the next start
+
+    cdef inline void stage(self, int64_t end, int64_t size) noexcept:
+        """`size` bytes of batches that end at `end` were taken, and are not written yet."""
+        self.staged.offset = end
+        self.staged.bytes += size
+
+    cdef inline bint is_clean(self) noexcept:
+        """Whether nothing waits for a write."""
+        return self.staged.offset == self.written.offset
+
+    cdef inline Fate fate(self, int64_t offset, Level level) noexcept:
+        """What became of the record at `offset`, which was staged here."""
+        if offset < (self.high.offset if level == COMMITTED else self.local_end().offset):
+            return DONE
+        if self.sync_lost or offset >= self.staged.offset:
+            return LOST
+        if self.role == CLOSED:
+            return DONE     # nobody can find out
+        return PENDING if self.role == LEADER else MOVED
+
+    cdef Mark local_end(self) noexcept
+    cdef Output advance(self, bint wants_round) noexcept
+    cpdef Output open(self, int64_t end, int64_t synced_end)
+    cpdef Output wrote(self, int64_t end, int64_t synced_end, int64_t flush_messages)
+    cpdef Output undo(self, int error)
+    cpdef Output begin_round(self)
+    cpdef Output synced(self, int64_t synced_end)
+    cpdef Output lose(self, int error)
+    cpdef int become(self, Role role, int32_t leader_epoch) except -1
