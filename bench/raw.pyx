@@ -151,12 +151,15 @@ cdef class Driver(Connections):
             conn.heard_ns = now
 
     def loop(self, seconds=None):
-        """Run the prepared loop for at most `seconds`; returns whether it is over. Raises errors of signal handlers."""
+        """Run the prepared loop for at most `seconds`, but once at least; returns whether it is over.
+
+        Raises errors of signal handlers.
+        """
         cdef int64_t began, polled, until = (1 << 62) if seconds is None else now_ns() + <int64_t> (seconds * 1e9)
-        cdef int result = 1
+        cdef int result
         if self.open_loop and prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0) < 0:     # the default lets each sleep end 50 us late
             raise OSError(errno, "prctl(PR_SET_TIMERSLACK)")
-        while result > 0 and now_ns() < until:
+        while True:
             polled = self.polled_ns
             with nogil:
                 began = thread_cpu_ns()
@@ -164,6 +167,8 @@ cdef class Driver(Connections):
                 began = thread_cpu_ns() - began
             self.cpu_seconds += max(0, began - (self.polled_ns - polled)) / 1e9
             PyErr_CheckSignals()
+            if result <= 0 or now_ns() >= until:
+                break
         self.ended_ns = now_ns()
         self.seconds = ((self.last_answer_ns or self.ended_ns) - self.start_ns) / 1e9
         return result <= 0

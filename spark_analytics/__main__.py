@@ -7,7 +7,7 @@ import sys
 from broker_cy.core import extras
 
 # Modules of the extra `analytics` (requirements/analytics.in); if they can be imported, it is installed.
-LIBRARIES = ("pandas", "pyarrow", "pyspark")
+LIBRARIES = ("orjson", "pandas", "pyarrow", "pyspark")
 
 
 def main() -> int:
