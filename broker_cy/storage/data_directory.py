@@ -84,9 +84,9 @@ class DataDirectory:
             raise DataDirectoryError(
                 f"data directory {self.path} is in use by another broker{by}: stop it, or choose another log.dirs"
             ) from None
+        self._lock_fd = fd
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        self._lock_fd = fd
 
     def close(self) -> None:
         """Release the lock."""
@@ -187,15 +187,14 @@ def open_directories(
 ) -> list[DataDirectory]:
     """Lock all data directories and format those that have no meta.properties yet and no logs either.
 
-    They must agree with each other, with `node_id`, and with `cluster_id` if one is given. Raises DataDirectoryError,
-    after unlocking all of them again.
+    They must agree with each other, with `node_id`, and with `cluster_id` if one is given. Raises DataDirectoryError and
+    OSError, after unlocking all of them again.
     """
     opened: list[DataDirectory] = []
     try:
         for path in paths:
-            directory = DataDirectory(path)
-            directory.lock()
-            opened.append(directory)
+            opened.append(DataDirectory(path))
+            opened[-1].lock()
         for directory in opened:
             if not directory.formatted:
                 directory.refuse_logs_without_meta()
@@ -214,7 +213,7 @@ def open_directories(
             if not directory.formatted:
                 cluster_id = cluster_id or new_cluster_id()
                 directory.format(cluster_id, node_id, new_uuid())
-    except DataDirectoryError:
+    except BaseException:
         for directory in opened:
             directory.close()
         raise
