@@ -212,7 +212,8 @@ cdef class Segment:
     cdef int close_fd(self) except -1:
         cdef int fd = self.fd
         cdef Segment last
-        self.offsets.close_reader()
+        if self.offsets is not None:        # otherwise it is being garbage-collected, together with the last slice
+            self.offsets.close_reader()
         if fd < 0:
             return 0
         self.fd = -1

@@ -3,6 +3,7 @@ write.
 """
 
 import errno
+import gc
 import os
 from pathlib import Path
 
@@ -51,6 +52,31 @@ def test_batches_are_read_back_across_segments(directory: str) -> None:
     for offset in range(log.log_end_offset):
         base, last, _ = split(some_slice(log, offset, max_bytes=1).read())[0]
         assert base <= offset <= last
+
+
+def test_a_slice_may_be_collected_together_with_its_segment(directory: str) -> None:
+    """If this fails, the broker crashes when a connection ends in a reference cycle, with parts of a deleted log that it
+    had not sent yet.
+    """
+    # In one generation, so that the segments, which are older than what refers to them, are cleared first.
+    gc.collect()
+    gc.disable()
+    try:
+        log = Log.create(directory, "t", 0, LogConfig(segment_bytes=3_000), 0)
+        for _ in range(100):
+            log.append(batch(log.log_end_offset, 3), 5)
+        cycle: list[object] = [some_slice(log, offset, max_bytes=1) for offset in range(0, log.log_end_offset, 10)]
+        cycle.append(cycle)
+        count = len(log.segments)
+        assert count > 2
+        descriptors = len(os.listdir("/proc/self/fd"))
+        for segment in log.segments:
+            segment.close()
+        del log, cycle, segment
+        gc.collect()
+    finally:
+        gc.enable()
+    assert len(os.listdir("/proc/self/fd")) <= descriptors - count
 
 
 def test_limits_of_a_read(directory: str) -> None:
