@@ -19,12 +19,12 @@ import uvloop
 from broker_cy import __version__
 from broker_cy.config import BrokerConfig, ConfigError, UnknownSettingError, sources, written_at
 from broker_cy.core import logs
-from broker_cy.core.clock import SystemClock
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.server.connections.listener import ListenError
 from broker_cy.server.lifecycle import BrokerServer
+from broker_cy.server.seams import of_the_machine
 from broker_cy.server.service_manager import ServiceManager
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import rights_advice
@@ -65,9 +65,10 @@ def run(
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
-    manager = ServiceManager(os.environ)
+    seams = of_the_machine(loop)
+    manager = ServiceManager(os.environ, seams.clock)
     # Thousands of logs that are there for good need not be looked at again and again.
-    server = BrokerServer(config, SystemClock(), loop, manager.loading, gc.freeze)
+    server = BrokerServer(config, seams, manager.loading, gc.freeze)
     try:
         server.start()
     except (ListenError, DataDirectoryError, MetadataLogError, QuorumError, ConfigError) as error:

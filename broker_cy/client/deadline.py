@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import random
+
+from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
 
 # Kafka's retry.backoff.ms and retry.backoff.max.ms (KIP-580), with its jitter.
 BACKOFF_MIN_S = 0.1
@@ -15,9 +16,11 @@ INT32_MAX = 0x7FFFFFFF
 class Deadline:
     """A point in the time of the running loop."""
 
-    __slots__ = ("at", "timeout_s")
+    __slots__ = ("_randomness", "at", "timeout_s")
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, randomness: Randomness = MACHINE_RANDOMNESS) -> None:
+        """`randomness` spreads the waits of `back_off`."""
+        self._randomness = randomness
         self.timeout_s = timeout_s
         self.at = asyncio.get_running_loop().time() + timeout_s
 
@@ -35,7 +38,9 @@ class Deadline:
         """Wait before the next attempt, after `attempt` of them. False, without waiting, where it would start after the
         deadline.
         """
-        wait_s = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** (attempt - 1)) * random.uniform(1 - JITTER, 1 + JITTER)
+        wait_s = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** (attempt - 1)) * self._randomness.between(
+            1 - JITTER, 1 + JITTER
+        )
         if wait_s >= self.left_s:
             return False
         await asyncio.sleep(wait_s)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
+
+from broker_cy.core.clock import MACHINE_CLOCK, Clock
 
 # A key press takes some twenty turns of the loop, while several computations may be under way: 50 ms in all.
 TURN_S: Final = 0.001
@@ -56,12 +57,13 @@ URGENT: Final = Urgent()
 class Turns:
     """Call `pause` between parts of a computation: it yields once a turn has lasted for `turn_s`."""
 
-    def __init__(self, turn_s: float = TURN_S) -> None:
+    def __init__(self, turn_s: float = TURN_S, clock: Clock = MACHINE_CLOCK) -> None:
+        self._clock = clock
         self._turn_s = turn_s
-        self._until_s = time.perf_counter() + turn_s
+        self._until_s = self._clock.monotonic() + turn_s
 
     async def pause(self) -> None:
-        if time.perf_counter() >= self._until_s:
+        if self._clock.monotonic() >= self._until_s:
             await asyncio.sleep(0)
             await URGENT.let_by()
-            self._until_s = time.perf_counter() + self._turn_s
+            self._until_s = self._clock.monotonic() + self._turn_s

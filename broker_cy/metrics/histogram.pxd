@@ -22,7 +22,6 @@ cdef struct LatencyHistogram:
 cdef extern from *:
     """
     #include <stdint.h>
-    #include <time.h>
     static inline int bc_bucket_of(uint64_t units) {
         int exponent;
         if (units < 16) return (int)units;
@@ -30,15 +29,8 @@ cdef extern from *:
         if (exponent > 30) return 447;
         return (exponent - 3) * 16 + (int)((units >> (exponent - 4)) & 15);
     }
-    static inline int64_t bc_now_ns(void) {
-        struct timespec t;
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-    }
     """
     int bucket_of "bc_bucket_of"(uint64_t units) noexcept nogil
-    # Nanoseconds of the monotonic clock.
-    int64_t now_ns "bc_now_ns"() noexcept nogil
 
 cdef inline void observe(LatencyHistogram* histogram, int64_t ns) noexcept nogil:
     """Count one value. It must not be negative: a difference of two readings of the monotonic clock is not."""

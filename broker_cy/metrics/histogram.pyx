@@ -107,8 +107,3 @@ cdef class Histogram:
 
     def snapshot(self):
         return snapshot_of(&self.values)
-
-
-def monotonic_ns():
-    """The clock that all histograms use."""
-    return now_ns()

@@ -8,7 +8,8 @@ round: each is in it at most once.
 
 from libc.stdint cimport int64_t
 
-from broker_cy.metrics.histogram cimport Histogram, now_ns
+from broker_cy.core.clock cimport now_ns
+from broker_cy.metrics.histogram cimport Histogram
 from broker_cy.replica.partition cimport FlushGroup, Partition
 
 import errno
@@ -52,7 +53,7 @@ cdef class GroupCommit:
         self.round = [(partition, join(partition)) for partition in due]
         jobs = [job for _, job in self.round if job is not None]
         self.rounds += 1
-        self.began_ns = now_ns()
+        self.began_ns = now_ns(&self.group.clock.source)
         for job in jobs:
             self.syncs += len(job.paths) + len(job.directories)
         parts = [jobs[at::self.threads] for at in range(min(self.threads, len(jobs)))]
@@ -73,7 +74,7 @@ cdef class GroupCommit:
         self.parts_left -= 1
         if self.parts_left:
             return
-        self.round_times.observe_ns(now_ns() - self.began_ns)
+        self.round_times.observe_ns(now_ns(&self.group.clock.source) - self.began_ns)
         ended, self.round = self.round, []
         for partition, job in ended:
             leave(partition, job)

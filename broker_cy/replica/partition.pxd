@@ -6,6 +6,7 @@ are DelayedFetch. Both are notified after reports of progress to the partition's
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
+from broker_cy.core.clock cimport Clock
 from broker_cy.replica.replica cimport Fate, Level, Output, Replica
 from broker_cy.replica.verification cimport Verification, Verifications
 from broker_cy.storage.log cimport Log, LogSlice
@@ -35,6 +36,7 @@ cdef class _OwnAppend(Waiter):
 cdef class FlushGroup:
     """Partitions with staged batches, written together once per loop turn."""
     cdef readonly object loop
+    cdef readonly Clock clock
     cdef list dirty
     cdef bint flush_scheduled
     cdef readonly Py_ssize_t staged_bytes

@@ -3,6 +3,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from broker_cy.core.clock import Clock
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.replica import Replica
@@ -13,12 +14,13 @@ class FlushGroup:
     """Partitions with staged batches, written together once per loop turn."""
 
     loop: asyncio.AbstractEventLoop
+    clock: Clock
     staged_bytes: int
     flushes: int
     verifies: bool
     commit: GroupCommit
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None: ...
     def flush(self) -> int: ...
 
 class Partition:

@@ -83,8 +83,9 @@ cdef class _OwnAppend(Waiter):
 
 
 cdef class FlushGroup:
-    def __init__(self, loop):
+    def __init__(self, loop, Clock clock not None):
         self.loop = loop
+        self.clock = clock
         self.dirty = []
         self.verifies = True
         self.stagers = []

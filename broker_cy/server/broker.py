@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_cy.server.telemetry.log_events import LogEvents
+
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
     from concurrent.futures import Executor
 
     from broker_cy.config import BrokerConfig, TopicSettings
-    from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
     from broker_cy.server.coordinators.group_service import GroupService
@@ -19,17 +19,20 @@ if TYPE_CHECKING:
     from broker_cy.server.metadata.auto_topics import AutoTopics
     from broker_cy.server.metadata.controller_service import ControllerService
     from broker_cy.server.partitions.openings import Openings
+    from broker_cy.server.seams import Seams
     from broker_cy.server.telemetry.event_log import EventLog
     from broker_cy.storage.log_manager import LogManager
 
 
 class Broker:
-    """One broker: configuration, clock and the services that hold its state. Built and started by `lifecycle`."""
+    """One broker: configuration, its world and the services that hold its state. Built and started by `lifecycle`."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, config: BrokerConfig, seams: Seams) -> None:
         self.config = config
-        self.clock = clock
-        self.loop = loop
+        self.clock = seams.clock
+        self.randomness = seams.randomness
+        self.loop = seams.loop
+        self.log_events = LogEvents(seams.clock)
         self.node_id: int = config.node_id
         self.cluster_id: str = ""
         self.log_manager: LogManager

@@ -35,7 +35,7 @@ from broker_cy.server.coordinators.txn_service import TransactionService
 from broker_cy.server.handlers import load_handlers
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.metadata.auto_topics import AutoTopics
-from broker_cy.server.metadata.controller_service import ControllerService, random_uuid
+from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.partitions.openings import Openings
 from broker_cy.server.partitions.partition_service import PartitionService
 from broker_cy.server.telemetry.commit_sampler import CommitSampler
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_cy.config import BrokerConfig
-    from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import ImageDelta, MetadataImage
+    from broker_cy.server.seams import Seams
     from broker_cy.server.telemetry.metrics_http import MetricsServer
 
 LOGGER = logging.getLogger("broker_cy.server")
@@ -92,8 +92,7 @@ class BrokerServer:
     def __init__(
         self,
         config: BrokerConfig,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
+        seams: Seams,
         on_progress: Callable[[int], None] | None = None,
         on_all_opened: Callable[[], None] | None = None,
     ) -> None:
@@ -103,9 +102,9 @@ class BrokerServer:
         self.config = config
         self._on_progress = on_progress
         self._on_all_opened = on_all_opened
-        self.clock = clock
-        self.loop = loop
-        self.broker = Broker(config, clock, loop)
+        self.clock = seams.clock
+        self.loop = loop = seams.loop
+        self.broker = Broker(config, seams)
         self.listeners: list[Listener] = []
         self._executor = ThreadPoolExecutor(BACKGROUND_WORKERS, thread_name_prefix="background")
         # log.cleaner.threads of them are in use; that setting may be raised while the broker runs.
@@ -124,7 +123,7 @@ class BrokerServer:
         self._check_pool = ThreadPoolExecutor(1, thread_name_prefix="check")
         self._check_jobs = LoopJobs(loop, self._check_pool)
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._watch = LoopWatch(loop)
+        self._watch = LoopWatch(loop, self.clock)
         self.metrics_server: MetricsServer | None = None
         self._sampler: MetricsSampler | None = None
         self._partitions: PartitionService
@@ -144,6 +143,8 @@ class BrokerServer:
         admission = Admission(0, 0, {})
         self._core = ServerCore(
             self.loop,
+            self.clock,
+            self.broker.log_events,
             self.broker,
             table,
             load_handlers(),
@@ -240,6 +241,7 @@ class BrokerServer:
             self._core,
             self.config["max.incremental.fetch.session.cache.slots"],
             FETCH_SESSION_EVICTION_MS,
+            self.broker.randomness,
         )
 
     def _open_storage(self) -> None:
@@ -247,8 +249,8 @@ class BrokerServer:
         directories = open_directories(
             [os.path.abspath(path) for path in self.config.log_dirs],
             self.config.node_id,
-            lambda: uuids.to_text(random_uuid()),
-            random_uuid,
+            lambda: uuids.to_text(self.broker.randomness.kafka_uuid()),
+            self.broker.randomness.kafka_uuid,
         )
         # By default Kafka never checks, and flush.ms has no effect; here it is checked with each tick in that case.
         flush_check_ms = self.config["log.flush.scheduler.interval.ms"]
@@ -267,6 +269,8 @@ class BrokerServer:
             self._cleaner_settings(),
             LoopJobs(self.loop, self._cleaner_pool),
             logs.removal.files,
+            self.clock,
+            self.broker.randomness,
             unopened=logs.unopened,
         )
         logs.on_progress = self._on_progress
@@ -296,15 +300,21 @@ class BrokerServer:
     def _start_services(self, endpoints: dict[str, Endpoint]) -> None:
         broker = self.broker
         broker.controller = ControllerService.open(
-            self.config, self.clock, self.loop, broker.log_manager, self._executor
+            self.config,
+            self.clock,
+            self.loop,
+            broker.log_manager,
+            broker.randomness.kafka_uuid,
+            self._executor,
         )
-        broker.auto_topics = AutoTopics(self.config, broker.controller.submit)
+        broker.auto_topics = AutoTopics(self.config, broker.controller.submit, broker.log_events)
         self._partitions = PartitionService(
             self.config,
             self.clock,
             broker.partitions,
             broker.log_manager,
             self._core,
+            broker.log_events,
             self._on_online,
             self._on_opened,
         )
@@ -317,6 +327,7 @@ class BrokerServer:
             broker.controller.submit,
             self._partitions.settings,
             self._executor,
+            broker.log_events,
         )
         broker.groups = GroupService(coordinators)
         broker.txn_markers = TxnMarkers(broker.partitions, broker.groups, broker.openings, self.clock, self.loop)

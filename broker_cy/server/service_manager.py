@@ -17,9 +17,9 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import Mapping
 
+from broker_cy.core.clock import Clock
 from broker_cy.core.logs import facts
 
 LOGGER = logging.getLogger("broker_cy.server.service_manager")
@@ -35,8 +35,9 @@ PINGS = 2
 class ServiceManager:
     """Sends notifications; does nothing without NOTIFY_SOCKET. `environment` is the process's."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], clock: Clock) -> None:
         self._socket: socket.socket | None = None
+        self._clock = clock
         self._address = ""
         self._failed = False
         self._watchdog_s = 0.0
@@ -75,7 +76,7 @@ class ServiceManager:
         """Report the number of logs loaded so far. Sends at most one notification each PROGRESS_INTERVAL_S."""
         if self._socket is None:
             return
-        now_s = time.monotonic()
+        now_s = self._clock.monotonic()
         if now_s - self._reported_s >= PROGRESS_INTERVAL_S:
             self._reported_s = now_s
             self.notify(_extension(), f"STATUS=loading logs: {logs} so far")

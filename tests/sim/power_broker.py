@@ -11,12 +11,14 @@ from uuid import UUID
 
 from broker_cy.config import BrokerConfig, topic_settings
 from broker_cy.core.clock import ManualClock
+from broker_cy.core.randomness import Randomness
 from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.partition import FlushGroup, Partition
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.partitions.partition_service import PartitionService
+from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.settings import StorageSettings
 from tests.broker_cy.storage.managing import Manager, open_manager
@@ -58,7 +60,7 @@ class Broker:
         self.work = Work(draw)
         self.loop = Loop(self.work)
         loop: Any = self.loop
-        self.group = FlushGroup(loop)
+        self.group = FlushGroup(loop, clock)
         self.group.commit = GroupCommit(self.group, self.work, 2)
         # No client sends a transactional batch that the coordinator does not know about.
         self.group.verifies = False
@@ -70,6 +72,9 @@ class Broker:
             CleanerSettings(backoff_ms=0, io_buffer_bytes=1024),
             self.work,
             self.logs.removal.files,
+            clock,
+            # What it draws has no visible effect.
+            Randomness(random.Random(0)),
         )
         self.config = BrokerConfig.from_properties({"node.id": "1", "log.dirs": root})
         self.config._values.update(METADATA_SETTINGS)
@@ -78,7 +83,7 @@ class Broker:
             on_opened(self, topic)
 
         self.partitions = Partitions(
-            self.config, clock, self.table, self.logs, self.group, on_online=opened, on_opened=opened
+            self.config, clock, self.table, self.logs, self.group, LogEvents(clock), on_online=opened, on_opened=opened
         )
         self.partitions.overrides = topics
         self.controller: ControllerService
@@ -87,8 +92,9 @@ class Broker:
     def start(self) -> None:
         """Load the metadata and the logs. Raises the exceptions of a start."""
         loop: Any = self.loop
-        self.controller = ControllerService.open(self.config, self.clock, loop, self.logs)
-        self.controller._new_uuid = lambda: UUID(int=self.draw.getrandbits(128), version=4)
+        self.controller = ControllerService.open(
+            self.config, self.clock, loop, self.logs, Randomness(self.draw).kafka_uuid
+        )
         self.controller.subscribe(self._on_image)
         self.controller.start(LISTENERS)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import UUID
 
 from broker_cy.coordinator.step import Record as CoordinatorRecord
+from broker_cy.core.clock import ManualClock
 from broker_cy.replica.partition import FlushGroup, Partition
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire.records import Batch, Record, decode_batches, encode_batch
@@ -47,7 +48,7 @@ class Partitions:
 
     def _open(self) -> None:
         self.loop = Loop(Work(random.Random(0)))
-        self.group = FlushGroup(self.loop)  # type: ignore[arg-type]
+        self.group = FlushGroup(self.loop, ManualClock())  # type: ignore[arg-type]
         # As by default in the broker: a transactional batch has to be verified by the coordinator.
         self.group.verifies = True
         self.manager: Manager = open_manager(self.root, config=CONFIG)

@@ -12,6 +12,8 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.core.clock import MACHINE_CLOCK
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.storage import maintenance, snapshots, txn_index
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import CLEANED_OFFSETS, LOG_START_OFFSETS, read_entries
@@ -43,7 +45,13 @@ def started(disk: Machine, config: LogConfig = CONFIG) -> Manager:
     """A manager with a cleaner that has loaded the partitions of the topic `t`."""
     manager = open_manager(disk.root, load=False)
     manager.cleaner = LogCleaner(
-        manager.logs, manager.directories, CleanerSettings(backoff_ms=0), InlineJobs(), manager.removal.files
+        manager.logs,
+        manager.directories,
+        CleanerSettings(backoff_ms=0),
+        InlineJobs(),
+        manager.removal.files,
+        MACHINE_CLOCK,
+        MACHINE_RANDOMNESS,
     )
     manager.load(lambda topic: config, 0, lambda topic: TOPIC_ID if topic == "t" else None)
     return manager

@@ -10,7 +10,7 @@ from broker_cy.core.writer cimport Writer
 from broker_cy.metrics.requests cimport RequestMetrics
 from broker_cy.replica.partition cimport FlushGroup, Partition, Waiter
 from broker_cy.server.connections.buffers cimport BufferPool, RecvBuffer
-from broker_cy.server.connections.outbox cimport Outbox, coarse_ms
+from broker_cy.server.connections.outbox cimport Outbox
 from broker_cy.storage.log cimport LogSlice
 
 cdef enum:
@@ -46,6 +46,7 @@ cdef class Reply(Waiter):
 cdef class ServerCore(FlushGroup):
     """What all connections of a broker share."""
     cdef readonly object broker
+    cdef readonly object log_events     # telemetry.log_events.LogEvents
     cdef readonly BufferPool pool
     cdef readonly set connections
     cdef Writer scratch

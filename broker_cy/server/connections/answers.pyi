@@ -3,6 +3,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
+from broker_cy.core.clock import Clock
 from broker_cy.metrics.requests import RequestMetrics
 from broker_cy.replica.partition import FlushGroup
 from broker_cy.replica.partition_table import PartitionTable
@@ -10,12 +11,14 @@ from broker_cy.server.broker import Broker
 from broker_cy.server.connections.buffers import BufferPool
 from broker_cy.server.connections.connection import Connection
 from broker_cy.server.registry import Registration
+from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.storage.jobs import Jobs
 
 class ServerCore(FlushGroup):
     """What all connections of a broker share."""
 
     broker: Broker
+    log_events: LogEvents
     pool: BufferPool
     connections: set[Connection]
     connections_opened: int
@@ -34,6 +37,8 @@ class ServerCore(FlushGroup):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        log_events: LogEvents,
         broker: Broker,
         table: PartitionTable,
         registry: Mapping[int, Registration],

@@ -8,14 +8,12 @@ queue is empty.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memset
-from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from broker_cy.metrics.histogram cimport now_ns
+from broker_cy.core.clock cimport coarse_ms, now_ns, wall_ms as wall_clock_ms
 from broker_cy.metrics.requests cimport SEND, TOTAL, count_time
 
 import os
 
-from broker_cy.server.telemetry import log_events
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.wire import frame
 
@@ -72,8 +70,9 @@ cdef class Reply:
 cdef class ServerCore(FlushGroup):
     """What all connections of a broker share: dispatch table, buffers, the answers that wait for the write."""
 
-    def __init__(self, loop, broker, table, registry, request_bytes_max=DEFAULT_REQUEST_BYTES_MAX, on_closed=None):
-        super().__init__(loop)
+    def __init__(self, loop, clock, log_events, broker, table, registry, request_bytes_max=DEFAULT_REQUEST_BYTES_MAX, on_closed=None):
+        super().__init__(loop, clock)
+        self.log_events = log_events
         self.broker = broker
         self.topics_by_name = table.by_name
         self.topics_by_id = table.by_id
@@ -111,10 +110,8 @@ cdef class ServerCore(FlushGroup):
 
     cdef int64_t wall_ms(self) except -1:
         """Wall clock in ms, asked once per loop turn in which something is appended."""
-        cdef timespec t
         if self.now_ms == 0:
-            clock_gettime(CLOCK_REALTIME, &t)
-            self.now_ms = <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
+            self.now_ms = wall_clock_ms(&self.clock.source)
             self.schedule_flush()
         return self.now_ms
 
@@ -166,7 +163,7 @@ cdef class ServerCore(FlushGroup):
         cdef list touched = []
         cdef Reply reply
         cdef AnswerQueue connection
-        cdef int64_t now = now_ns() if self.metrics.on else 0
+        cdef int64_t now = now_ns(&self.clock.source) if self.metrics.on else 0
         for reply in replies:
             reply.ready = True
             if reply.mark_ns and now:
@@ -183,13 +180,13 @@ cdef class ServerCore(FlushGroup):
         return 0
 
     cdef int failed(self, Partition partition, object what, object error) except -1:
-        log_events.disk_error(f"{partition.topic}-{partition.index}", what, error)
+        self.log_events.disk_error(f"{partition.topic}-{partition.index}", what, error)
         return 0
 
     def close_idle(self, int64_t idle_ms):
         """Close connections from which nothing came for `idle_ms` and that wait for no answer; how many were closed."""
         cdef AnswerQueue connection
-        cdef int64_t limit = coarse_ms() - idle_ms
+        cdef int64_t limit = coarse_ms(&self.clock.source) - idle_ms
         idle = [c for c in self.connections if (<AnswerQueue>c).last_active_ms < limit and (<AnswerQueue>c).pending == 0]
         for connection in idle:
             connection.close()
@@ -245,7 +242,7 @@ cdef class AnswerQueue(Outbox):
         cdef int64_t now
         reply.ready = True
         if reply.mark_ns and self.server.metrics.on:
-            now = now_ns()
+            now = now_ns(&self.clock.source)
             count_time(self.server.metrics, reply.key, reply.wait_phase, now - reply.mark_ns)
             reply.mark_ns = now
         if type(reply.payload) is bytes:
@@ -302,7 +299,7 @@ cdef class AnswerQueue(Outbox):
         cdef RequestMetrics metrics = self.server.metrics
         cdef Reply reply = self.unsent
         cdef Reply following
-        cdef int64_t now = now_ns()
+        cdef int64_t now = now_ns(&self.clock.source)
         self.unsent = None
         while reply is not None:
             following = reply.next
@@ -335,12 +332,12 @@ cdef class AnswerQueue(Outbox):
 
     cdef int fail(self, str api, str reason) except -1:
         """Close this connection because of what the peer sent; one rate-limited log line."""
-        log_events.bad_request(self.client_host, self.client_port, api, reason)
+        self.server.log_events.bad_request(self.client_host, self.client_port, api, reason)
         return self.close()
 
     def broken(self, error):
         """Close this connection after an internal error; the traceback is logged."""
-        log_events.internal_error(self.client_host, self.client_port, error)
+        self.server.log_events.internal_error(self.client_host, self.client_port, error)
         self.close()
 
     def stop(self):

@@ -9,11 +9,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.string cimport memcmp, memcpy, memmove
 
+from broker_cy.core.clock cimport coarse_ms, now_ns
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.core.writer cimport Writer
-from broker_cy.metrics.histogram cimport now_ns
 from broker_cy.metrics.requests cimport HANDLER, QUEUE, RequestMetrics, count_time
-from broker_cy.server.connections.outbox cimport coarse_ms
 from broker_cy.server.connections.response_errors cimport count_errors
 from broker_cy.wire.codec cimport decode_at
 from broker_cy.wire.produce cimport skip_tags
@@ -82,8 +81,9 @@ cdef class Connection(AnswerQueue):
         server.connections_opened += 1
         self.queue = []
         self.loop = server.loop
+        self.clock = server.clock
         self.client_id = b""
-        self.opened_ms = self.last_active_ms = coarse_ms()
+        self.opened_ms = self.last_active_ms = coarse_ms(&self.clock.source)
         self.staged_at = -1
         self.wake_bytes = 1
         server.connections.add(self)
@@ -126,7 +126,7 @@ cdef class Connection(AnswerQueue):
                 break
             else:
                 return self.peer_gone()
-        self.last_active_ms = coarse_ms()
+        self.last_active_ms = coarse_ms(&self.clock.source)
         self.settle()
         return 0
 
@@ -252,7 +252,7 @@ cdef class Connection(AnswerQueue):
                     self.proven_bytes = size + 4
                 if metrics.on:
                     if now == 0:
-                        now = self.received_ns = now_ns()
+                        now = self.received_ns = now_ns(&self.clock.source)
                     self.key = -1
                     self.process(p + 4, size)
                     now = self.count_handled(metrics, size, now)
@@ -272,7 +272,7 @@ cdef class Connection(AnswerQueue):
 
     cdef int64_t count_handled(self, RequestMetrics metrics, Py_ssize_t size, int64_t started) except -1:
         """A request that reached its handler at `started` is handled, or waits for something. Returns the time."""
-        cdef int64_t now = now_ns()
+        cdef int64_t now = now_ns(&self.clock.source)
         cdef Reply reply = self.tail
         if self.key < 0:
             return now                  # it was none that is served

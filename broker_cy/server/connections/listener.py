@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from broker_cy.core.logs import facts
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
-from broker_cy.server.telemetry import log_events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,7 +152,7 @@ class Listener:
     def _on_ready(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             if self.admission.full:
-                log_events.connections_full(self.name, self.admission.total)
+                self.core.log_events.connections_full(self.name, self.admission.total)
                 self.pause()
                 return
             try:
@@ -179,7 +178,7 @@ class Listener:
 
     def _admit(self, client: socket.socket, host: str, port: int) -> None:
         if not self.admission.admit(host):
-            log_events.connection_refused(self.name, host, port, self.admission.limit_of(host))
+            self.core.log_events.connection_refused(self.name, host, port, self.admission.limit_of(host))
             client.close()
             return
         client.setblocking(False)

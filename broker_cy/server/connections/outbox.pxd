@@ -4,6 +4,7 @@ slices hold no memory.
 
 from libc.stdint cimport int64_t
 
+from broker_cy.core.clock cimport Clock
 from broker_cy.core.writer cimport Writer
 from broker_cy.storage.log cimport LogSlice
 
@@ -20,6 +21,7 @@ cdef class Outbox:
     cdef readonly bint closed
     cdef readonly list queue        # bytes and OutSlice that the socket did not take yet
     cdef object loop
+    cdef Clock clock
     cdef bint writing               # the loop watches for room
     cdef readonly int64_t last_active_ms
     cdef readonly int64_t bytes_out     # given to the socket or queued so far
@@ -31,5 +33,3 @@ cdef class Outbox:
     cdef int push_slice(self, LogSlice part) except -1
     cdef int fail(self, str api, str reason) except -1
     cpdef int close(self) except -1
-
-cdef int64_t coarse_ms() noexcept nogil

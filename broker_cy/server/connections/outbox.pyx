@@ -5,7 +5,8 @@ queued until it can be written.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, errno
-from posix.time cimport CLOCK_MONOTONIC_COARSE, clock_gettime, timespec
+
+from broker_cy.core.clock cimport coarse_ms
 
 cdef extern from "sys/socket.h" nogil:
     ssize_t send(int fd, const void* buf, size_t n, int flags)
@@ -13,13 +14,6 @@ cdef extern from "sys/socket.h" nogil:
 
 cdef extern from "sys/sendfile.h" nogil:
     ssize_t sendfile(int out_fd, int in_fd, long* offset, size_t count)
-
-
-cdef int64_t coarse_ms() noexcept nogil:
-    """Monotonic milliseconds, a few ms coarse: for idle times only."""
-    cdef timespec t
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t)
-    return <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
 
 
 @cython.freelist(64)
@@ -148,7 +142,7 @@ cdef class Outbox:
             sent_items += 1
         if sent_items:
             del self.queue[:sent_items]
-            self.last_active_ms = coarse_ms()
+            self.last_active_ms = coarse_ms(&self.clock.source)
         if not self.queue:
             self.loop.remove_writer(self.fd)
             self.writing = False

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
     from broker_cy.metrics.events import Event
     from broker_cy.replica.partition import Partition
+    from broker_cy.server.telemetry.log_events import LogEvents
 
 # Bytes of the log that are read at a time while loading, and records that are replayed in one turn of the loop.
 LOAD_CHUNK_BYTES = 1 << 20
@@ -77,6 +78,7 @@ class RuntimeContext:
     max_batch_bytes: Callable[[], int]
     """Returns the topic's current max.message.bytes."""
     executor: Executor | None
+    log_events: LogEvents
 
 
 class CoordinatorRuntime(Generic[M, S]):
@@ -97,6 +99,7 @@ class CoordinatorRuntime(Generic[M, S]):
         self._loop = context.loop
         self._max_batch_bytes = context.max_batch_bytes
         self._executor = context.executor
+        self._log_events = context.log_events
         # Steps whose records are being written, and later ones. Their number is bounded by the requests that clients
         # wait for: each step with records holds the answer to a request, and the requests of a connection are bounded.
         self._in_flight: list[S] = []

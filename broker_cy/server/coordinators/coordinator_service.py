@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from broker_cy.metrics.events import Event
     from broker_cy.replica.partition import Partition
     from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.server.telemetry.log_events import LogEvents
 
 # A write takes a turn or two of the loop; a disk that hangs must not delay the shutdown.
 STOP_WRITES_S = 0.5
@@ -50,6 +51,7 @@ class ServiceContext:
     submit: Submit
     topic_settings: Callable[[str], Any]
     executor: Executor | None
+    log_events: LogEvents
 
 
 class Sweeper(Generic[S]):
@@ -112,7 +114,7 @@ class CoordinatorService(Generic[S, M]):
         self._topic_settings = context.topic_settings
         self._max_batch_bytes = 0
         self._runtime_context = RuntimeContext(
-            context.clock, context.loop, lambda: self._max_batch_bytes, context.executor
+            context.clock, context.loop, lambda: self._max_batch_bytes, context.executor, context.log_events
         )
         self._loading: asyncio.Task[None] | None = None
         self._creating: asyncio.Task[None] | None = None

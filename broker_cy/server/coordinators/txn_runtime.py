@@ -17,7 +17,6 @@ from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime, LoadState, RuntimeContext
-from broker_cy.server.telemetry import log_events
 
 if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
@@ -116,7 +115,7 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine, TxnStep]):
         self.accept(self.machine.markers_written(markers, results | gone, self.now()))
         ending = self.machine.ending.get(markers.transactional_id)
         if ending is not None and ending.number == markers.number and (ending.fenced or ending.failures == 1):
-            log_events.markers_not_written(
+            self._log_events.markers_not_written(
                 markers.transactional_id,
                 markers.producer_id,
                 markers.producer_epoch,

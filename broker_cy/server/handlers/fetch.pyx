@@ -14,21 +14,18 @@ The file is long because an answer and the lookups that wait and are repeated fo
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
+from broker_cy.core.clock cimport coarse_ms, now_ns
 from broker_cy.core.cursor cimport Cursor
-from broker_cy.metrics.histogram cimport now_ns
 from broker_cy.metrics.requests cimport DATA, DISK, RequestMetrics
 from broker_cy.replica.partition cimport DelayedFetch, Partition
 from broker_cy.server.connections.buffers cimport RecvBuffer
 from broker_cy.server.connections.answers cimport AnswerQueue, Reply, ServerCore
 from broker_cy.server.connections.fetch_answer cimport encode
 from broker_cy.server.connections.fetch_session cimport FetchContext, FetchPartition, SessionCache, refused
-from broker_cy.server.connections.outbox cimport coarse_ms
 from broker_cy.storage.disk cimport confine_reads
 from broker_cy.storage.log cimport LogSlice
 from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.fetch cimport FetchView
-
-import random
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.registry import handler
@@ -141,8 +138,8 @@ cdef class FetchReply(Reply):
         if found >= self.min_bytes or self.max_wait_ms <= 0 or not self.context.targets or self.connection.server.stopping:
             return self.answer()
         self.missing_bytes = self.min_bytes - found
-        self.deadline_ms = coarse_ms() + self.max_wait_ms
-        self.enter(DATA, now_ns() if self.mark_ns else 0)
+        self.deadline_ms = coarse_ms(&self.connection.clock.source) + self.max_wait_ms
+        self.enter(DATA, now_ns(&self.connection.clock.source) if self.mark_ns else 0)
         self.waiting = FetchWait.__new__(FetchWait)
         self.waiting.reply = self
         for target in self.context.targets:
@@ -152,7 +149,7 @@ cdef class FetchReply(Reply):
 
     cdef int in_worker(self, function, list what, then) except -1:
         cdef ServerCore server = self.connection.server
-        self.enter(DISK, now_ns() if self.mark_ns else 0)
+        self.enter(DISK, now_ns(&self.connection.clock.source) if self.mark_ns else 0)
         self.from_disk = True
         server.loop.run_in_executor(server.cold_reader, function, what).add_done_callback(then)
         return 0
@@ -163,7 +160,7 @@ cdef class FetchReply(Reply):
         """
         cdef list partitions = self.unopened
         self.unopened = None
-        self.enter(DISK, now_ns() if self.mark_ns else 0)
+        self.enter(DISK, now_ns(&self.connection.clock.source) if self.mark_ns else 0)
         self.connection.server.broker.openings.when_open(partitions, self.opened)
         return 0
 
@@ -282,7 +279,7 @@ cdef class FetchReply(Reply):
         if self.answered or self.connection.closed:
             return 0
         self.leave()
-        self.max_wait_ms = <int32_t>max(0, self.deadline_ms - coarse_ms())
+        self.max_wait_ms = <int32_t>max(0, self.deadline_ms - coarse_ms(&self.connection.clock.source))
         try:
             self.settle()
         except Exception as error:
@@ -470,7 +467,7 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
     reply.max_bytes = min(_view.max_bytes, server.fetch_bytes_max)
     reply.min_bytes = min(_view.min_bytes, reply.max_bytes)
     reply.max_wait_ms = _view.max_wait_ms
-    reply.context = (<SessionCache>server.fetch_sessions).context(_view, coarse_ms())
+    reply.context = (<SessionCache>server.fetch_sessions).context(_view, coarse_ms(&connection.clock.source))
     reply.context.from_replica = reply.replica_id >= 0
     if reply.context.targets is None:
         reply.context.targets = []
@@ -478,9 +475,9 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
     return reply.settle()
 
 
-def install(ServerCore server, int slots, int64_t eviction_ms):
-    """Let `server` answer Fetch here; sessions are bounded by `slots`."""
-    server.fetch_sessions = SessionCache(slots, eviction_ms, lambda: random.randint(1, 0x7fffffff))
+def install(ServerCore server, int slots, int64_t eviction_ms, randomness):
+    """Let `server` answer Fetch here; sessions are bounded by `slots`, and `randomness` draws their ids."""
+    server.fetch_sessions = SessionCache(slots, eviction_ms, lambda: randomness.integer(1, 0x7fffffff))
     server.set_hot(FETCH_KEY, handle_fetch)
 
 

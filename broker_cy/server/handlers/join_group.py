@@ -7,8 +7,6 @@ join again with it (KIP-394), 5 has static members (KIP-345), 7 the protocol typ
 
 from __future__ import annotations
 
-import uuid
-
 from broker_cy.coordinator.classic.rebalance import join_error
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.context import RequestContext
@@ -40,7 +38,7 @@ async def _join(ctx: RequestContext, request: messages.JoinGroupRequest) -> mess
     if ctx.version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
     client = client_facts(ctx)
-    unique = str(uuid.uuid4())
+    unique = str(ctx.broker.randomness.uuid())
     try:
         response: messages.JoinGroupResponse = await groups.run(
             request.group_id, lambda machine, token, now: machine.join(request, client, token, unique, now)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.metadata.internal_topics import creatable_topic, is_creatable
-from broker_cy.server.telemetry import log_events
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Mapping
+
+    from broker_cy.server.telemetry.log_events import LogEvents
 
 
 class AutoTopics:
@@ -22,9 +23,15 @@ class AutoTopics:
     creations in progress.
     """
 
-    def __init__(self, config: Mapping[str, Any], submit: Callable[[CreateTopics], asyncio.Future[Any]]) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        submit: Callable[[CreateTopics], asyncio.Future[Any]],
+        log_events: LogEvents,
+    ) -> None:
         self._config = config
         self._submit = submit
+        self._log_events = log_events
         self._under_way: set[str] = set()
 
     def create(self, names: Iterable[str]) -> None:
@@ -38,7 +45,7 @@ class AutoTopics:
         try:
             created = self._submit(CreateTopics(request))
         except KafkaError as error:
-            log_events.topics_not_created(wanted, str(error))
+            self._log_events.topics_not_created(wanted, str(error))
             return
         self._under_way.update(wanted)
         created.add_done_callback(lambda future: self._done(wanted, future))
@@ -49,10 +56,10 @@ class AutoTopics:
             return
         error = created.exception()
         if error is not None:
-            log_events.topics_not_created(wanted, str(error))
+            self._log_events.topics_not_created(wanted, str(error))
             return
         for result in created.result().topics:
             # Somebody else may have created it in the meantime.
             if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 reason = f"{ErrorCode(result.error_code).name}: {result.error_message}"
-                log_events.topics_not_created([result.name], reason)
+                self._log_events.topics_not_created([result.name], reason)

@@ -58,14 +58,6 @@ WAITING_MAX = 10_000
 SEGMENT_BYTES_MAX = 2**31 - 1
 
 
-def random_uuid() -> UUID:
-    """Return a random id that Kafka could also have generated."""
-    while True:
-        value = UUID(bytes=os.urandom(16), version=4)
-        if uuids.usable(value):
-            return value
-
-
 # The next block of producer ids is requested when this many ids are left.
 PRODUCER_IDS_LOW = 200
 
@@ -87,13 +79,13 @@ class ControllerService:
         loop: asyncio.AbstractEventLoop,
         metadata_log: MetadataLog,
         directory_ids: tuple[UUID, ...],
+        new_uuid: Callable[[], UUID],
         executor: Executor | None = None,
-        new_uuid: Callable[[], UUID] = random_uuid,
         on_committed: Callable[[int], None] = lambda end_offset: None,
     ) -> None:
-        """`directory_ids` are those of the data directories, the one of the metadata log first; `executor` runs what
-        blocks for the disk, None: the loop's default one; `on_committed(end_offset)` is called for each commit. See
-        `open`.
+        """`directory_ids` are those of the data directories, the one of the metadata log first; `new_uuid` draws
+        ids; `executor` runs what blocks for the disk, None: the loop's default one; `on_committed(end_offset)` is
+        called for each commit. See `open`.
         """
         self.config = config
         self.node_id = config.node_id
@@ -128,6 +120,7 @@ class ControllerService:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         log_manager: LogManager,
+        new_uuid: Callable[[], UUID],
         executor: Executor | None = None,
     ) -> ControllerService:
         """The service over the metadata log of the (locked and formatted) data directories. Blocks. Raises
@@ -150,6 +143,7 @@ class ControllerService:
             loop=loop,
             metadata_log=MetadataLog(log, root, config["metadata.log.segment.bytes"]),
             directory_ids=tuple(directory_id for _, directory_id in ids),
+            new_uuid=new_uuid,
             executor=executor,
             on_committed=log_manager.metadata_committed,
         )

@@ -10,7 +10,6 @@ from broker_cy.core.logs import facts
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from broker_cy.replica.partition import Partition
-from broker_cy.server.telemetry import log_events
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log_config import LogConfig
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicImage
     from broker_cy.replica.partition import FlushGroup
     from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.server.telemetry.log_events import LogEvents
     from broker_cy.storage.log import Log
     from broker_cy.storage.log_manager import LogManager
 
@@ -46,6 +46,7 @@ class PartitionService:
         table: PartitionTable,
         log_manager: LogManager,
         group: FlushGroup,
+        log_events: LogEvents,
         on_online: Callable[[str, int], None] | None = None,
         on_opened: Callable[[str, int], None] | None = None,
     ) -> None:
@@ -57,6 +58,7 @@ class PartitionService:
         self._table = table
         self._logs = log_manager
         self._group = group
+        self._log_events = log_events
         self._reporter = NoEffectReporter()
         self._image: MetadataImage
         self._on_online = on_online
@@ -196,7 +198,7 @@ class PartitionService:
             try:
                 log = self._create_log(topic.name, index, topic.topic_id)
             except StorageError as error:
-                log_events.partition_offline(f"{topic.name}-{index}", str(error), RETRY_S)
+                self._log_events.partition_offline(f"{topic.name}-{index}", str(error), RETRY_S)
                 return None, str(error)
         log.epochs.assign(leader_epoch, log.log_end_offset)
         return log, None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
 
+from broker_cy.core.clock import Clock
 from broker_cy.core.logs import facts
 
 LOGGER = logging.getLogger("broker_cy.server")
@@ -12,12 +12,15 @@ LOGGER = logging.getLogger("broker_cy.server")
 # At most this many lines of one kind in one window; further ones are counted, and the next line reports their number.
 LINES_PER_WINDOW = 10
 WINDOW_S = 1.0
+# This many elements of a client's list are logged.
+NAMES_SHOWN_MAX = 10
 
 
 class RateLimit:
     """Lets LINES_PER_WINDOW events through per WINDOW_S."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.window_start = 0.0
         self.passed = 0
         self.suppressed = 0
@@ -35,77 +38,76 @@ class RateLimit:
 
     def log(self, level: int, event: str, *, error: BaseException | None = None, **fields: object) -> None:
         """Log the event, unless the rate limit suppresses it, with the traceback of `error`."""
-        left_out = self.allow(time.monotonic())
+        left_out = self.allow(self._clock.monotonic())
         if left_out is not None:
             LOGGER.log(level, event, exc_info=error, extra=facts(**fields, left_out=left_out))
 
 
-_bad_requests = RateLimit()
-_refused = RateLimit()
-_full = RateLimit()
-_internal_errors = RateLimit()
-_disk_errors = RateLimit()
-_offline = RateLimit()
-_not_created = RateLimit()
-_markers = RateLimit()
+class LogEvents:
+    """The log lines of one broker."""
 
-# This many elements of a client's list are logged.
-NAMES_SHOWN_MAX = 10
+    def __init__(self, clock: Clock) -> None:
+        self._bad_requests = RateLimit(clock)
+        self._refused = RateLimit(clock)
+        self._full = RateLimit(clock)
+        self._internal_errors = RateLimit(clock)
+        self._disk_errors = RateLimit(clock)
+        self._offline = RateLimit(clock)
+        self._not_created = RateLimit(clock)
+        self._markers = RateLimit(clock)
 
+    def bad_request(self, host: str, port: int, api: str, reason: str) -> None:
+        """Log that a connection is closed because of what its peer sent."""
+        event = "connection closed: bad request"
+        self._bad_requests.log(logging.WARNING, event, peer=f"{host}:{port}", api=api or "-", reason=reason)
 
-def bad_request(host: str, port: int, api: str, reason: str) -> None:
-    """Log that a connection is closed because of what its peer sent."""
-    event = "connection closed: bad request"
-    _bad_requests.log(logging.WARNING, event, peer=f"{host}:{port}", api=api or "-", reason=reason)
+    def connection_refused(self, listener: str, host: str, port: int, limit: int) -> None:
+        """Log a connection beyond max.connections.per.ip, which is closed immediately."""
+        event = "connection refused: max.connections.per.ip"
+        self._refused.log(logging.WARNING, event, listener=listener, peer=f"{host}:{port}", limit=limit)
 
+    def connections_full(self, listener: str, connections: int) -> None:
+        """Log that a listener accepts nothing until a connection ends."""
+        event = "max.connections or the limit of descriptors reached: accepting nothing until a connection ends"
+        self._full.log(logging.WARNING, event, listener=listener, connections=connections)
 
-def connection_refused(listener: str, host: str, port: int, limit: int) -> None:
-    """Log a connection beyond max.connections.per.ip, which is closed immediately."""
-    event = "connection refused: max.connections.per.ip"
-    _refused.log(logging.WARNING, event, listener=listener, peer=f"{host}:{port}", limit=limit)
+    def internal_error(self, host: str, port: int, error: BaseException) -> None:
+        """Log an internal error while serving a connection, with its traceback."""
+        self._internal_errors.log(
+            logging.ERROR, "connection closed: internal error", error=error, peer=f"{host}:{port}"
+        )
 
+    def disk_error(self, partition: str, what: str, error: BaseException) -> None:
+        """Log that a log file could not be written or read; producers received KAFKA_STORAGE_ERROR."""
+        self._disk_errors.log(logging.ERROR, "disk error", partition=partition, what=what, reason=str(error))
 
-def connections_full(listener: str, connections: int) -> None:
-    """Log that a listener accepts nothing until a connection ends."""
-    event = "max.connections or the limit of descriptors reached: accepting nothing until a connection ends"
-    _full.log(logging.WARNING, event, listener=listener, connections=connections)
+    def partition_offline(self, partition: str, reason: str, retry_s: float) -> None:
+        """Log that a partition is offline; its clients receive KAFKA_STORAGE_ERROR."""
+        self._offline.log(logging.ERROR, "partition offline", partition=partition, reason=reason, retry_s=retry_s)
 
+    def topics_not_created(self, names: list[str], reason: str) -> None:
+        """Log topics that a client requested and that could not be created automatically; the client received
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        more = [f"and {len(names) - NAMES_SHOWN_MAX}"] if len(names) > NAMES_SHOWN_MAX else []
+        listed = ",".join(names[:NAMES_SHOWN_MAX] + more)
+        self._not_created.log(logging.WARNING, "could not create topics", topics=listed, reason=reason)
 
-def internal_error(host: str, port: int, error: BaseException) -> None:
-    """Log an internal error while serving a connection, with its traceback."""
-    _internal_errors.log(logging.ERROR, "connection closed: internal error", error=error, peer=f"{host}:{port}")
-
-
-def disk_error(partition: str, what: str, error: BaseException) -> None:
-    """Log that a log file could not be written or read; producers received KAFKA_STORAGE_ERROR."""
-    _disk_errors.log(logging.ERROR, "disk error", partition=partition, what=what, reason=str(error))
-
-
-def partition_offline(partition: str, reason: str, retry_s: float) -> None:
-    """Log that a partition is offline; its clients receive KAFKA_STORAGE_ERROR."""
-    _offline.log(logging.ERROR, "partition offline", partition=partition, reason=reason, retry_s=retry_s)
-
-
-def topics_not_created(names: list[str], reason: str) -> None:
-    """Log topics that a client requested and that could not be created automatically; the client received
-    UNKNOWN_TOPIC_OR_PARTITION.
-    """
-    more = [f"and {len(names) - NAMES_SHOWN_MAX}"] if len(names) > NAMES_SHOWN_MAX else []
-    listed = ",".join(names[:NAMES_SHOWN_MAX] + more)
-    _not_created.log(logging.WARNING, "could not create topics", topics=listed, reason=reason)
-
-
-def markers_not_written(transactional_id: str, producer_id: int, epoch: int, reason: str, *, fenced: bool) -> None:
-    """Log that partitions refused the markers of a transaction. They are retried, unless the producer was fenced."""
-    level, remedy = logging.WARNING, "will retry"
-    if fenced:
-        level, remedy = logging.ERROR, "gave up; the next start of the broker retries"
-    _markers.log(
-        level,
-        "could not end a transaction in all partitions",
-        transactional_id=transactional_id,
-        producer_id=producer_id,
-        epoch=epoch,
-        reason=reason,
-        remedy=remedy,
-    )
+    def markers_not_written(
+        self, transactional_id: str, producer_id: int, epoch: int, reason: str, *, fenced: bool
+    ) -> None:
+        """Log that partitions refused the markers of a transaction. They are retried, unless the producer was
+        fenced.
+        """
+        level, remedy = logging.WARNING, "will retry"
+        if fenced:
+            level, remedy = logging.ERROR, "gave up; the next start of the broker retries"
+        self._markers.log(
+            level,
+            "could not end a transaction in all partitions",
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            epoch=epoch,
+            reason=reason,
+            remedy=remedy,
+        )

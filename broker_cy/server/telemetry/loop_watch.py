@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import TYPE_CHECKING
 
-from broker_cy.metrics.histogram import Histogram, monotonic_ns
+from broker_cy.metrics.histogram import Histogram
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from broker_cy.core.clock import Clock
 
 PERIOD_S = 0.1
 # The loop's timers are exact to a millisecond; less than that is no lag.
@@ -14,14 +19,15 @@ TIMER_GRAIN_NS = 1_000_000
 class LoopWatch:
     """Measures while it is started."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self.lag = Histogram()
         self._loop = loop
+        self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
         self._due_ns = 0
 
     def start(self) -> None:
-        self._due_ns = monotonic_ns() + int(PERIOD_S * 1e9)
+        self._due_ns = self._clock.monotonic_ns() + int(PERIOD_S * 1e9)
         self._timer = self._loop.call_later(PERIOD_S, self._fire)
 
     def stop(self) -> None:
@@ -30,6 +36,6 @@ class LoopWatch:
             self._timer = None
 
     def _fire(self) -> None:
-        late_ns = monotonic_ns() - self._due_ns - TIMER_GRAIN_NS
+        late_ns = self._clock.monotonic_ns() - self._due_ns - TIMER_GRAIN_NS
         self.lag.observe_ns(max(0, late_ns))
         self.start()

@@ -157,7 +157,7 @@ class MetricsServer:
         headers = [("Content-Type", content_type), ("Connection", "keep-alive")]
         accepted = dict(request.headers).get(b"accept-encoding", b"")
         if len(body) >= GZIP_BYTES_MIN and b"gzip" in accepted:
-            body = await self._loop.run_in_executor(None, lambda: gzip.compress(body, 1))
+            body = await self._loop.run_in_executor(None, lambda: gzip.compress(body, 1, mtime=0))
             headers.append(("Content-Encoding", "gzip"))
         headers.append(("Content-Length", str(len(body))))
         if status == 405:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 import struct
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from broker_cy.core.clock import Clock
 from broker_cy.storage import txn_index
 from broker_cy.storage.cleaner.clean_walk import CleanWalk
 from broker_cy.storage.cleaner.files import CLEANED, SWAP, DirectoryFiles, file_name
@@ -142,11 +142,13 @@ def group_segments(
 
 @dataclass(slots=True)
 class Cleaning:
-    """One cleaning of one log. `step` runs in a worker, everything else on the loop."""
+    """One cleaning of one log. `step` runs in a worker, everything else on the loop. `secret`: see OffsetMap."""
 
     plan: CleaningPlan
     files: DirectoryFiles
     throttle: Throttle
+    clock: Clock
+    secret: bytes
     stats: CleaningStats = field(default_factory=CleaningStats)
     aborted: bool = False
     # Set by the first step: the log is clean up to this offset once all groups are replaced.
@@ -154,7 +156,10 @@ class Cleaning:
     _offsets: OffsetMap | None = None
     _groups: list[list[SourceSegment]] = field(default_factory=list)
     _transactions: CleanedTransactions | None = None
-    _started_s: float = field(default_factory=time.monotonic)
+    _started_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started_s = self.clock.monotonic()
 
     def step(self) -> Replacement | None:
         """Clean the next group; None if none is left. Raises CleaningAborted, OSError, StorageError, ValueError,
@@ -165,7 +170,7 @@ class Cleaning:
                 self._build_map()
             self._check()
             if not self._groups:
-                self.stats.elapsed_s = time.monotonic() - self._started_s
+                self.stats.elapsed_s = self.clock.monotonic() - self._started_s
                 self._offsets = None
                 return None
             return self._clean(self._groups.pop(0))
@@ -215,7 +220,7 @@ class Cleaning:
         # The map is built from the first dirty offset on. A transaction whose marker is before that would never end
         # there, and what its producer committed since would count as aborted.
         transactions = CleanedTransactions(entry for entry in aborted if entry[2] >= plan.first_dirty_offset)
-        offsets = OffsetMap(plan.map_bytes, plan.load_factor)
+        offsets = OffsetMap(plan.map_bytes, self.secret, plan.load_factor)
         self._offsets = offsets
         offsets.latest_offset = plan.first_dirty_offset - 1
         full = False

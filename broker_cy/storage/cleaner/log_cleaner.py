@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from broker_cy.core.clock import Clock
 from broker_cy.core.logs import facts
+from broker_cy.core.randomness import Randomness
 from broker_cy.storage import maintenance
 from broker_cy.storage.checkpoints import CLEANED_OFFSETS, TopicPartition, read_entries, topic_ids_of, write_offsets
 from broker_cy.storage.cleaner import swap
 from broker_cy.storage.cleaner.files import SWAP, DirectoryFiles
 from broker_cy.storage.cleaner.job import Cleaning, CleaningAborted, Replacement
+from broker_cy.storage.cleaner.offset_map import SECRET_BYTES
 from broker_cy.storage.cleaner.policy import Choice, CleanerPolicy
 from broker_cy.storage.cleaner.throttle import Throttle
 from broker_cy.storage.errors import SHORTAGES, StorageError, errno_of
@@ -80,6 +83,8 @@ class LogCleaner:
         settings: CleanerSettings,
         jobs: Jobs,
         unlink_later: Callable[[list[str], int], None],
+        clock: Clock,
+        randomness: Randomness,
         files: Callable[[str], DirectoryFiles] = DirectoryFiles,
         unopened: Mapping[TopicPartition, Unopened] | None = None,
     ) -> None:
@@ -92,7 +97,9 @@ class LogCleaner:
         self._jobs = jobs
         self._unlink_later = unlink_later
         self._files = files
-        self._throttle = Throttle(settings.io_max_bytes_per_s)
+        self._clock = clock
+        self._randomness = randomness
+        self._throttle = Throttle(settings.io_max_bytes_per_s, clock.monotonic, clock.sleep)
         self._running: dict[TopicPartition, Cleaning] = {}
         self._checkpoint_due = False
         self._checkpoint_running = False
@@ -183,7 +190,13 @@ class LogCleaner:
                 load_factor=settings.load_factor,
                 buffer_bytes=settings.io_buffer_bytes // settings.threads // 2,
             )
-            cleaning = Cleaning(plan, self._files(log.directory), self._throttle)
+            cleaning = Cleaning(
+                plan,
+                self._files(log.directory),
+                self._throttle,
+                self._clock,
+                self._randomness.take_bytes(SECRET_BYTES),
+            )
         except (OSError, StorageError) as error:
             self._failed(choice.key, log, error, now_ms)
             return False

@@ -1,7 +1,9 @@
+SECRET_BYTES: int
+
 class OffsetMap:
     entries: int
     latest_offset: int
-    def __init__(self, max_bytes: int, load_factor: float = 0.9) -> None: ...
+    def __init__(self, max_bytes: int, secret: bytes, load_factor: float = 0.9) -> None: ...
     @property
     def size_bytes(self) -> int: ...
     @property

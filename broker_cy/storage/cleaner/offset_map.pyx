@@ -4,11 +4,11 @@ The hash is SipHash-1-3 with 128 bits of output and a random key. The probabilit
 hash is about n^2 / 2^129, and a client that chooses the keys cannot cause a collision.
 """
 
-import os
-
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
+
+SECRET_BYTES = 16
 
 cdef extern from *:
     """
@@ -97,9 +97,11 @@ cdef inline Slot* slot_for(Slot* slots, int64_t count, uint64_t low, uint64_t hi
 
 
 cdef class OffsetMap:
-    """Room for `max_bytes` // 24 keys at `load_factor`. Raises ValueError if not one key fits, MemoryError."""
+    """Room for `max_bytes` // 24 keys at `load_factor`. `secret`, SECRET_BYTES that no client can know, keeps clients from
+    choosing keys that collide. Raises ValueError if not one key fits, MemoryError.
+    """
 
-    def __cinit__(self, int64_t max_bytes, double load_factor=0.9):
+    def __cinit__(self, int64_t max_bytes, bytes secret not None, double load_factor=0.9):
         # Slots are found by 32 bits of the hash, which spread over at most 2^31 of them (48 GiB).
         cdef int64_t most = min(max_bytes // SLOT_BYTES, 0x7FFFFFFF)
         cdef int64_t first = most // FIRST_SHARE
@@ -109,8 +111,8 @@ cdef class OffsetMap:
         self.large_slot_count = most - first if <int64_t>(first * load_factor) >= 1 else 0
         self.slot_count = first if self.large_slot_count > 0 else most
         self.set_limit()
-        self.key_low = int.from_bytes(os.urandom(8))
-        self.key_high = int.from_bytes(os.urandom(8))
+        self.key_low = int.from_bytes(secret[:8])
+        self.key_high = int.from_bytes(secret[8:])
         self.latest_offset = -1
         self.slots = <Slot*>calloc(<size_t>self.slot_count, sizeof(Slot))
         if self.slots == NULL:

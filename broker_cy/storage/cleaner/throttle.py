@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 # A waiting worker checks this often whether its cleaning was aborted, and whether the rate was changed.
@@ -20,8 +19,8 @@ class Throttle:
     def __init__(
         self,
         bytes_per_s: float,
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float],
+        sleep: Callable[[float], None],
     ) -> None:
         self._bytes_per_s = bytes_per_s
         self._monotonic = monotonic

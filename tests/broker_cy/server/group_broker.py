@@ -11,12 +11,12 @@ from typing import Any
 import uvloop
 
 from broker_cy.config import BrokerConfig
-from broker_cy.core.clock import SystemClock
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.group_runtime import GroupRuntime
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.registry import registrations
+from broker_cy.server.seams import of_the_machine
 from broker_cy.wire import codec, frame, messages
 
 SETTINGS = {
@@ -33,7 +33,7 @@ class GroupBroker:
 
     def __init__(self, path: Path, settings: dict[str, str] | None = None) -> None:
         properties = {"node.id": "1", "log.dirs": str(path), **SETTINGS, **(settings or {})}
-        self.server = BrokerServer(BrokerConfig.from_properties(properties), SystemClock(), asyncio.get_running_loop())
+        self.server = BrokerServer(BrokerConfig.from_properties(properties), of_the_machine(asyncio.get_running_loop()))
 
     async def __aenter__(self) -> GroupBroker:
         self.server.start()

@@ -17,6 +17,8 @@ from typing import Any, cast
 
 import uvloop
 
+from broker_cy.core.clock import MACHINE_CLOCK
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
@@ -24,6 +26,7 @@ from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.listener import Admission, Listener, open_socket
 from broker_cy.server.handlers import fetch, produce
 from broker_cy.server.registry import Registration, registrations
+from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire import codec, messages
@@ -65,10 +68,17 @@ class CoreHarness:
         # The core passes the broker to handlers, and none of those here uses more of it.
         broker = cast(Broker, SimpleNamespace(transactions=verifier))
         self.core = ServerCore(
-            self.loop, broker, self.table, registry, request_bytes_max, lambda c: self.admission.leave(c.client_host)
+            self.loop,
+            MACHINE_CLOCK,
+            LogEvents(MACHINE_CLOCK),
+            broker,
+            self.table,
+            registry,
+            request_bytes_max,
+            lambda c: self.admission.leave(c.client_host),
         )
         produce.install(self.core)
-        fetch.install(self.core, 100, 120000)
+        fetch.install(self.core, 100, 120000, MACHINE_RANDOMNESS)
         self.executor = ThreadPoolExecutor(1)
         self.core.cold_reader = self.executor
         self.listener = Listener(

@@ -12,14 +12,16 @@ from broker_cy.config import BrokerConfig
 from broker_cy.core import uuid as uuids
 from broker_cy.core.clock import ManualClock
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.auto_topics import AutoTopics
-from broker_cy.server.metadata.controller_service import ControllerService, random_uuid
+from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.registry import registrations
 from broker_cy.server.telemetry.event_log import EventLog
+from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.storage.data_directory import DataDirectory, open_directories
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_manager import LogManager
@@ -52,12 +54,13 @@ class MetadataBroker:
 
     def open(self) -> MetadataBroker:
         """Set up everything without starting it."""
-        self.directories = open_directories([str(self.path)], 1, lambda: uuids.to_text(random_uuid()), random_uuid)
+        new_uuid = MACHINE_RANDOMNESS.kafka_uuid
+        self.directories = open_directories([str(self.path)], 1, lambda: uuids.to_text(new_uuid()), new_uuid)
         self.cluster_id = self.directories[0].cluster_id
         logs = LogManager(self.directories, StorageSettings(), InlineJobs())
         loop = asyncio.get_running_loop()
-        self.controller = ControllerService.open(self.config, self.clock, loop, logs)
-        self.auto_topics = AutoTopics(self.config, self.controller.submit)
+        self.controller = ControllerService.open(self.config, self.clock, loop, logs, new_uuid)
+        self.auto_topics = AutoTopics(self.config, self.controller.submit, LogEvents(self.clock))
         self.events = EventLog(self.config, self.clock, loop, PartitionTable(), self.controller.submit)
         self.controller.subscribe(lambda delta, image: self.changes.append(delta))
         return self

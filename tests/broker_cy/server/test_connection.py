@@ -14,7 +14,6 @@ import pytest
 from broker_cy.core.errors import ErrorCode
 from broker_cy.replica.partition import Partition
 from broker_cy.server.connections.listener import Admission, open_socket
-from broker_cy.server.telemetry import log_events
 from broker_cy.storage import maintenance
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_loader import LoadContext, load_log
@@ -161,7 +160,9 @@ def test_api_that_is_not_served_is_named(
 ) -> None:
     """If this fails, the log has "api 24", and its reader has to look up the API."""
     said: list[tuple[str, str]] = []
-    monkeypatch.setattr(log_events, "bad_request", lambda _host, _port, api, reason: said.append((api, reason)))
+    monkeypatch.setattr(
+        core.core.log_events, "bad_request", lambda _host, _port, api, reason: said.append((api, reason))
+    )
     client = core.client()
     client.send(struct.pack(">ihhih", 10, key, 0, 7, -1))
     assert client.is_closed()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from broker_cy.core.clock import MACHINE_CLOCK
 from broker_cy.server.service_manager import EXTENSION_S, ServiceManager
 
 DEADLINE_S = 20.0
@@ -36,7 +37,7 @@ def pings(environment: dict[str, str]) -> list[str]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as found:
         address = f"@broker-cy-pings-{os.getpid()}-{id(found)}"
         found.bind("\0" + address[1:])
-        manager = ServiceManager({"NOTIFY_SOCKET": address, **environment})
+        manager = ServiceManager({"NOTIFY_SOCKET": address, **environment}, MACHINE_CLOCK)
 
         async def run() -> None:
             manager.ready(asyncio.get_running_loop(), "ready")
@@ -57,7 +58,7 @@ def pings(environment: dict[str, str]) -> list[str]:
 
 def test_notifications(listening: tuple[str, socket.socket]) -> None:
     address, found = listening
-    manager = ServiceManager({"NOTIFY_SOCKET": address})
+    manager = ServiceManager({"NOTIFY_SOCKET": address}, MACHINE_CLOCK)
     manager.loading(0)
     # Again immediately: too soon.
     manager.loading(1)
@@ -94,7 +95,7 @@ def test_a_loop_that_is_stuck_sends_nothing() -> None:
         address = f"@broker-cy-stuck-{os.getpid()}"
         found.bind("\0" + address[1:])
         found.setblocking(False)
-        manager = ServiceManager({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "2000"})
+        manager = ServiceManager({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "2000"}, MACHINE_CLOCK)
         loop = uvloop.new_event_loop()
         try:
             manager.ready(loop, "ready")
@@ -112,7 +113,7 @@ def test_a_loop_that_is_stuck_sends_nothing() -> None:
 @pytest.mark.parametrize("address", ["", "vsock:2:1234", "@broker-cy-nobody-listens", "/nonexistent/notify"])
 def test_nobody_listens(address: str) -> None:
     """The broker runs without systemd, and continues if systemd no longer listens."""
-    manager = ServiceManager({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1000"})
+    manager = ServiceManager({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1000"}, MACHINE_CLOCK)
     assert manager.is_active == (address[:1] in ("/", "@") and address != "")
     loop = uvloop.new_event_loop()
     try:
@@ -128,7 +129,7 @@ def test_nobody_listens(address: str) -> None:
 def test_a_full_socket_is_not_waited_for(listening: tuple[str, socket.socket]) -> None:
     """A service manager that reads nothing must not stop the loop."""
     address, _ = listening
-    manager = ServiceManager({"NOTIFY_SOCKET": address})
+    manager = ServiceManager({"NOTIFY_SOCKET": address}, MACHINE_CLOCK)
     for _ in range(2_000):
         manager.notify("STATUS=" + "x" * 1_000)
     manager.close()

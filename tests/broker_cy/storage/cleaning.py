@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from broker_cy.core.clock import MACHINE_CLOCK
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.files import DirectoryFiles
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
@@ -238,7 +240,16 @@ def make_cleaner(
 
         jobs.later(delay_ms, unlink)
 
-    return LogCleaner({KEY: log}, [root], settings or CleanerSettings(backoff_ms=0), jobs, unlink_later, files), jobs
+    return LogCleaner(
+        {KEY: log},
+        [root],
+        settings or CleanerSettings(backoff_ms=0),
+        jobs,
+        unlink_later,
+        MACHINE_CLOCK,
+        MACHINE_RANDOMNESS,
+        files,
+    ), jobs
 
 
 def clean(log: Log, now_ms: int, cleaner: LogCleaner | None = None) -> LogCleaner:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from broker_cy.core.clock import MACHINE_CLOCK
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.storage.cleaner.files import CLEANED, DELETED, SWAP
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.jobs import InlineJobs
@@ -214,7 +216,14 @@ def test_one_damaged_partition_is_left_alone_and_the_others_are_cleaned(
     before = [each.read_bytes() for each in segment_paths(broken.directory)]
     jobs = InlineJobs()
     cleaner = LogCleaner(
-        logs, [str(tmp_path)], CleanerSettings(backoff_ms=0), jobs, lambda paths, delay_ms: None, UnsyncedFiles
+        logs,
+        [str(tmp_path)],
+        CleanerSettings(backoff_ms=0),
+        jobs,
+        lambda paths, delay_ms: None,
+        MACHINE_CLOCK,
+        MACHINE_RANDOMNESS,
+        UnsyncedFiles,
     )
     with caplog.at_level(logging.ERROR):
         for now_ms in range(NOW_MS, NOW_MS + 10):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from broker_cy.core.clock import MACHINE_CLOCK
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.cleaner.throttle import BURST_S, Throttle
@@ -117,7 +119,14 @@ class Cleaners:
             self.logs["t", number] = written.log
         self.jobs = HeldJobs()
         self.cleaner = LogCleaner(
-            self.logs, [str(root)], settings, self.jobs, lambda paths, delay_ms: None, UnsyncedFiles
+            self.logs,
+            [str(root)],
+            settings,
+            self.jobs,
+            lambda paths, delay_ms: None,
+            MACHINE_CLOCK,
+            MACHINE_RANDOMNESS,
+            UnsyncedFiles,
         )
 
     def tick(self, now_ms: int = NOW_MS) -> int:

@@ -13,6 +13,8 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.core.clock import MACHINE_CLOCK
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.storage import disk, log_loader, log_loading, written_points
 from broker_cy.storage.checkpoints import (
     CLEANED_OFFSETS,
@@ -360,7 +362,14 @@ def test_the_cleaner_keeps_its_entries_of_logs_that_are_not_open_yet(tmp_path: P
     jobs = HeldJobs()
     manager = open_manager(*roots, load=False, jobs=jobs)
     manager.cleaner = LogCleaner(
-        manager.logs, manager.directories, CleanerSettings(), jobs, manager.removal.files, unopened=manager.unopened
+        manager.logs,
+        manager.directories,
+        CleanerSettings(),
+        jobs,
+        manager.removal.files,
+        MACHINE_CLOCK,
+        MACHINE_RANDOMNESS,
+        unopened=manager.unopened,
     )
     manager.load(lambda topic: LogConfig(cleanup_policy=("compact",)), 0, late=True)
     manager.opener.ask(KEYS[0])

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from broker_cy.core.clock import MACHINE_CLOCK
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.storage import disk, removal, retention
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
@@ -174,7 +176,9 @@ def test_logs_that_are_compacted_too_lose_old_segments_each_backoff(tmp_path: Pa
     both = many_segments(manager, 5, "both", cleanup_policy=("compact", "delete"), retention_ms=10_000)
     only = many_segments(manager, 5, "only", cleanup_policy=("compact",), retention_ms=10_000)
     settings = CleanerSettings(enable=enable, backoff_ms=15_000)
-    manager.cleaner = LogCleaner(manager.logs, manager.directories, settings, jobs, manager.removal.files)
+    manager.cleaner = LogCleaner(
+        manager.logs, manager.directories, settings, jobs, manager.removal.files, MACHINE_CLOCK, MACHINE_RANDOMNESS
+    )
     # There is nothing to compact, so that segments are only deleted by age.
     for log in (both, only):
         manager.cleaner.policy.mark_uncleanable((log.topic, 0))

@@ -8,6 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.core.clock import MACHINE_CLOCK
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.storage import checkpoints, flusher, noted_state
 from broker_cy.storage.checkpoints import (
     CLEANED_OFFSETS,
@@ -128,7 +130,13 @@ def test_a_high_watermark_of_the_old_topic_is_not_taken_over(tmp_path: Path) -> 
 
 def with_cleaner(manager: Manager) -> LogCleaner:
     manager.cleaner = LogCleaner(
-        manager.logs, manager.directories, CleanerSettings(backoff_ms=0), InlineJobs(), manager.removal.files
+        manager.logs,
+        manager.directories,
+        CleanerSettings(backoff_ms=0),
+        InlineJobs(),
+        manager.removal.files,
+        MACHINE_CLOCK,
+        MACHINE_RANDOMNESS,
     )
     return manager.cleaner
 
