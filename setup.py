@@ -24,6 +24,7 @@ HOT = {
     "broker_cy.server.handlers.fetch",
     "broker_cy.server.handlers.produce",
     "broker_cy.server.connections.outbox",
+    "broker_cy.server.connections.transport",
     "broker_cy.storage.cleaner.map_walk",
     "broker_cy.storage.cleaner.output",
     "broker_cy.storage.cleaner.clean_walk",

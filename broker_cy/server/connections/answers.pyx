@@ -12,8 +12,6 @@ from libc.string cimport memset
 from broker_cy.core.clock cimport coarse_ms, now_ns, wall_ms as wall_clock_ms
 from broker_cy.metrics.requests cimport SEND, TOTAL, count_time
 
-import os
-
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.wire import frame
 
@@ -321,7 +319,7 @@ cdef class AnswerQueue(Outbox):
             return 0
         if self.queue:
             if not self.writing:
-                self.server.loop.add_writer(self.fd, self.on_writable)
+                self.server.loop.add_writer(self.transport.fd, self.on_writable)
                 self.writing = True
             return 0
         if self.closing and self.pending == 0 and not self.has_whole_request():
@@ -347,7 +345,7 @@ cdef class AnswerQueue(Outbox):
             return
         self.closing = True
         if self.reading:
-            self.server.loop.remove_reader(self.fd)
+            self.server.loop.remove_reader(self.transport.fd)
             self.reading = False
         reply = self.head
         while reply is not None:
@@ -364,10 +362,10 @@ cdef class AnswerQueue(Outbox):
         if self.closed:
             return 0
         self.closed = True
-        self.server.loop.remove_reader(self.fd)
+        self.server.loop.remove_reader(self.transport.fd)
         if self.writing:
-            self.server.loop.remove_writer(self.fd)
-        os.close(self.fd)
+            self.server.loop.remove_writer(self.transport.fd)
+        self.transport.close()
         self.release_input()
         self.queue = []
         self.unsent = None

@@ -1,4 +1,4 @@
-"""The receiving half of a client connection: it owns its socket, reads requests and hands them to their handlers.
+"""The receiving half of a client connection: it owns its transport, reads requests and hands them to their handlers.
 
 What one connection can make the broker hold: one buffer of BUFFER_BYTES, or of at most twice the bytes really received
 of a larger request, or than it sent before (socket.request.max.bytes caps that); with less than CARRY_BYTES unparsed
@@ -30,13 +30,13 @@ cdef class Connection(AnswerQueue):
     cdef Py_ssize_t in_start
     cdef Py_ssize_t in_end
     cdef Py_ssize_t proven_bytes    # largest request that really arrived: the buffer taken for the next large one
-    cdef int wake_bytes             # the current SO_RCVLOWAT
+    cdef int wake_bytes             # what the transport was told last
     cdef bint resume_scheduled
 
     cdef int read(self) except -1
     cdef int settle(self) except -1
     cdef int peer_gone(self) except -1
-    cdef int wake_when_worth_it(self, Py_ssize_t unparsed) noexcept
+    cdef int wake_when_worth_it(self, Py_ssize_t unparsed) except -1
     cdef int parse(self) except -1
     cdef int process(self, const uint8_t* p, Py_ssize_t n) except -1
     cdef int64_t count_handled(self, RequestMetrics metrics, Py_ssize_t size, int64_t started) except -1

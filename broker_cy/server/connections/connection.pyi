@@ -1,9 +1,9 @@
 from broker_cy.server.connections.answers import ServerCore
+from broker_cy.server.connections.transport import Transport
 
 class Connection:
-    """One client connection, which owns its socket."""
+    """One client connection, which owns its transport."""
 
-    fd: int
     listener: str
     client_host: str
     client_port: int
@@ -19,7 +19,7 @@ class Connection:
     client_id: bytes
 
     def __init__(
-        self, server: ServerCore, fd: int, listener: str, client_host: str, client_port: int, local: str
+        self, server: ServerCore, transport: Transport, listener: str, client_host: str, client_port: int, local: str
     ) -> None: ...
     def close(self) -> int: ...
     def stop(self) -> None: ...

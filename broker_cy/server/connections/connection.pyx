@@ -1,12 +1,12 @@
-"""The receiving half of a client connection: it owns its socket, reads requests and hands them to their handlers.
+"""The receiving half of a client connection: it owns its transport, reads requests and hands them to their handlers.
 
-The loop only reports readiness (add_reader, add_writer); recv is called here, send and sendfile in `answers`. Bounds
+The loop only reports readiness (add_reader, add_writer); the transport is read here, and written in `outbox`. Bounds
 are in the .pxd. The file is one extension class, which cannot be spread over several files.
 """
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, errno
+from libc.errno cimport EAGAIN
 from libc.string cimport memcmp, memcpy, memmove
 
 from broker_cy.core.clock cimport coarse_ms, now_ns
@@ -14,6 +14,7 @@ from broker_cy.core.cursor cimport Cursor
 from broker_cy.core.writer cimport Writer
 from broker_cy.metrics.requests cimport HANDLER, QUEUE, RequestMetrics, count_time
 from broker_cy.server.connections.response_errors cimport count_errors
+from broker_cy.server.connections.transport cimport Transport
 from broker_cy.wire.codec cimport decode_at
 from broker_cy.wire.produce cimport skip_tags
 
@@ -27,11 +28,6 @@ from broker_cy.wire.api_keys import ApiKey
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(object)
-
-cdef extern from "sys/socket.h" nogil:
-    ssize_t recv(int fd, void* buf, size_t n, int flags)
-    int setsockopt(int fd, int level, int name, const void* value, unsigned int size)
-    int MSG_DONTWAIT, SOL_SOCKET, SO_RCVLOWAT
 
 cdef extern from "arpa/inet.h" nogil:
     unsigned int ntohl(unsigned int)
@@ -71,9 +67,9 @@ cdef inline int16_t be16(const uint8_t* p) noexcept nogil:
 
 
 cdef class Connection(AnswerQueue):
-    def __init__(self, ServerCore server, int fd, str listener, str client_host, int client_port, str local):
+    def __init__(self, ServerCore server, Transport transport not None, str listener, str client_host, int client_port, str local):
         self.server = server
-        self.fd = fd
+        self.transport = transport
         self.listener = listener
         self.client_host = client_host
         self.client_port = client_port
@@ -87,7 +83,7 @@ cdef class Connection(AnswerQueue):
         self.staged_at = -1
         self.wake_bytes = 1
         server.connections.add(self)
-        server.loop.add_reader(fd, self.on_readable)
+        server.loop.add_reader(transport.fd, self.on_readable)
         self.reading = True
 
     def on_readable(self):
@@ -105,12 +101,12 @@ cdef class Connection(AnswerQueue):
         if self.must_wait():
             # A handler is not done, or answers are held back by a slow reader: leave the rest in the kernel's buffer,
             # which stops the peer.
-            self.server.loop.remove_reader(self.fd)
+            self.server.loop.remove_reader(self.transport.fd)
             self.reading = False
             return 0
         while budget > 0:
             want = self.make_room()
-            n = recv(self.fd, self.buffer.data + self.in_end, want, MSG_DONTWAIT)
+            n = self.transport.recv(self.buffer.data + self.in_end, want)
             if n > 0:
                 self.in_end += n
                 budget -= n
@@ -120,9 +116,7 @@ cdef class Connection(AnswerQueue):
                     return 0
                 if n < want or self.must_wait():
                     break
-            elif n < 0 and errno == EINTR:
-                continue
-            elif n < 0 and errno == EAGAIN:
+            elif n == -EAGAIN:
                 break
             else:
                 return self.peer_gone()
@@ -196,8 +190,8 @@ cdef class Connection(AnswerQueue):
             self.buffer = None
         return 0
 
-    cdef int wake_when_worth_it(self, Py_ssize_t unparsed) noexcept:
-        """Make the socket readable only when the rest of a large request has arrived, or enough of it to be worth a
+    cdef int wake_when_worth_it(self, Py_ssize_t unparsed) except -1:
+        """Have input reported only when the rest of a large request has arrived, or enough of it to be worth a
         wake-up.
         """
         cdef Py_ssize_t missing = 0
@@ -207,8 +201,7 @@ cdef class Connection(AnswerQueue):
         if missing >= WAKE_BYTES_MIN:
             wanted = <int>min(missing, WAKE_BYTES_MAX)
         if wanted != self.wake_bytes:
-            # If it fails the socket is readable earlier, and that is all.
-            setsockopt(self.fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof(wanted))
+            self.transport.wake_at(wanted)
             self.wake_bytes = wanted
         return 0
 
@@ -412,7 +405,7 @@ cdef class Connection(AnswerQueue):
             return
         try:
             if not self.reading and not self.closing:
-                self.server.loop.add_reader(self.fd, self.on_readable)
+                self.server.loop.add_reader(self.transport.fd, self.on_readable)
                 self.reading = True
             if self.buffer is not None or self.carry is not None:
                 self.make_room()

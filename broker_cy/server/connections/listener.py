@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from broker_cy.core.logs import facts
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
+from broker_cy.server.connections.transport import SocketTransport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -191,4 +192,4 @@ class Listener:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
         if self.receive_buffer_bytes not in (-1, DEFAULT_RECEIVE_BUFFER_BYTES):
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
-        Connection(self.core, client.detach(), self.name, host, port, self.local)
+        Connection(self.core, SocketTransport(client.detach()), self.name, host, port, self.local)

@@ -1,4 +1,4 @@
-"""The socket side of a connection. Bounds: the queue grows only while answers that were due are emitted (answers.PENDING_MAX); file
+"""The sending side of a connection's transport. Bounds: the queue grows only while answers that were due are emitted (answers.PENDING_MAX); file
 slices hold no memory.
 """
 
@@ -6,6 +6,7 @@ from libc.stdint cimport int64_t
 
 from broker_cy.core.clock cimport Clock
 from broker_cy.core.writer cimport Writer
+from broker_cy.server.connections.transport cimport Transport
 from broker_cy.storage.log cimport LogSlice
 
 cdef enum:
@@ -17,7 +18,7 @@ cdef class OutSlice:
     cdef Py_ssize_t sent
 
 cdef class Outbox:
-    cdef readonly int fd
+    cdef Transport transport
     cdef readonly bint closed
     cdef readonly list queue        # bytes and OutSlice that the socket did not take yet
     cdef object loop

@@ -1,7 +1,6 @@
 class Outbox:
-    """The socket side of a connection."""
+    """The sending side of a connection's transport."""
 
-    fd: int
     closed: bool
     queue: list[object]
     last_active_ms: int

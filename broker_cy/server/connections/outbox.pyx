@@ -1,19 +1,12 @@
-"""The output of one socket, in order: bytes, and parts of segment files with sendfile. Output that the socket does not take is
-queued until it can be written.
+"""The output to one transport, in order: bytes, and parts of segment files with sendfile. Output that the transport does not take
+is queued until it can be written.
 """
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, errno
+from libc.errno cimport EAGAIN
 
 from broker_cy.core.clock cimport coarse_ms
-
-cdef extern from "sys/socket.h" nogil:
-    ssize_t send(int fd, const void* buf, size_t n, int flags)
-    int MSG_NOSIGNAL, MSG_MORE, MSG_DONTWAIT
-
-cdef extern from "sys/sendfile.h" nogil:
-    ssize_t sendfile(int out_fd, int in_fd, long* offset, size_t count)
 
 
 @cython.freelist(64)
@@ -50,12 +43,10 @@ cdef class Outbox:
         self.bytes_out += out.pos
         if not self.queue:
             while done < out.pos:
-                n = send(self.fd, out.buf + done, out.pos - done, MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if more else 0))
+                n = self.transport.send(out.buf + done, out.pos - done, more)
                 if n >= 0:
                     done += n
-                elif errno == EINTR:
-                    continue
-                elif errno == EAGAIN:
+                elif n == -EAGAIN:
                     break
                 else:
                     out.pos = 0
@@ -81,22 +72,19 @@ cdef class Outbox:
 
     cdef bint send_slice(self, OutSlice item, Py_ssize_t budget) except *:
         """Whether the slice is sent to its end. A file that became shorter (truncated) ends the connection."""
-        cdef long at
         cdef ssize_t n
         while item.sent < item.part.size:
             if budget <= 0:
                 return False
-            at = item.part.position + item.sent
-            n = sendfile(self.fd, item.part.fd, &at, min(item.part.size - item.sent, budget))
+            n = self.transport.send_file(item.part.fd, item.part.position + item.sent,
+                                         min(item.part.size - item.sent, budget))
             if n > 0:
                 item.sent += n
                 budget -= n
             elif n == 0:
                 self.fail("Fetch", "the segment became shorter while it was sent")
                 return False
-            elif errno == EINTR:
-                continue
-            elif errno == EAGAIN:
+            elif n == -EAGAIN:
                 return False
             else:
                 self.close()
@@ -121,12 +109,9 @@ cdef class Outbox:
             item = self.queue[sent_items]
             if type(item) is bytes:
                 size = PyBytes_GET_SIZE(item)
-                n = send(self.fd, PyBytes_AS_STRING(item), size, MSG_NOSIGNAL | MSG_DONTWAIT
-                         | (MSG_MORE if sent_items + 1 < len(self.queue) else 0))
+                n = self.transport.send(PyBytes_AS_STRING(item), size, sent_items + 1 < len(self.queue))
                 if n < 0:
-                    if errno == EINTR:
-                        continue
-                    if errno != EAGAIN:
+                    if n != -EAGAIN:
                         return self.close()
                     break
                 if n < size:
@@ -144,7 +129,7 @@ cdef class Outbox:
             del self.queue[:sent_items]
             self.last_active_ms = coarse_ms(&self.clock.source)
         if not self.queue:
-            self.loop.remove_writer(self.fd)
+            self.loop.remove_writer(self.transport.fd)
             self.writing = False
             self.emptied()
         return 0
