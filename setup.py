@@ -21,6 +21,7 @@ HOT = {
     "broker_cy.server.connections.answers",
     "broker_cy.server.connections.connection",
     "broker_cy.server.connections.fetch_answer",
+    "broker_cy.server.connections.gate",
     "broker_cy.server.handlers.fetch",
     "broker_cy.server.handlers.produce",
     "broker_cy.server.connections.outbox",

@@ -10,6 +10,7 @@ from broker_cy.core.writer cimport Writer
 from broker_cy.metrics.requests cimport RequestMetrics
 from broker_cy.replica.partition cimport FlushGroup, Partition, Waiter
 from broker_cy.server.connections.buffers cimport BufferPool, RecvBuffer
+from broker_cy.server.connections.gate cimport API_KEYS, Gate
 from broker_cy.server.connections.outbox cimport Outbox
 from broker_cy.storage.log cimport LogSlice
 
@@ -20,7 +21,6 @@ cdef enum:
     # part of the second-level cache is cheaper to write while it is cached, and the buffer becomes free for the next
     # request.
     STAGED_BYTES_MAX = 524288
-    API_KEYS = 128
 
 ctypedef int (*HotHandler)(AnswerQueue, int32_t, int16_t, const uint8_t*, Py_ssize_t, RecvBuffer) except -1
 
@@ -57,9 +57,8 @@ cdef class ServerCore(FlushGroup):
     cdef readonly RequestMetrics metrics
     cdef list registrations         # by api key: Registration or None
     cdef list request_classes
+    cdef readonly Gate gate
     cdef HotHandler hot[API_KEYS]
-    cdef int16_t min_version[API_KEYS]
-    cdef int16_t max_version[API_KEYS]
     cdef int16_t flexible_from[API_KEYS]
     cdef list unflushed             # replies that wait for the write of this turn
     # What group commit has settled: replies that leave now, and connections whose next request waited for that.
@@ -84,6 +83,7 @@ cdef class ServerCore(FlushGroup):
 cdef class AnswerQueue(Outbox):
     cdef readonly ServerCore server
     cdef readonly str listener
+    cdef readonly str principal     # who the client is, as Kafka writes it
     cdef readonly str client_host
     cdef readonly int client_port
     cdef Reply head

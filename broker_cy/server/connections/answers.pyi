@@ -10,6 +10,7 @@ from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
 from broker_cy.server.connections.buffers import BufferPool
 from broker_cy.server.connections.connection import Connection
+from broker_cy.server.connections.gate import Gate
 from broker_cy.server.registry import Registration
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.storage.jobs import Jobs
@@ -23,6 +24,7 @@ class ServerCore(FlushGroup):
     connections: set[Connection]
     connections_opened: int
     connections_closed: int
+    gate: Gate
     metrics: RequestMetrics
     requests: int
     request_bytes_max: int

@@ -87,19 +87,16 @@ cdef class ServerCore(FlushGroup):
         self.tasks = set()
         # These run at once; the server replaces them by jobs with a thread.
         self.check_jobs = InlineJobs()
+        self.gate = Gate(registry)
         self.registrations = [None] * API_KEYS
         self.request_classes = [None] * API_KEYS
         memset(self.hot, 0, sizeof(self.hot))
         cdef int key
         for key in range(API_KEYS):
-            self.min_version[key] = 0
-            self.max_version[key] = -1
             self.flexible_from[key] = 32767
         for key, entry in registry.items():
             self.registrations[key] = entry
             self.request_classes[key] = frame.request_class(entry.api_key)
-            self.min_version[key] = entry.min_version
-            self.max_version[key] = entry.max_version
             self.flexible_from[key] = flexible_from(entry.api_key)
 
     cdef int set_hot(self, int16_t key, HotHandler function) except -1:

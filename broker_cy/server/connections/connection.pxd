@@ -9,7 +9,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from broker_cy.metrics.requests cimport RequestMetrics
 from broker_cy.server.connections.answers cimport (
-    API_KEYS, PENDING_MAX, SCRATCH_BYTES, STAGED_BYTES_MAX, AnswerQueue, HotHandler, Reply, ServerCore,
+    PENDING_MAX, SCRATCH_BYTES, STAGED_BYTES_MAX, AnswerQueue, HotHandler, Reply, ServerCore,
 )
 from broker_cy.server.connections.buffers cimport BUFFER_BYTES, RecvBuffer
 
@@ -43,7 +43,5 @@ cdef class Connection(AnswerQueue):
     cdef bint must_wait(self) noexcept
     cdef bint waits_for_sync(self) except *
     cdef Py_ssize_t make_room(self) except -1
-    cdef str api_name(self, int16_t key)
-    cdef int answer_unsupported(self, int16_t key, int16_t version, int32_t correlation_id) except -1
     cdef int call_handler(self, int16_t key, int16_t version, int32_t correlation_id, object client_id,
                           const uint8_t* body, Py_ssize_t n) except -1

@@ -5,6 +5,7 @@ class Connection:
     """One client connection, which owns its transport."""
 
     listener: str
+    principal: str
     client_host: str
     client_port: int
     connection_id: str

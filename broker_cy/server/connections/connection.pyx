@@ -13,6 +13,7 @@ from broker_cy.core.clock cimport coarse_ms, now_ns
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.core.writer cimport Writer
 from broker_cy.metrics.requests cimport HANDLER, QUEUE, RequestMetrics, count_time
+from broker_cy.server.connections.gate cimport ADMITTED, WITHOUT_BODY, api_name
 from broker_cy.server.connections.response_errors cimport count_errors
 from broker_cy.server.connections.transport cimport Transport
 from broker_cy.wire.codec cimport decode_at
@@ -22,9 +23,8 @@ import asyncio
 
 from broker_cy.core.errors import WireError
 from broker_cy.core.text import java_text
-from broker_cy.server.context import RequestContext
+from broker_cy.server.context import ANONYMOUS, RequestContext
 from broker_cy.wire import codec, frame
-from broker_cy.wire.api_keys import ApiKey
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(object)
@@ -35,9 +35,6 @@ cdef extern from "arpa/inet.h" nogil:
 
 cdef enum:
     PRODUCE_KEY = 0
-    API_VERSIONS_KEY = 18
-
-cdef dict API_NAMES = {int(key): key.name for key in ApiKey}
 
 
 cdef bytes response_frame(RequestMetrics metrics, int16_t key, int16_t version, int32_t correlation_id, object response):
@@ -71,6 +68,7 @@ cdef class Connection(AnswerQueue):
         self.server = server
         self.transport = transport
         self.listener = listener
+        self.principal = ANONYMOUS
         self.client_host = client_host
         self.client_port = client_port
         self.connection_id = f"{local}-{client_host}:{client_port}-{server.connections_opened}"
@@ -133,7 +131,7 @@ cdef class Connection(AnswerQueue):
         if got == 0:
             return self.close()
         return self.fail(
-            self.api_name(be16(p + 4)) if got >= 6 else "",
+            api_name(be16(p + 4)) if got >= 6 else "",
             f"the connection ended after {got} bytes of a request of {4 + be32(p) if got >= 4 else 'unknown size'}",
         )
 
@@ -284,22 +282,26 @@ cdef class Connection(AnswerQueue):
         cdef Cursor cursor
         cdef object client_id = None
         cdef Py_ssize_t at
+        cdef int verdict
         if n < 8:
             return self.fail("", f"a request of {n} bytes is shorter than its header")
         key = be16(p)
         version = be16(p + 2)
         correlation_id = be32(p + 4)
-        if (key < 0 or key >= API_KEYS or version < self.server.min_version[key]
-                or version > self.server.max_version[key]):
-            return self.answer_unsupported(key, version, correlation_id)
+        verdict = self.server.gate.judge(key, version, self.principal, self.listener)
+        if verdict == WITHOUT_BODY:
+            self.key = key
+            return self.call_handler(key, -1, correlation_id, None, NULL, 0)
+        if verdict != ADMITTED:
+            return self.fail(api_name(key), self.server.gate.refusal)
         if n < 10:
-            return self.fail(self.api_name(key), "the request ends within its header")
+            return self.fail(api_name(key), "the request ends within its header")
         client_id_length = be16(p + 8)
         at = 10
         # Any negative length is null, as Kafka reads it.
         if client_id_length >= 0:
             if at + client_id_length > n:
-                return self.fail(self.api_name(key), f"client_id of {client_id_length} bytes passes the request's end")
+                return self.fail(api_name(key), f"client_id of {client_id_length} bytes passes the request's end")
             at += client_id_length
         self.server.requests += 1
         self.requests += 1
@@ -325,22 +327,8 @@ cdef class Connection(AnswerQueue):
             if client_id_length >= 0:
                 client_id = java_text(PyBytes_FromStringAndSize(<char*>p + 10, client_id_length))
         except WireError as error:
-            return self.fail(f"{self.api_name(key)} v{version}", str(error))
+            return self.fail(f"{api_name(key)} v{version}", str(error))
         return self.call_handler(key, version, correlation_id, client_id, p + at, n - at)
-
-    cdef str api_name(self, int16_t key):
-        """Kafka's name, whether the API is served or not; the number where Kafka has none by it."""
-        return API_NAMES.get(key) or f"api {key}"
-
-    cdef int answer_unsupported(self, int16_t key, int16_t version, int32_t correlation_id) except -1:
-        """ApiVersions of an unknown version is answered in version 0 (KIP-511); all else closes, as in Kafka."""
-        if key == API_VERSIONS_KEY:
-            self.key = key
-            return self.call_handler(key, -1, correlation_id, None, NULL, 0)
-        if 0 <= key < API_KEYS and self.server.max_version[key] >= 0:
-            return self.fail(self.api_name(key), f"version {version} is not served; "
-                             f"{self.server.min_version[key]} to {self.server.max_version[key]} are")
-        return self.fail(self.api_name(key), "this API is not served")
 
     cdef int call_handler(self, int16_t key, int16_t version, int32_t correlation_id, object client_id,
                           const uint8_t* body, Py_ssize_t n) except -1:
@@ -356,9 +344,9 @@ cdef class Connection(AnswerQueue):
             try:
                 request = decode_at(self.server.request_classes[key], version, cursor)
             except WireError as error:
-                return self.fail(f"{self.api_name(key)} v{version}", str(error))
+                return self.fail(f"{api_name(key)} v{version}", str(error))
         context = RequestContext(self.server.broker, key, version, client_id, self.client_host, self.listener,
-                                 self.connection_id)
+                                 self.connection_id, self.principal)
         self.add_reply(reply)
         if entry.is_async:
             task = self.server.loop.create_task(_serve(entry.function(context, request), _Completion(reply, key, version)))

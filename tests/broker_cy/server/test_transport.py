@@ -26,7 +26,7 @@ def framed(request: Any, key: ApiKey, version: int, correlation_id: int) -> byte
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
-def answers(sent: bytes) -> list[tuple[int, bytes]]:
+def answers(sent: bytes | bytearray) -> list[tuple[int, bytes]]:
     """Return (correlation id, rest) of each whole frame; asserts that there is nothing else."""
     found, at = [], 0
     while at < len(sent):

@@ -1,0 +1,21 @@
+"""The one gate that every request passes before its handler, whether that is written in C or in Python."""
+
+from libc.stdint cimport int16_t
+
+cdef enum:
+    API_KEYS = 128
+
+cdef enum:
+    REFUSED = 0                     # the connection is closed; `refusal` is the reason
+    ADMITTED = 1
+    WITHOUT_BODY = 2                # the handler runs, with version -1 and without a request
+
+cdef class Gate:
+    cdef int16_t min_version[API_KEYS]
+    cdef int16_t max_version[API_KEYS]
+    cdef public object rule
+    cdef readonly str refusal       # of the last request that was refused
+
+    cdef int judge(self, int16_t key, int16_t version, str principal, str listener) except -1
+
+cdef str api_name(int16_t key)
