@@ -30,6 +30,39 @@ from tests.support.power_loss import SECTOR_BYTES, Change, Sectors, overlay, rea
 _open, _replace, _unlink, _mkdir, _rmdir = os.open, os.replace, os.unlink, os.mkdir, os.rmdir
 _write, _pwrite, _truncate, _ftruncate = os.write, os.pwrite, os.truncate, os.ftruncate
 MISSING = object()
+# The system calls that a Disk replaces: (module, name, method of Disk).
+CALLS: tuple[tuple[Any, str, str], ...] = (
+    (os, "fsync", "sync"),
+    (os, "fdatasync", "sync"),
+    (disk, "sync_filesystem", "sync_all"),
+    (os, "open", "open"),
+    (metadata_log, "open", "open_file"),
+    (os, "mkdir", "mkdir"),
+    (os, "rename", "rename"),
+    (os, "replace", "rename"),
+    (os, "unlink", "unlink"),
+    (os, "rmdir", "rmdir"),
+    (os, "write", "write"),
+    (os, "pwrite", "pwrite"),
+    (os, "truncate", "truncate"),
+    (os, "ftruncate", "ftruncate"),
+)
+
+
+@contextmanager
+def replaced(calls: list[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]:
+    """Replace functions of modules: (module, name, function)."""
+    before = [getattr(module, name, MISSING) for module, name, _ in calls]
+    for module, name, function in calls:
+        setattr(module, name, function)
+    try:
+        yield
+    finally:
+        for (module, name, _), old in zip(calls, before, strict=True):
+            if old is MISSING:
+                delattr(module, name)
+            else:
+                setattr(module, name, old)
 
 
 class PowerCut(BaseException):
@@ -268,34 +301,11 @@ class Disk:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Replace the system calls. Those that the C code makes are affected only as described in Faults."""
-        ours: list[tuple[Any, str, Callable[..., Any]]] = [
-            (os, "fsync", self.sync),
-            (os, "fdatasync", self.sync),
-            (disk, "sync_filesystem", self.sync_all),
-            (os, "open", self.open),
-            (metadata_log, "open", self.open_file),
-            (os, "mkdir", self.mkdir),
-            (os, "rename", self.rename),
-            (os, "replace", self.rename),
-            (os, "unlink", self.unlink),
-            (os, "rmdir", self.rmdir),
-            (os, "write", self.write),
-            (os, "pwrite", self.pwrite),
-            (os, "truncate", self.truncate),
-            (os, "ftruncate", self.ftruncate),
-        ]
-        before = [getattr(module, name, MISSING) for module, name, _ in ours]
-        for module, name, mine in ours:
-            setattr(module, name, mine)
-        try:
-            yield
-        finally:
-            self.faults.end()
-            for (module, name, _), old in zip(ours, before, strict=True):
-                if old is MISSING:
-                    delattr(module, name)
-                else:
-                    setattr(module, name, old)
+        with replaced([(module, name, getattr(self, method)) for module, name, method in CALLS]):
+            try:
+                yield
+            finally:
+                self.faults.end()
 
     # --- power cuts and kills
 

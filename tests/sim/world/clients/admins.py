@@ -1,0 +1,143 @@
+"""An administrator: it creates, deletes and creates again, trims, adds partitions and alters settings."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages as m
+from tests.history.operations import Delete
+from tests.sim.world.clients.base import GONE, RETRIABLE, Client, Spot, place_of
+from tests.sim.world.wire import Lost
+
+NEVER = 1 << 62
+TOPIC_RESOURCE = 2
+SET = 0
+PARTITIONS_MAX = 4
+# Topics that live as long as the world, and one that is compacted.
+STABLE = {"t0": 2, "t1": 1, "c0": 1}
+VOLATILE = ("v0", "v1")
+# Kafka permits no segments below 1 MiB: time ends them.
+SEGMENT_MS = ("100", "1000", "604800000")
+
+
+class Admin(Client):
+    async def begin(self) -> None:
+        for topic, partitions in STABLE.items():
+            while topic not in await self._topics():
+                await self._create(topic, partitions)
+
+    async def step(self) -> None:
+        act = self.draw.choice([self._toggle, self._trim, self._trim, self._alter, self._grow, self._restart_topic])
+        try:
+            await act()
+        except Lost:
+            await self.back_off()
+
+    async def _topics(self) -> dict[str, UUID]:
+        await self.look()
+        return {spot.topic: spot.topic_id for spot in self.spots}
+
+    async def _create(self, topic: str, partitions: int) -> ErrorCode | None:
+        """The result; None if there is no answer."""
+        settings = {"segment.ms": self.draw.choice(SEGMENT_MS), "max.message.bytes": "20000"}
+        if topic[0] == "c":
+            settings |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+        Config = m.CreateTopicsRequest.CreatableTopicConfig
+        created = m.CreateTopicsRequest.CreatableTopic(
+            name=topic,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[Config(name=name, value=value) for name, value in settings.items()],
+        )
+        try:
+            answer = (await self.once(m.CreateTopicsRequest(topics=[created]), 7)).topics[0]
+        except Lost:
+            return None
+        code = ErrorCode(answer.error_code)
+        assert code in RETRIABLE | {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_SERVER_ERROR}, (
+            f"{self.name}: CreateTopics of {topic}: {code.name} {answer.error_message}"
+        )
+        if code is ErrorCode.NONE:
+            known = await self._topics()
+            assert known.get(topic) == answer.topic_id, f"{topic} was created as {answer.topic_id}, and is {known}"
+        return code
+
+    async def _delete(self, topic: str, topic_id: UUID) -> None:
+        for partition in range(PARTITIONS_MAX):
+            self.world.recorder.add(Delete(place_of(topic, topic_id, partition), NEVER, self.world.recorder.now()))
+        state = m.DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id)
+        answer = await self.once(m.DeleteTopicsRequest(topics=[state], timeout_ms=5_000), 6)
+        code = ErrorCode(answer.responses[0].error_code)
+        if code is ErrorCode.NONE:
+            assert (await self._topics()).get(topic) != topic_id, f"{topic} was deleted, and is there"
+        else:
+            assert code in RETRIABLE | GONE | {ErrorCode.UNKNOWN_SERVER_ERROR}, f"DeleteTopics: {code.name}"
+
+    async def _toggle(self) -> None:
+        topic = self.draw.choice(VOLATILE)
+        found = (await self._topics()).get(topic)
+        if found is None:
+            await self._create(topic, self.draw.randint(1, 2))
+        else:
+            await self._delete(topic, found)
+
+    async def _restart_topic(self) -> None:
+        """Delete a topic and create it again at once."""
+        topic = self.draw.choice(VOLATILE)
+        if (found := (await self._topics()).get(topic)) is not None:
+            await self._delete(topic, found)
+        await self._create(topic, 1)
+
+    async def _some_spot(self, kinds: str) -> Spot | None:
+        await self.look()
+        spots = [spot for spot in self.spots if spot.topic[0] in kinds]
+        return self.draw.choice(spots) if spots else None
+
+    async def _trim(self) -> None:
+        # The request has only a name, so that of a volatile topic it could reach the next life.
+        spot = await self._some_spot("t")
+        if spot is None:
+            return
+        offset = self.draw.choice([-1, self.draw.randint(0, 200)])
+        # The high watermark is any offset.
+        end = offset if offset >= 0 else NEVER
+        if offset < 0 and not self.draw.chance(0.2):
+            return
+        self.world.recorder.add(Delete(spot.place, end, self.world.recorder.now()))
+        part = m.DeleteRecordsRequest.DeleteRecordsPartition(partition_index=spot.partition, offset=offset)
+        topic = m.DeleteRecordsRequest.DeleteRecordsTopic(name=spot.topic, partitions=[part])
+        answer: Any = await self.once(m.DeleteRecordsRequest(topics=[topic], timeout_ms=5_000), 2)
+        result = answer.topics[0].partitions[0]
+        code = ErrorCode(result.error_code)
+        assert code in RETRIABLE | GONE | {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}, f"DeleteRecords: {code.name}"
+        if code is ErrorCode.NONE:
+            self.world.trimmed(self.host, spot, result.low_watermark)
+
+    async def _alter(self) -> None:
+        spot = await self._some_spot("tvc")
+        if spot is None:
+            return
+        Resource = m.IncrementalAlterConfigsRequest.AlterConfigsResource
+        config = m.IncrementalAlterConfigsRequest.AlterableConfig(
+            name="segment.ms", config_operation=SET, value=self.draw.choice(SEGMENT_MS)
+        )
+        resource = Resource(resource_type=TOPIC_RESOURCE, resource_name=spot.topic, configs=[config])
+        answer = await self.once(m.IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        code = ErrorCode(answer.responses[0].error_code)
+        assert code in RETRIABLE | GONE | {ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR}, f"alter: {code.name}"
+
+    async def _grow(self) -> None:
+        """Give a volatile topic another partition."""
+        spot = await self._some_spot("v")
+        if spot is None:
+            return
+        count = 1 + sum(each.topic == spot.topic for each in self.spots)
+        if count > PARTITIONS_MAX:
+            return
+        topic = m.CreatePartitionsRequest.CreatePartitionsTopic(name=spot.topic, count=count, assignments=None)
+        answer = await self.once(m.CreatePartitionsRequest(topics=[topic], timeout_ms=5_000), 3)
+        code = ErrorCode(answer.results[0].error_code)
+        allowed = {ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS, ErrorCode.UNKNOWN_SERVER_ERROR}
+        assert code in RETRIABLE | GONE | allowed, f"CreatePartitions: {code.name}"

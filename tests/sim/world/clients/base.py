@@ -1,0 +1,153 @@
+"""What all clients of the world share: a channel that is made again, the topics that they know, and their steps."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages as m
+from broker_cy.wire.record import Record
+from tests.history.operations import Place
+from tests.sim.world.wire import Channel, Lost
+
+if TYPE_CHECKING:
+    from tests.sim.world.world import World
+
+# Errors after which the same request is sent again.
+RETRIABLE = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        # What a producer gets while the transaction coordinator cannot verify its batch.
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+GROUP, TRANSACTION = 0, 1
+# The topic was deleted.
+GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A partition in one life of its topic."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    place: Place
+
+
+class Client:
+    """One client of the broker on `host`; `step` is repeated until the world is over."""
+
+    # Whether its topics may be deleted while it works.
+    takes_volatile = True
+
+    def __init__(self, world: World, name: str, host: str) -> None:
+        self.world = world
+        self.name = name
+        self.host = host
+        self.draw = world.draws(name)
+        self.steps = 0
+        self.is_done = False
+        self.channel: Channel | None = None
+        self.spots: list[Spot] = []
+
+    async def run(self) -> None:
+        await self.begin()
+        while not self.world.over:
+            await self.step()
+            self.steps += 1
+            await asyncio.sleep(self.draw.choice([0.0, 0.001, 0.01, 0.1, 0.4]))
+        await self.finish()
+        self.is_done = True
+
+    async def begin(self) -> None:
+        """What precedes the first step."""
+
+    async def step(self) -> None:
+        raise NotImplementedError
+
+    async def finish(self) -> None:
+        """What follows the last step."""
+
+    # --- requests
+
+    async def connected(self) -> Channel:
+        """A channel to the broker; raises Lost."""
+        if self.channel is None or self.channel.is_lost:
+            self.channel = Channel(self.world, self.name, self.host)
+            await self.channel.open()
+        return self.channel
+
+    def hang_up(self) -> None:
+        """Drop the connection, whatever is on its way."""
+        if self.channel is not None:
+            self.channel.close()
+            self.channel = None
+
+    async def once(self, request: Any, version: int) -> Any:
+        """The answer; raises Lost."""
+        return await (await self.connected()).send(request, version)
+
+    async def ask(self, request: Any, version: int) -> Any:
+        """The answer, however often the request must be sent: only for what may be repeated."""
+        while True:
+            try:
+                return await self.once(request, version)
+            except Lost:
+                await self.back_off()
+
+    async def back_off(self) -> None:
+        await asyncio.sleep(self.draw.choice([0.02, 0.1, 0.3]))
+
+    async def find_coordinator(self, key: str, kind: int) -> None:
+        """Ask until there is a coordinator: the first question creates its topic."""
+        while True:
+            answer = await self.ask(m.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 6)
+            code = ErrorCode(answer.coordinators[0].error_code)
+            if code is ErrorCode.NONE:
+                return
+            assert code in RETRIABLE, f"{self.name}: FindCoordinator: {code.name}"
+            await self.back_off()
+
+    async def look(self) -> None:
+        """Take over which partitions there are."""
+        answer = await self.ask(m.MetadataRequest(topics=None, allow_auto_topic_creation=False), 13)
+        self.spots = [
+            Spot(each.name, each.topic_id, index, place_of(each.name, each.topic_id, index))
+            for each in answer.topics
+            if each.name[0] in ("tcv" if self.takes_volatile else "tc")
+            for index in sorted(part.partition_index for part in each.partitions)
+            if not each.error_code
+        ]
+
+    def records(self, values: list[tuple[str, str | None]]) -> list[Record]:
+        """Records of (value, key)."""
+        now_ms = self.world.wall_ms()
+        padding = b":" + b"." * self.draw.choice([0, 0, 20, 300])
+        return [
+            Record(timestamp=now_ms, key=key.encode() if key is not None else None, value=value.encode() + padding)
+            for value, key in values
+        ]
+
+
+def place_of(topic: str, topic_id: UUID, partition: int) -> Place:
+    """The name of a partition in the history: each life of a topic has its own."""
+    return f"{topic}@{topic_id.hex[:8]}", partition
+
+
+def value_of(record: Record) -> str:
+    assert record.value is not None
+    return bytes(record.value).partition(b":")[0].decode()

@@ -1,0 +1,183 @@
+"""Producers: idempotent ones that send everything until it is answered, and one that never retries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages as m
+from broker_cy.wire.records import encode_batch
+from tests.history.operations import Fate, Send
+from tests.sim.world.clients.base import GONE, RETRIABLE, Client, Spot
+from tests.sim.world.wire import Lost
+
+if TYPE_CHECKING:
+    from tests.sim.world.world import World
+
+KEYS = 5
+CODECS = (0, 0, 0, 1, 2, 3, 4)
+BYTES_MAX = 20_000
+# Batches of one step; a broker accepts five of a producer that it has not answered (max.in.flight).
+BATCHES_MAX = 5
+FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+
+
+@dataclass
+class Batch:
+    """One batch that is sent until its fate is known."""
+
+    spot: Spot
+    values: list[tuple[str, str | None]]
+    data: bytes
+    transaction: str | None = None
+
+    def request(self, acks: int, transactional_id: str | None = None) -> Any:
+        part = m.ProduceRequest.PartitionProduceData(index=self.spot.partition, records=self.data)
+        topic = m.ProduceRequest.TopicProduceData(
+            name=self.spot.topic, topic_id=self.spot.topic_id, partition_data=[part]
+        )
+        return m.ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=30_000, topic_data=[topic])
+
+
+class Sender(Client):
+    """What all producers share."""
+
+    def __init__(self, world: World, name: str, host: str) -> None:
+        super().__init__(world, name, host)
+        self.count = 0
+        self.producer_id = self.epoch = -1
+        self.sequences: dict[Spot, int] = {}
+
+    def some_batch(self, spot: Spot, transaction: str | None = None) -> Batch:
+        values: list[tuple[str, str | None]] = []
+        for _ in range(self.draw.randint(1, 5)):
+            key = f"k{self.draw.randrange(KEYS)}" if spot.topic[0] == "c" or self.draw.chance(0.5) else None
+            values.append((f"{self.name}-{self.count}", key))
+            self.count += 1
+        sequence = self.sequences.get(spot, 0)
+        if self.producer_id >= 0:
+            self.sequences[spot] = sequence + len(values)
+        data = encode_batch(
+            self.records(values),
+            codec=self.draw.choice(CODECS),
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence if self.producer_id >= 0 else -1,
+            transactional=transaction is not None,
+        )
+        return Batch(spot, values, data, transaction)
+
+    def settle(self, batch: Batch, fate: Fate, base_offset: int | None = None) -> None:
+        """Record the fate of each record of a batch."""
+        for at, (value, key) in enumerate(batch.values):
+            offset = base_offset + at if base_offset is not None else None
+            self.world.recorder.add(Send(value, batch.spot.place, fate, offset, batch.transaction, key))
+        if fate is Fate.ACKED:
+            self.world.acked += len(batch.values)
+
+    async def new_identity(self, request: Any) -> Any:
+        """InitProducerId until it succeeds; the sequences begin again."""
+        while True:
+            answer = await self.ask(request, 5)
+            if answer.error_code == ErrorCode.NONE:
+                break
+            assert answer.error_code in RETRIABLE, f"{self.name}: InitProducerId: {ErrorCode(answer.error_code).name}"
+            await self.back_off()
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self.sequences.clear()
+        return answer
+
+
+def result_of(answer: Any) -> tuple[ErrorCode, int]:
+    """Error code and base offset of the only partition of a Produce answer."""
+    part = answer.responses[0].partition_responses[0]
+    return ErrorCode(part.error_code), part.base_offset
+
+
+class PlainProducer(Sender):
+    """Idempotent; several batches at once, and all of them again, in order, after each loss of the connection."""
+
+    async def begin(self) -> None:
+        await self.new_identity(m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
+
+    async def step(self) -> None:
+        if not self.spots or self.draw.chance(0.1):
+            await self.look()
+        if not self.spots:
+            return await self.back_off()
+        pending = [self.some_batch(self.draw.choice(self.spots)) for _ in range(self.draw.randint(1, BATCHES_MAX))]
+        acks = self.draw.choice([-1, -1, 1])
+        while pending:
+            if self.draw.chance(0.03):
+                self.hang_up()
+            pending, is_lost = await self._send_all(pending, acks)
+            if is_lost:
+                for batch in pending:
+                    self.settle(batch, Fate.UNKNOWN)
+                self.spots.clear()
+                return await self.begin()
+            if pending:
+                await self.back_off()
+        return None
+
+    async def _send_all(self, pending: list[Batch], acks: int) -> tuple[list[Batch], bool]:
+        """Send all batches; returns those without a fate, and whether the sequences must begin again."""
+        try:
+            channel = await self.connected()
+        except Lost:
+            return pending, False
+        answers = [channel.send(batch.request(acks), 13) for batch in pending]
+        left: list[Batch] = []
+        is_lost = False
+        for batch, waiting in zip(pending, answers, strict=True):
+            try:
+                code, base_offset = result_of(await waiting)
+            except Lost:
+                left.append(batch)
+                continue
+            if code is ErrorCode.NONE:
+                self.settle(batch, Fate.ACKED, base_offset)
+            elif code in RETRIABLE:
+                left.append(batch)
+            elif code in GONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                # An earlier attempt may have been written.
+                self.settle(batch, Fate.UNKNOWN)
+                is_lost |= code in GONE
+            elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and any(each.spot == batch.spot for each in left):
+                left.append(batch)
+            elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_lost:
+                self.settle(batch, Fate.UNKNOWN)
+            else:
+                raise AssertionError(f"{self.name}: {code.name} for {batch.values} in {batch.spot.place}")
+        return left, is_lost
+
+
+class RefusedProducer(Sender):
+    """Without sequences, and without a second attempt; some of its records must be refused."""
+
+    # Any other error means that nothing was written.
+    UNSURE = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR})
+
+    async def step(self) -> None:
+        if not self.spots or self.draw.chance(0.2):
+            await self.look()
+        if not self.spots:
+            return await self.back_off()
+        spot = self.draw.choice(self.spots)
+        batch = self.some_batch(spot)
+        too_large = self.draw.chance(0.2)
+        if too_large:
+            filler = (f"{self.name}-{self.count}:" + "." * 2 * BYTES_MAX, "k0")
+            self.count += 1
+            batch = Batch(spot, [(filler[0].partition(":")[0], "k0")], encode_batch(self.records([filler])))
+        try:
+            code, base_offset = result_of(await self.once(batch.request(-1), 13))
+        except Lost:
+            return self.settle(batch, Fate.UNKNOWN)
+        if code is ErrorCode.NONE:
+            assert not too_large, f"{self.name}: {len(batch.data)} bytes were accepted in {spot.place}"
+            return self.settle(batch, Fate.ACKED, base_offset)
+        if code in GONE:
+            self.spots.clear()
+        return self.settle(batch, Fate.UNKNOWN if code in self.UNSURE else Fate.REFUSED)

@@ -1,0 +1,201 @@
+"""A consumer without a group: it reads all partitions at one isolation level, and seeks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages as m
+from broker_cy.wire.records import decode_batches
+from tests.history.operations import Assign, Poll, Read, Seek
+from tests.sim.world.clients.base import GONE, RETRIABLE, Client, Spot, value_of
+from tests.sim.world.wire import Lost
+
+if TYPE_CHECKING:
+    from tests.sim.world.world import World
+
+EARLIEST, LATEST = -2, -1
+CONTROL_ABORT = 0
+
+
+def records_of(spot: Spot, part: Any, position: int, *, committed: bool) -> tuple[list[Read], int]:
+    """What Kafka's consumer returns of one partition of a Fetch answer, and its position afterwards."""
+    aborted = sorted(part.aborted_transactions or (), key=lambda each: each.first_offset)
+    skipped: set[int] = set()
+    reads: list[Read] = []
+    for batch in decode_batches(part.records or b""):
+        assert batch.is_valid(), f"{spot.place}: the checksum of the batch at {batch.base_offset} is wrong"
+        while committed and aborted and aborted[0].first_offset <= batch.last_offset:
+            skipped.add(aborted.pop(0).producer_id)
+        if batch.is_control:
+            if bytes(batch.records()[0].key or b"")[2:4] == b"\0\0":
+                skipped.discard(batch.producer_id)
+        elif not (committed and batch.is_transactional and batch.producer_id in skipped):
+            reads += [
+                Read(spot.place, record.offset, value_of(record))
+                for record in batch.records()
+                if record.offset >= position
+            ]
+        position = max(position, batch.last_offset + 1)
+    return reads, position
+
+
+class Fetcher(Client):
+    """What consumers share."""
+
+    committed = False
+
+    def __init__(self, world: World, name: str, host: str) -> None:
+        super().__init__(world, name, host)
+        self.positions: dict[Spot, int] = {}
+        # By partition, the high watermark of the last answer: it never goes back.
+        self.high_watermarks: dict[Spot, int] = {}
+
+    def assign(self, positions: dict[Spot, int], *, unknown: bool = False) -> None:
+        """Take other partitions; `unknown`: where to begin is not reported."""
+        self.positions = dict(positions)
+        known = {spot.place: None if unknown else at for spot, at in positions.items()}
+        self.world.recorder.add(Assign(self.name, self.committed, known))
+
+    async def poll(self, spots: Iterable[Spot], max_wait_ms: int = 0) -> None:
+        """One Fetch, without a session. Raises Lost."""
+        spots = list(spots)
+        topics = [
+            m.FetchRequest.FetchTopic(
+                topic=spot.topic,
+                topic_id=spot.topic_id,
+                partitions=[
+                    m.FetchRequest.FetchPartition(
+                        partition=spot.partition,
+                        current_leader_epoch=-1,
+                        fetch_offset=self.positions[spot],
+                        last_fetched_epoch=-1,
+                        log_start_offset=-1,
+                        partition_max_bytes=self.draw.choice([200, 5_000, 1 << 20]),
+                    )
+                ],
+            )
+            for spot in spots
+        ]
+        request = m.FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=self.draw.choice([0, 1, 1, 3_000]),
+            isolation_level=int(self.committed),
+            topics=topics,
+        )
+        answer = await self.once(request, 17)
+        by_id = {(spot.topic_id, spot.partition): spot for spot in spots}
+        reads: list[Read] = []
+        gone: set[UUID] = set()
+        for topic in answer.responses:
+            for part in topic.partitions:
+                if part.error_code in GONE:
+                    gone.add(topic.topic_id)
+                else:
+                    reads += await self._take(by_id[topic.topic_id, part.partition_index], part)
+        positions = {spot.place: at for spot, at in self.positions.items() if spot in spots}
+        self.world.recorder.add(Poll(self.name, self.world.recorder.now(), tuple(reads), positions))
+        self.world.reads += len(reads)
+        if gone:
+            self.assign({spot: at for spot, at in self.positions.items() if spot.topic_id not in gone})
+            self.spots.clear()
+
+    async def _take(self, spot: Spot, part: Any) -> list[Read]:
+        code = ErrorCode(part.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            start = await self.offset_of(spot, EARLIEST)
+            # A volatile topic may be another one by now.
+            is_new = start is not None and start > self.positions[spot]
+            assert is_new or start is None or spot.topic[0] == "v", (
+                f"{self.name}: {self.positions[spot]} of {spot.place} is out of range, and the log starts at {start}"
+            )
+            if start is not None and is_new:
+                self.positions[spot] = start
+                self.world.recorder.add(Seek(self.name, spot.place, start))
+            return []
+        if code in RETRIABLE:
+            return []
+        assert code is ErrorCode.NONE, f"{self.name}: {code.name} for {spot.place}"
+        before = self.high_watermarks.get(spot, 0)
+        assert part.high_watermark >= before, (
+            f"{self.name}: the high watermark of {spot.place} goes back from {before} to {part.high_watermark}"
+        )
+        self.high_watermarks[spot] = part.high_watermark
+        assert part.last_stable_offset <= part.high_watermark
+        reads, position = records_of(spot, part, self.positions[spot], committed=self.committed)
+        limit = part.last_stable_offset if self.committed else part.high_watermark
+        assert position <= max(limit, self.positions[spot]), f"{self.name}: {spot.place}: {position} is beyond {limit}"
+        self.positions[spot] = position
+        return reads
+
+    async def offset_of(self, spot: Spot, timestamp: int, *, committed: bool = False) -> int | None:
+        """ListOffsets; None if the partition is gone or does not answer."""
+        part = m.ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=spot.partition, current_leader_epoch=-1, timestamp=timestamp
+        )
+        topic = m.ListOffsetsRequest.ListOffsetsTopic(name=spot.topic, partitions=[part])
+        request = m.ListOffsetsRequest(replica_id=-1, isolation_level=int(committed), topics=[topic], timeout_ms=1_000)
+        answer = (await self.ask(request, 10)).topics[0].partitions[0]
+        return None if answer.error_code else int(answer.offset)
+
+
+class Reader(Fetcher):
+    def __init__(self, world: World, name: str, host: str) -> None:
+        super().__init__(world, name, host)
+        self.committed = self.draw.chance(0.6)
+
+    async def step(self) -> None:
+        if not self.positions or self.draw.chance(0.05):
+            await self.look()
+            # What was deleted and created again since then is another topic.
+            self.assign(dict.fromkeys(self.spots, 0))
+            if not self.spots:
+                return await self.back_off()
+        if self.draw.chance(0.05):
+            spot = self.draw.choice(list(self.positions))
+            self.positions[spot] = self.draw.randint(0, self.positions[spot])
+            self.world.recorder.add(Seek(self.name, spot.place, self.positions[spot]))
+        spots = list(self.positions)
+        if self.draw.chance(0.3):
+            spots = self.draw.sample(spots, self.draw.randint(1, len(spots)))
+        try:
+            await self.poll(spots, self.draw.choice([0, 0, 100, 500]))
+        except Lost:
+            await self.back_off()
+        return None
+
+
+class LastReader(Fetcher):
+    """Reads everything at one isolation level when the faults are over, and ends."""
+
+    def __init__(self, world: World, name: str, host: str, *, committed: bool) -> None:
+        super().__init__(world, name, host)
+        self.committed = committed
+
+    async def run(self) -> None:
+        await self.look()
+        ends: dict[Spot, int] = {}
+        for spot in self.spots:
+            ends[spot] = await self._stable_end(spot)
+        starts: dict[Spot, int] = {}
+        for spot in self.spots:
+            start = await self.offset_of(spot, EARLIEST)
+            assert start is not None
+            starts[spot] = start
+        self.assign(starts)
+        while left := [spot for spot, end in ends.items() if self.positions[spot] < end]:
+            try:
+                await self.poll(left)
+            except Lost:
+                await self.back_off()
+        self.is_done = True
+
+    async def _stable_end(self, spot: Spot) -> int:
+        """The end of the partition, as soon as no transaction is open."""
+        while True:
+            ends = [await self.offset_of(spot, LATEST, committed=committed) for committed in (False, True)]
+            if ends[0] is not None and ends[0] == ends[1]:
+                return ends[0]
+            await self.back_off()

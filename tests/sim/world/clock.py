@@ -1,0 +1,49 @@
+"""Virtual time: microseconds of the world, and the clocks of its machines, which drift and are set."""
+
+from __future__ import annotations
+
+from broker_cy.core.clock import ManualClock
+
+EPOCH_MS = 1_700_000_000_000
+US = 1_000_000
+
+
+class WorldTime:
+    """The time that everything in the world shares and nobody in it can see."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+
+
+class MachineClock:
+    """The clocks of one machine: the monotonic one runs at `rate` of the world's time, and the wall clock follows it
+    until somebody sets it.
+    """
+
+    def __init__(self, time: WorldTime, rate: float = 1.0) -> None:
+        self._time = time
+        self._rate = rate
+        # What the broker reads; `sync` brings it up to date.
+        self.given = ManualClock(EPOCH_MS)
+
+    def _ns(self) -> int:
+        return int(self._time.now_us * self._rate * 1000)
+
+    def monotonic(self) -> float:
+        return self._ns() / 1e9
+
+    def sync(self) -> None:
+        """Give the broker the time of the world."""
+        self.given.advance_ns(max(0, self._ns() - self.given.monotonic_ns()))
+
+    def set_ahead(self, ms: int) -> None:
+        """Set the wall clock alone, forwards or back."""
+        self.sync()
+        self.given.set_wall_ms(self.given.wall_ms() + ms)
+
+    def world_us(self, monotonic_s: float) -> int:
+        """The first microsecond of the world at which this machine's monotonic clock has reached `monotonic_s`."""
+        at = int(monotonic_s * US / self._rate)
+        while int(at * self._rate * 1000) / 1e9 < monotonic_s:
+            at += 1
+        return at

@@ -1,0 +1,134 @@
+"""The faults of the world. Each begins at its time and ends after its duration, or when the faults are over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.sim.world import disks
+from tests.sim.world.machine import End, Machine
+from tests.sim.world.plan import Fault
+
+if TYPE_CHECKING:
+    from tests.sim.world.world import World
+
+
+def begin(world: World, fault: Fault) -> None:
+    world.note(f"fault: {fault}")
+    KINDS[fault.kind](world, world.machines[fault.host], fault)
+
+
+def end_all(world: World) -> None:
+    """Mend everything; brokers that are down start again. Those with a partition that is offline are restarted."""
+    for (source, target), link in world.network.links.items():
+        if link.is_cut or link.loss:
+            world.network.mend(source, target)
+    for machine in world.machines.values():
+        machine.paused_until_us = 0
+        disks.stay_alive(machine.disk)
+        machine.disk.faults.end()
+        machine.start()
+        machine.stop()
+
+
+def _kill(world: World, machine: Machine, fault: Fault) -> None:
+    machine.end(End.KILLED)
+
+
+def _lose_power(world: World, machine: Machine, fault: Fault) -> None:
+    machine.end(End.POWER_LOST)
+
+
+def _kill_in_call(world: World, machine: Machine, fault: Fault) -> None:
+    disks.die_at(machine.disk, fault.amount, End.KILLED)
+
+
+def _lose_power_in_call(world: World, machine: Machine, fault: Fault) -> None:
+    disks.die_at(machine.disk, fault.amount, End.POWER_LOST)
+
+
+def _stop(world: World, machine: Machine, fault: Fault) -> None:
+    machine.stop()
+
+
+def _pause(world: World, machine: Machine, fault: Fault) -> None:
+    machine.pause(fault.us)
+
+
+def _links(world: World, host: str, *, up: bool, down: bool) -> list[tuple[str, str]]:
+    """The links between clients and `host`: to it, from it."""
+    clients = [name for name, of in world.plan.clients if of == host]
+    return [(name, host) for name in clients if up] + [(host, name) for name in clients if down]
+
+
+def _cut_links(world: World, fault: Fault, *, up: bool, down: bool) -> None:
+    # All clients, or one of them.
+    links = _links(world, fault.host, up=up, down=down)
+    if fault.at_us % 2:
+        links = [links[fault.at_us % len(links)]]
+    for source, target in links:
+        world.network.link(source, target).is_cut = True
+
+    def mend() -> None:
+        for source, target in links:
+            world.network.mend(source, target)
+
+    world.at(world.time.now_us + fault.us, mend)
+
+
+def _cut(world: World, machine: Machine, fault: Fault) -> None:
+    _cut_links(world, fault, up=True, down=True)
+
+
+def _cut_up(world: World, machine: Machine, fault: Fault) -> None:
+    _cut_links(world, fault, up=True, down=False)
+
+
+def _cut_down(world: World, machine: Machine, fault: Fault) -> None:
+    _cut_links(world, fault, up=False, down=True)
+
+
+def _loss(world: World, machine: Machine, fault: Fault) -> None:
+    links = _links(world, fault.host, up=True, down=True)
+    for source, target in links:
+        world.network.link(source, target).loss = fault.amount / 100
+
+    def mend() -> None:
+        for source, target in links:
+            world.network.link(source, target).loss = 0.0
+
+    world.at(world.time.now_us + fault.us, mend)
+
+
+def _delay(world: World, machine: Machine, fault: Fault) -> None:
+    for source, target in _links(world, fault.host, up=True, down=True):
+        world.network.link(source, target).delay_us = min(fault.us, 300_000)
+
+
+def _set_clock(world: World, machine: Machine, fault: Fault) -> None:
+    machine.clock.set_ahead(fault.amount)
+
+
+def _break_disk(world: World, machine: Machine, fault: Fault) -> None:
+    if len(world.machines) > 1:
+        # The bytes that the C code still writes are counted for the whole process.
+        return
+    machine.disk.faults.begin()
+    world.at(world.time.now_us + fault.us, machine.disk.faults.end)
+
+
+KINDS: dict[str, Callable[[World, Machine, Fault], None]] = {
+    "kill": _kill,
+    "kill_in_call": _kill_in_call,
+    "lose_power": _lose_power,
+    "lose_power_in_call": _lose_power_in_call,
+    "stop": _stop,
+    "pause": _pause,
+    "cut": _cut,
+    "cut_up": _cut_up,
+    "cut_down": _cut_down,
+    "loss": _loss,
+    "delay": _delay,
+    "set_clock": _set_clock,
+    "break_disk": _break_disk,
+}

@@ -1,0 +1,190 @@
+"""The event loop of one process: it makes a turn when the world lets it, as uvloop does: callbacks of ready descriptors
+in a drawn order, then those of `call_soon` that were there by then, then the timers that are due.
+
+Futures and tasks are asyncio's own. What a callback raises ends the run: see `failure`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import select
+import warnings
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from contextvars import Context
+from typing import Any
+
+from tests.sim.world.clock import MachineClock
+from tests.sim.world.draws import Draws
+
+READABLE = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
+WRITABLE = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
+
+
+class SimLoop:
+    """`wake` is called whenever there may be something to do at the given time of the machine's monotonic clock."""
+
+    def __init__(self, clock: MachineClock, draw: Draws, wake: Callable[[float], None]) -> None:
+        self.clock = clock
+        self.failure: BaseException | None = None
+        # For whom it is an event loop; it has the part of one that brokers and clients use.
+        self.as_loop: Any = self
+        self._draw = draw
+        self._wake = wake
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._count = 0
+        self._closed = False
+        self._poll = select.epoll()
+        # In the order of registration, because numbers of descriptors differ between two runs.
+        self._readers: dict[int, Callable[[], object]] = {}
+        self._writers: dict[int, Callable[[], object]] = {}
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    # --- what the world calls
+
+    def turn(self) -> None:
+        """Make one turn."""
+        events._set_running_loop(self.as_loop)
+        try:
+            for callback in self._ready_callbacks():
+                self._run(events.Handle(callback, (), self.as_loop, None))
+            for _ in range(len(self._ready)):
+                self._run(self._ready.popleft())
+            now = self.time()
+            while self._timers and self._timers[0][0] <= now:
+                self._run(heapq.heappop(self._timers)[2])
+        finally:
+            events._set_running_loop(None)
+
+    def next_s(self) -> float | None:
+        """The monotonic time at which the next turn is due; None if nothing is."""
+        if self._ready or self._polled():
+            return self.time()
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def kill(self) -> None:
+        """End the process: no task continues. What their `finally` blocks do must have no effect."""
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+        with warnings.catch_warnings():
+            # Of coroutines that had not begun.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for task in list(self._tasks):
+                if not task.done():
+                    task.get_coro().close()
+                    # Otherwise its end is reported whenever it is collected.
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._tasks.clear()
+        self._readers.clear()
+        self._writers.clear()
+        self._poll.close()
+
+    def _polled(self) -> list[tuple[int, int]]:
+        return self._poll.poll(0) if self._readers or self._writers else []
+
+    def _ready_callbacks(self) -> list[Callable[[], object]]:
+        found = dict(self._polled())
+        callbacks = [each for fd, each in self._readers.items() if found.get(fd, 0) & READABLE]
+        callbacks += [each for fd, each in self._writers.items() if found.get(fd, 0) & WRITABLE]
+        if len(callbacks) > 1:
+            self._draw.shuffle(callbacks)
+        return callbacks
+
+    def _run(self, handle: asyncio.Handle) -> None:
+        if self.failure is None and not handle.cancelled():
+            handle._run()
+
+    # --- asyncio
+
+    def time(self) -> float:
+        return self.clock.monotonic()
+
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
+        handle = events.Handle(callback, args, self.as_loop, context)
+        if not self._closed:
+            self._ready.append(handle)
+            self._wake(self.time())
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
+        handle = events.TimerHandle(when, callback, args, self.as_loop, context)
+        if not self._closed:
+            self._count += 1
+            heapq.heappush(self._timers, (when, self._count, handle))
+            self._wake(when)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It stays in the heap until its time."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self.as_loop)
+
+    def create_task(self, coro: Coroutine[Any, Any, Any], **kwargs: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self.as_loop, **kwargs)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+        assert isinstance(executor, Executor), "work without an executor of the world"
+        return asyncio.wrap_future(executor.submit(func, *args), loop=self.as_loop)
+
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:
+        assert not args
+        self._register(fd, self._readers, callback)
+
+    def remove_reader(self, fd: Any) -> bool:
+        return self._register(fd, self._readers, None)
+
+    def add_writer(self, fd: Any, callback: Any, *args: Any) -> None:
+        assert not args
+        self._register(fd, self._writers, callback)
+
+    def remove_writer(self, fd: Any) -> bool:
+        return self._register(fd, self._writers, None)
+
+    def _register(self, fd: int, where: dict[int, Callable[[], object]], callback: Callable[[], object] | None) -> bool:
+        if self._closed:
+            return False
+        was_known = fd in self._readers or fd in self._writers
+        was_there = where.pop(fd, None) is not None
+        if callback is not None:
+            where[fd] = callback
+            self._wake(self.time())
+        mask = (select.EPOLLIN if fd in self._readers else 0) | (select.EPOLLOUT if fd in self._writers else 0)
+        if not mask:
+            if was_known:
+                self._poll.unregister(fd)
+        elif was_known:
+            self._poll.modify(fd, mask)
+        else:
+            self._poll.register(fd, mask)
+        return was_there
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def is_running(self) -> bool:
+        return not self._closed
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self.failure is None and not self._closed:
+            self.failure = context.get("exception") or AssertionError(context["message"])

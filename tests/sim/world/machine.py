@@ -1,0 +1,264 @@
+"""One machine of the world with its disk, its clocks and, while it runs, one real broker.
+
+The process ends in the middle of a call to the disk (`dies_at`), between two turns of its loop, or by an orderly stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from broker_cy.config import BrokerConfig
+from broker_cy.core.randomness import Randomness
+from broker_cy.server import lifecycle
+from broker_cy.server.lifecycle import BrokerServer
+from broker_cy.server.seams import Seams
+from broker_cy.storage import data_directory, written_points
+from broker_cy.storage.data_directory import DataDirectory
+from tests.sim.world import disks
+from tests.sim.world.clock import MachineClock
+from tests.sim.world.loop import SimLoop
+from tests.sim.world.workers import Workers
+from tests.support.power import Disk, PowerCut, replaced
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from broker_cy.replica.partition import Partition
+    from tests.sim.world.network import Listening
+    from tests.sim.world.world import World
+
+PORT = 9092
+# An orderly stop may take this long, and a broker that failed to start is started again after this time.
+STOP_US = 20_000_000
+RESTART_US = 300_000
+# Small, so that a few hundred records fill segments, snapshots and the cleaner's buffers.
+SETTINGS = {
+    "listeners": f"PLAINTEXT://0.0.0.0:{PORT}",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "log.segment.bytes": "1048576",
+    "log.cleaner.backoff.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    # They contain times of the real machine.
+    "brokercy.metrics.sample.interval.ms": "0",
+}
+
+
+class End(Enum):
+    """How a process ends other than by an orderly stop."""
+
+    KILLED = "killed"
+    POWER_LOST = "power lost"
+
+
+class Machine:
+    """A broker named `host` on a disk in `root`."""
+
+    def __init__(self, world: World, host: str, root: str, settings: dict[str, str], rate: float) -> None:
+        self.world = world
+        self.host = host
+        self.settings = {**SETTINGS, "node.id": host.removeprefix("broker"), "log.dirs": root, **settings}
+        self.settings["advertised.listeners"] = f"PLAINTEXT://{host}:{PORT}"
+        self.draw = world.draws(host)
+        self.disk = Disk(root, world.draws(f"{host}/disk"))
+        self.clock = MachineClock(world.time, rate)
+        self.boot = 0
+        self.server: BrokerServer | None = None
+        self.loop: SimLoop | None = None
+        self.listening: Listening | None = None
+        self.paused_until_us = 0
+        self.is_stopping = False
+        self.stays_down = False
+        self.ends = 0
+        self._turn_at_us = -1
+        self._directories: list[DataDirectory] = []
+        # Of this life of the process: the high watermark seen last, and by (topic id, partition) the offset before
+        # which records were deleted. An unclean end may bring deleted records back, as in Kafka.
+        self.high_watermarks: dict[Partition, int] = {}
+        self.floors: dict[tuple[UUID, int], int] = {}
+
+    @property
+    def is_up(self) -> bool:
+        return self.server is not None
+
+    # --- life
+
+    def start(self) -> None:
+        """Start the broker; it is tried again later if the disk fails."""
+        if self.is_up or self.stays_down:
+            return None
+        self.world.note(f"{self.host} starts")
+        self.loop = SimLoop(self.clock, self.draw, self._wake)
+        self.high_watermarks.clear()
+        self.floors.clear()
+        with self._inside():
+            try:
+                config = BrokerConfig.from_properties(self.settings)
+                self.server = BrokerServer(config, Seams(self.clock.given, Randomness(self.draw), self.loop.as_loop))
+                self.server.start()
+            except PowerCut:
+                return self._die()
+            except Exception as error:
+                if not self.disk.faults.active and not self.disk.broken:
+                    raise
+                self.world.note(f"{self.host} cannot start: {type(error).__name__}")
+                self._end(End.KILLED)
+                return None
+        self._schedule()
+        return None
+
+    def stop(self) -> None:
+        """Stop in an orderly way, and start again."""
+        if self.server is None or self.loop is None or self.is_stopping:
+            return
+        self.world.note(f"{self.host} stops")
+        self.is_stopping = True
+        task = self.loop.create_task(self.server.stop())
+        server = self.server
+
+        def stopped(_: object) -> None:
+            if self.server is server:
+                if not self.disk.faults.active and (error := task.exception()) is not None:
+                    raise error
+                self.world.note(f"{self.host} has stopped")
+                self._end(End.KILLED)
+
+        task.add_done_callback(stopped)
+
+        def check() -> None:
+            assert self.server is not server, f"{self.host} did not stop within {STOP_US / 1e6} s"
+
+        self.world.at(self.world.time.now_us + STOP_US, check)
+
+    def end(self, how: End) -> None:
+        """End the process between two turns."""
+        if self.is_up:
+            self._end(how)
+
+    def _die(self) -> None:
+        """The process was ended within a call to its disk."""
+        self._end(disks.current.end or End.KILLED)
+
+    def _end(self, how: End) -> None:
+        self.world.note(f"{self.host}: {how.value}")
+        loop = self.loop
+        assert loop is not None
+        self.ends += 1
+        self.is_stopping = False
+        with self._inside(is_dead=True):
+            if self.listening is not None:
+                self.listening.end(silently=how is End.POWER_LOST)
+                self.listening = None
+            loop.kill()
+            self.server = self.loop = None
+            for directory in self._directories:
+                directory.close()
+            self._directories.clear()
+        disks.stay_alive(self.disk)
+        with disks.use(None):
+            if how is End.POWER_LOST:
+                self.disk.cut()
+                self.boot += 1
+            else:
+                self.disk.kill(evicts=False)
+        delay_us = self.draw.choice([0, RESTART_US, 4 * RESTART_US, 20 * RESTART_US])
+        self.world.at(self.world.time.now_us + delay_us + 1, self.start)
+
+    def discard(self) -> None:
+        """End the process, if there is one: the world is over."""
+        if self.loop is not None:
+            self._end(End.KILLED)
+
+    # --- turns
+
+    def _wake(self, monotonic_s: float) -> None:
+        """The loop has something to do at that time."""
+        self._schedule_at(self.clock.world_us(monotonic_s))
+
+    def _schedule(self) -> None:
+        if self.loop is not None and (due_s := self.loop.next_s()) is not None:
+            self._wake(due_s)
+
+    def _schedule_at(self, at_us: int) -> None:
+        at_us = max(at_us, self.world.time.now_us, self.paused_until_us)
+        if self._turn_at_us < 0 or at_us < self._turn_at_us:
+            self._turn_at_us = at_us
+            self.world.at(at_us + self.draw.randint(1, 60), lambda: self._turn(at_us))
+
+    def _turn(self, planned_us: int) -> None:
+        if planned_us != self._turn_at_us:
+            return
+        self._turn_at_us = -1
+        if self.loop is None:
+            return
+        if self.world.time.now_us < self.paused_until_us:
+            self._schedule_at(self.paused_until_us)
+            return
+        self.run(self.loop.turn)
+        if self.listening is not None:
+            self.listening.collect()
+        if self.is_up:
+            self.world.check_machine(self)
+        self._schedule()
+
+    def run(self, work: Callable[[], object]) -> None:
+        """Let the process do something; it may end meanwhile. Raises what its loop caught."""
+        loop = self.loop
+        assert loop is not None
+        with self._inside():
+            try:
+                work()
+                if isinstance(loop.failure, PowerCut):
+                    raise loop.failure
+            except PowerCut:
+                return self._die()
+        if loop.failure is not None:
+            raise loop.failure
+        return None
+
+    def pause(self, us: int) -> None:
+        self.paused_until_us = max(self.paused_until_us, self.world.time.now_us + us)
+
+    # --- what the broker is given
+
+    @contextmanager
+    def _inside(self, *, is_dead: bool = False) -> Iterator[None]:
+        """What runs in it belongs to this machine: its time, its disk, its network."""
+        self.clock.sync()
+        given: list[tuple[Any, str, Callable[..., Any]]] = [
+            (lifecycle, "open_socket", self._listen),
+            (lifecycle, "ThreadPoolExecutor", self._workers),
+            (written_points, "boot_id", lambda: f"{self.host}-{self.boot}".encode()),
+            (data_directory, "DataDirectory", self._directory),
+        ]
+        with replaced(given), disks.use(self.disk, is_dead=is_dead):
+            yield
+
+    def _directory(self, path: str) -> DataDirectory:
+        """A data directory, whose lock ends with the process."""
+        self._directories.append(DataDirectory(path))
+        return self._directories[-1]
+
+    def _listen(self, name: str, host: str, port: int, backlog: int) -> Listening:
+        self.listening = self.world.network.listen(self.host, PORT, self._schedule)
+        return self.listening
+
+    def _workers(self, threads: int, thread_name_prefix: str = "") -> Workers:
+        loop = self.loop
+
+        def start(job: Callable[[], None]) -> None:
+            def run() -> None:
+                if self.loop is loop and loop is not None:
+                    self.run(job)
+                    self._schedule()
+
+            delay_us = self.draw.choice([5, 50, 500, 5_000, 50_000])
+            self.world.at(self.world.time.now_us + self.draw.randint(1, delay_us), run)
+
+        return Workers(threads, start)

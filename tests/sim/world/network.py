@@ -1,0 +1,339 @@
+"""Links between hosts, and connections over them: bytes arrive in order, after a drawn delay, in pieces of any size.
+
+A broker's end of a connection is one of two real sockets of this process, so that its recv, send and sendfile run as
+they are; the network holds the other one and moves bytes when the world lets it. As with TCP a lost packet comes later,
+and a link that is cut in one direction delivers everything of that direction once it is mended. A host that has lost
+its power does not say so: what is sent to it is answered by a reset when it is back.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tests.sim.world.draws import Draws
+
+if TYPE_CHECKING:
+    from tests.sim.world.world import World
+
+# What TCP waits before it sends a packet again, at first.
+RETRANSMIT_US = 200_000
+READ_BYTES = 1 << 20
+
+
+class Receiver(Protocol):
+    """The client's end of a connection."""
+
+    def received(self, data: bytes) -> None: ...
+
+    def lost(self, reason: str) -> None: ...
+
+
+@dataclass
+class Link:
+    """How packets go from one host to another, in one direction."""
+
+    delay_us: int
+    jitter_us: int = 0
+    loss: float = 0.0
+    is_cut: bool = False
+    # What waits for the link to be mended.
+    held: list[Callable[[], None]] = field(default_factory=list)
+
+    def mend(self) -> list[Callable[[], None]]:
+        self.is_cut, self.loss = False, 0.0
+        held, self.held = self.held, []
+        return held
+
+
+class Pipe:
+    """One direction of one connection."""
+
+    def __init__(self, world: World, link: Link, draw: Draws, arrive: Callable[[Any], None]) -> None:
+        self._world = world
+        self._link = link
+        self._draw = draw
+        self._arrive = arrive
+        self._last_us = 0
+
+    def send(self, what: bytes | None) -> None:
+        """Let bytes, or the end of the connection, arrive after all that was sent before."""
+        draw = self._draw
+        if what and len(what) > 1 and draw.chance(0.2):
+            at = draw.randint(1, len(what) - 1)
+            self._send_piece(what[:at])
+            what = what[at:]
+        self._send_piece(what)
+
+    def _send_piece(self, what: bytes | None) -> None:
+        if self._link.is_cut:
+            self._link.held.append(lambda: self._send_piece(what))
+            return
+        draw, link = self._draw, self._link
+        delay_us = link.delay_us + (draw.randrange(link.jitter_us) if link.jitter_us else 0)
+        again_us = RETRANSMIT_US
+        while link.loss and draw.chance(link.loss):
+            delay_us += again_us
+            again_us *= 2
+        self._last_us = max(self._last_us + 1, self._world.time.now_us + delay_us)
+        self._world.at(self._last_us, lambda: self._arrive(what))
+
+
+class Connection:
+    """A TCP connection between a client and a broker's listener."""
+
+    def __init__(self, network: Network, listening: Listening, client: str, receiver: Receiver, number: int) -> None:
+        self.network = network
+        self.listening = listening
+        self.receiver = receiver
+        self.number = number
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        self.ours = ours
+        self.theirs: socket.socket | None = theirs
+        # The broker's descriptor, once it has accepted.
+        self.fd = -1
+        self.is_over = False
+        self.unsent = b""
+        self._ends = False
+        world, host = network.world, listening.host
+        self._up = Pipe(world, network.link(client, host), network.draw, self._arrived_at_broker)
+        self._down = Pipe(world, network.link(host, client), network.draw, self._arrived_at_client)
+
+    # --- the client's end
+
+    def send(self, data: bytes) -> None:
+        if not self.is_over:
+            self._up.send(data)
+
+    def close(self) -> None:
+        """The client leaves; it hears nothing more."""
+        if not self.is_over:
+            self.receiver = _Nobody()
+            self._up.send(None)
+
+    # --- the broker's end
+
+    def _arrived_at_broker(self, what: bytes | None) -> None:
+        if self.is_over:
+            return
+        if what is None:
+            self._ends = True
+        else:
+            self.unsent += what
+        self.push()
+        self.listening.wake()
+
+    def push(self) -> None:
+        """Give the broker's socket what it takes."""
+        while self.unsent:
+            try:
+                sent = self.ours.send(self.unsent)
+            except BlockingIOError:
+                return
+            except OSError:
+                self.unsent = b""
+                return
+            self.unsent = self.unsent[sent:]
+        if self._ends:
+            self.ours.shutdown(socket.SHUT_WR)
+            self._ends = False
+
+    def collect(self) -> None:
+        """Send to the client what the broker has written."""
+        while not self.is_over:
+            try:
+                data = self.ours.recv(READ_BYTES)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                data = b""
+            self._down.send(data or None)
+            if not data:
+                self.drop()
+
+    def _arrived_at_client(self, what: bytes | None) -> None:
+        if what is None:
+            self.receiver.lost("closed by the broker")
+        else:
+            self.receiver.received(what)
+
+    def drop(self) -> None:
+        """Nothing passes any more; what is on the way to the client still arrives."""
+        if not self.is_over:
+            self.is_over = True
+            self.listening.forget(self)
+            self.ours.close()
+            if self.theirs is not None:
+                self.theirs.close()
+                self.theirs = None
+
+    def reset(self) -> None:
+        """The broker's process has ended, or its machine is back and knows nothing of the connection."""
+        self._down.send(None)
+
+
+class _Nobody:
+    def received(self, data: bytes) -> None:
+        pass
+
+    def lost(self, reason: str) -> None:
+        pass
+
+
+class _Accepted:
+    """As the socket that `accept` returns."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        assert connection.theirs is not None
+        self._socket = connection.theirs
+        connection.theirs = None
+
+    def setblocking(self, flag: bool) -> None:
+        self._socket.setblocking(flag)
+
+    def setsockopt(self, level: int, name: int, value: int) -> None:
+        """Options of TCP; buffers keep the kernel's sizes."""
+
+    def detach(self) -> int:
+        self._connection.fd = self._socket.detach()
+        return self._connection.fd
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Listening:
+    """As a listening socket, of the process that runs on `host` now."""
+
+    def __init__(self, network: Network, host: str, port: int, wake: Callable[[], None]) -> None:
+        self.network = network
+        self.host = host
+        self.port = port
+        self.wake = wake
+        self.connections: dict[int, Connection] = {}
+        self._by_fd: dict[int, Connection] = {}
+        self._poll = select.epoll()
+        self._backlog: list[Connection] = []
+        # Readable as long as somebody waits to be accepted.
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_SEMAPHORE)
+
+    def getsockname(self) -> tuple[str, int]:
+        return self.host, self.port
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def add(self, connection: Connection) -> None:
+        self.connections[connection.number] = connection
+        self._by_fd[connection.ours.fileno()] = connection
+        self._poll.register(connection.ours, select.EPOLLIN)
+        self._backlog.append(connection)
+        os.eventfd_write(self._fd, 1)
+        self.wake()
+
+    def forget(self, connection: Connection) -> None:
+        if self.connections.pop(connection.number, None) is not None:
+            self._poll.unregister(connection.ours)
+            del self._by_fd[connection.ours.fileno()]
+
+    def accept(self) -> tuple[_Accepted, tuple[str, int]]:
+        os.eventfd_read(self._fd)
+        connection = self._backlog.pop(0)
+        return _Accepted(connection), ("10.0.0.1", 10_000 + connection.number % 50_000)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self.network.listening.pop(self.host, None)
+            for connection in self._backlog:
+                connection.reset()
+                connection.drop()
+            self._backlog.clear()
+            os.close(self._fd)
+            self._fd = -1
+
+    def collect(self) -> None:
+        """Let the packets go that the broker has written, and give it what it had no room for."""
+        for connection in list(self.connections.values()):
+            if connection.unsent:
+                connection.push()
+        ready = [self._by_fd[fd] for fd, _ in self._poll.poll(0)]
+        # Numbers of descriptors differ between two runs.
+        for connection in sorted(ready, key=lambda each: each.number):
+            connection.collect()
+
+    def end(self, *, silently: bool) -> None:
+        """The process has ended, by itself or with its machine: `silently` nobody is informed until it is back."""
+        # Packets of what the broker wrote before its end are on their way, and what it closed is closed.
+        self.collect()
+        fds = []
+        if silently:
+            self.network.dark.add(self.host)
+        for connection in list(self.connections.values()):
+            if connection.fd >= 0:
+                fds.append(connection.fd)
+            if silently:
+                self.network.orphans.setdefault(self.host, []).append(connection)
+            else:
+                connection.reset()
+            connection.drop()
+        self._backlog.clear()
+        for fd in fds:
+            os.close(fd)
+        self._poll.close()
+        self.close()
+
+
+class Network:
+    """All links, by (from, to), and who listens."""
+
+    def __init__(self, world: World, draw: Draws) -> None:
+        self.world = world
+        self.draw = draw
+        self.links: dict[tuple[str, str], Link] = {}
+        self.listening: dict[str, Listening] = {}
+        # Hosts without power, and the connections that they had.
+        self.dark: set[str] = set()
+        self.orphans: dict[str, list[Connection]] = {}
+        self._count = 0
+
+    def link(self, source: str, target: str) -> Link:
+        found = self.links.get((source, target))
+        if found is None:
+            found = self.links[source, target] = Link(self.draw.randint(20, 400), self.draw.choice([0, 100, 2_000]))
+        return found
+
+    def listen(self, host: str, port: int, wake: Callable[[], None]) -> Listening:
+        self.listening[host] = Listening(self, host, port, wake)
+        self.dark.discard(host)
+        for connection in self.orphans.pop(host, []):
+            connection.reset()
+        return self.listening[host]
+
+    def connect(self, client: str, host: str, receiver: Receiver, done: Callable[[Connection | None], None]) -> None:
+        """Call `done` with a connection, or with None if nobody listens; not at all if packets do not pass."""
+        self._count += 1
+        number = self._count
+
+        def arrived(_: object) -> None:
+            listening = self.listening.get(host)
+            connection = None
+            if host in self.dark:
+                return
+            if listening is not None:
+                connection = Connection(self, listening, client, receiver, number)
+                listening.add(connection)
+            Pipe(self.world, self.link(host, client), self.draw, lambda _: done(connection)).send(None)
+
+        Pipe(self.world, self.link(client, host), self.draw, arrived).send(None)
+
+    def mend(self, source: str, target: str) -> None:
+        """Let a link deliver everything again."""
+        for resend in self.link(source, target).mend():
+            resend()

@@ -1,0 +1,128 @@
+"""Runs plans, and makes those that fail smaller."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+
+from broker_cy.storage import flusher
+from tests.sim.world.draws import Trace
+from tests.sim.world.plan import Plan, plan_of
+from tests.sim.world.world import World
+
+# A file system in memory: every sync would be real elsewhere.
+MEMORY = "/dev/shm"
+# Logs are smaller than those for which the written point is noted otherwise.
+NOTE_LOG_BYTES = 300
+# Worlds that one search for a smaller plan runs at most.
+ATTEMPTS_MAX = 120
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a world ended."""
+
+    plan: Plan
+    failure: BaseException | None
+    # Of all draws and events.
+    digest: str
+    draws: int
+    steps: int
+    virtual_s: float
+    acked: int
+    reads: int
+
+    @property
+    def signature(self) -> tuple[str, str]:
+        """What failures have in common that are the same defect: the type, and the function that raised it."""
+        assert self.failure is not None
+        frames = traceback.extract_tb(self.failure.__traceback__)
+        return type(self.failure).__name__, frames[-1].name if frames else ""
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without log lines, and with notes of small logs."""
+    patch = pytest.MonkeyPatch()
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    patch.setattr(flusher, "NOTE_LOG_BYTES", NOTE_LOG_BYTES)
+    try:
+        yield
+    finally:
+        patch.undo()
+        logging.disable(before)
+
+
+def run_plan(plan: Plan, trace: Trace | None = None) -> Result:
+    """Run one world to its end, or to its failure."""
+    trace = trace or Trace()
+    failure: BaseException | None = None
+    with _quiet(), tempfile.TemporaryDirectory(dir=MEMORY, prefix="world-") as root:
+        world = World(plan, root, trace)
+        try:
+            world.run()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            failure = error
+    return Result(
+        plan,
+        failure,
+        trace.hexdigest(),
+        trace.count,
+        world.steps,
+        world.time.now_us / 1e6,
+        world.acked,
+        world.reads,
+    )
+
+
+def run_seed(seed: int) -> Result:
+    return run_plan(plan_of(seed))
+
+
+def shrink(found: Result, report: Callable[[Result], object] = lambda found: None) -> Result:
+    """The smallest plan found that fails in the same way: fewer faults, then fewer clients, then less time."""
+    attempts = 0
+
+    def still_fails(plan: Plan) -> bool:
+        nonlocal found, attempts
+        if attempts >= ATTEMPTS_MAX:
+            return False
+        attempts += 1
+        again = run_plan(plan)
+        if again.failure is None or again.signature != signature:
+            return False
+        found = again
+        report(found)
+        return True
+
+    signature = found.signature
+    _drop(found.plan.faults, lambda dropped: still_fails(found.plan.without_faults(dropped)))
+    _drop(found.plan.clients, lambda dropped: still_fails(found.plan.without_clients(dropped)))
+    while found.plan.duration_us > 50_000:
+        if not still_fails(replace(found.plan, duration_us=found.plan.duration_us // 2)):
+            break
+    return found
+
+
+def _drop(parts: tuple[object, ...], try_without: Callable[[set[int]], bool]) -> None:
+    """Try to leave out all parts, then halves of them, and so on to single ones."""
+    left = len(parts)
+    size = left
+    while size:
+        at = 0
+        while at < left:
+            dropped = set(range(at, min(at + size, left)))
+            if try_without(dropped):
+                left -= len(dropped)
+            else:
+                at += size
+        size //= 2

@@ -1,0 +1,96 @@
+"""A client's connection over the world's network, with the broker's own codec and the client core's framing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from broker_cy.client.exchange import SIZE_BYTES, Exchange
+from broker_cy.wire import codec, messages
+
+if TYPE_CHECKING:
+    from tests.sim.world.network import Connection
+    from tests.sim.world.world import World
+
+TIMEOUT_S = 5.0
+
+
+class Lost(Exception):
+    """No answer: the request may have arrived or not."""
+
+
+class Channel:
+    """One connection of the client `name` to `host`; after Lost it is never used again."""
+
+    def __init__(self, world: World, name: str, host: str) -> None:
+        self._world = world
+        self._name = name
+        self._host = host
+        self._exchange: Exchange[tuple[type[Any], int, asyncio.Future[Any]]] = Exchange(name)
+        self._inbox = bytearray()
+        self._connection: Connection | None = None
+        self.is_lost = False
+
+    async def open(self) -> None:
+        """Connect. Raises Lost."""
+        loop = self._world.clients
+        opened: asyncio.Future[Connection | None] = loop.create_future()
+
+        def done(connection: Connection | None) -> None:
+            if not opened.done():
+                opened.set_result(connection)
+            elif connection is not None:
+                connection.close()
+
+        self._world.network.connect(self._name, self._host, self, done)
+        timer = loop.call_later(TIMEOUT_S, done, None)
+        self._connection = await opened
+        timer.cancel()
+        if self._connection is None:
+            self.is_lost = True
+            raise Lost(f"{self._name}: no connection to {self._host}")
+
+    def send(self, request: Any, version: int, timeout_s: float = TIMEOUT_S) -> asyncio.Future[Any]:
+        """Send a request; the result is its answer, or Lost."""
+        loop = self._world.clients
+        answer: asyncio.Future[Any] = loop.create_future()
+        if self.is_lost or self._connection is None:
+            answer.set_exception(Lost(f"{self._name}: the connection is lost"))
+            return answer
+        response = getattr(messages, type(request).__name__.removesuffix("Request") + "Response")
+        body = codec.encode(request, version)
+        head = self._exchange.head(request.API_KEY, version, len(body), (response, version, answer))
+        self._connection.send(head + body)
+        timer = loop.call_later(timeout_s, self.lost, f"no answer to {type(request).__name__}")
+        answer.add_done_callback(lambda _: timer.cancel())
+        return answer
+
+    def close(self) -> None:
+        self.lost("closed by the client")
+
+    # --- what the network calls
+
+    def received(self, data: bytes) -> None:
+        if self.is_lost:
+            return
+        self._inbox += data
+        while len(self._inbox) >= SIZE_BYTES:
+            end = SIZE_BYTES + self._exchange.answer_bytes(self._inbox)
+            if len(self._inbox) < end:
+                return
+            (response, version, answer), body = self._exchange.take(memoryview(bytes(self._inbox[SIZE_BYTES:end])))
+            del self._inbox[:end]
+            if not answer.done():
+                answer.set_result(codec.decode(response, version, body))
+
+    def lost(self, reason: str) -> None:
+        if self.is_lost:
+            return
+        self.is_lost = True
+        if self._connection is not None:
+            self._connection.close()
+        for _, _, answer in self._exchange.abandon():
+            if not answer.done():
+                answer.set_exception(Lost(f"{self._name}: {reason}"))
+                # Whoever waits hears it; a request that nobody awaits any more was given up.
+                answer.exception()

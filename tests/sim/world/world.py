@@ -1,0 +1,191 @@
+"""One world: it runs a plan to its end, and checks.
+
+Time goes from event to event: bytes that arrive, turns of loops, jobs of workers, faults. After the faults everything
+is mended, and each client must make a step within RECOVERY_S; then the clients end, two consumers read all that is
+left, and the history is checked (tests.history.checker).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tests.history.checker import check
+from tests.history.operations import Compact, Recorder
+from tests.sim.world import disks, faults
+from tests.sim.world.checks import check_partitions
+from tests.sim.world.clients.admins import Admin
+from tests.sim.world.clients.base import Client, Spot
+from tests.sim.world.clients.members import Member
+from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
+from tests.sim.world.clients.readers import LastReader, Reader
+from tests.sim.world.clients.transactions import TransactionalProducer
+from tests.sim.world.clock import EPOCH_MS, MachineClock, WorldTime
+from tests.sim.world.draws import Draws, Trace
+from tests.sim.world.groups import Groups
+from tests.sim.world.loop import SimLoop
+from tests.sim.world.machine import Machine
+from tests.sim.world.network import Network
+from tests.sim.world.plan import Plan
+
+# After the faults, in virtual time: until each client has made another step; until each has ended; until all is read.
+RECOVERY_S, ENDING_S, READING_S = 60, 120, 60
+# A world that needs more than this goes round in circles.
+EVENTS_MAX = 2_000_000
+KINDS: dict[str, type[Client]] = {
+    "admin": Admin,
+    "plain": PlainProducer,
+    "refused": RefusedProducer,
+    "txn": TransactionalProducer,
+    "reader": Reader,
+    "member": Member,
+}
+SYNCED = {"log.flush.interval.messages": "1"}
+
+
+class World:
+    """Runs `plan` on disks below `root`, which must be in memory."""
+
+    def __init__(self, plan: Plan, root: str, trace: Trace | None = None) -> None:
+        self.plan = plan
+        self.trace = trace or Trace()
+        self.time = WorldTime()
+        self.network = Network(self, self.draws("network"))
+        self.recorder = Recorder()
+        self.groups = Groups()
+        self.acked = self.reads = self.steps = 0
+        self.over = False
+        self._events: list[tuple[int, int, Callable[[], object]]] = []
+        self._count = 0
+        self._clients_turn_us = -1
+        self.machines: dict[str, Machine] = {}
+        for host, drift in zip(plan.hosts, plan.drifts_ppm, strict=True):
+            directory = os.path.join(root, host)
+            os.mkdir(directory)
+            settings = SYNCED if plan.is_synced else {}
+            self.machines[host] = Machine(self, host, directory, settings, 1 + drift / 1e6)
+        self.clients = SimLoop(MachineClock(self.time), self.draws("clients"), self._wake_clients)
+        self.all_clients: list[Client] = []
+
+    # --- what everything in the world uses
+
+    def draws(self, name: str) -> Draws:
+        return Draws(self.plan.seed, name, self.trace)
+
+    def at(self, us: int, work: Callable[[], object]) -> None:
+        """Do something at a time of the world; of what happens at the same time, what was asked for first."""
+        self._count += 1
+        heapq.heappush(self._events, (us, self._count, work))
+
+    def note(self, line: str) -> None:
+        self.trace.note(f"{self.time.now_us} {line}")
+
+    def wall_ms(self) -> int:
+        """The clients' wall clock."""
+        return EPOCH_MS + self.time.now_us // 1000
+
+    def trimmed(self, host: str, spot: Spot, low_watermark: int) -> None:
+        """Records were deleted: no later log starts before that."""
+        self.machines[host].floors[spot.topic_id, spot.partition] = low_watermark
+
+    # --- the run
+
+    def run(self) -> None:
+        """Raises AssertionError for what must not happen, and whatever a broker or a client raised."""
+        # Modules that draw from the global stream.
+        random.seed(self.plan.seed)
+        try:
+            with disks.installed():
+                self._run()
+        finally:
+            self._close()
+
+    def _run(self) -> None:
+        for machine in self.machines.values():
+            machine.start()
+        for name, host in self.plan.clients:
+            kind = name.partition("-")[0].rstrip("0123456789")
+            self._add(KINDS[kind](self, name, host))
+        for fault in self.plan.faults:
+            self.at(fault.at_us, lambda fault=fault: faults.begin(self, fault))  # type: ignore[misc]
+        self._until(self.plan.duration_us)
+        self.note("the faults are over")
+        faults.end_all(self)
+        before = {client: client.steps for client in self.all_clients}
+        self._wait(
+            RECOVERY_S, "to make a step", lambda: [client for client, steps in before.items() if client.steps == steps]
+        )
+        self.over = True
+        self._wait(ENDING_S, "to end", lambda: [client for client in self.all_clients if not client.is_done])
+        last = [
+            self._add(LastReader(self, f"last-{committed}-{host}", host, committed=committed))
+            for host in self.machines
+            for committed in (False, True)
+        ]
+        self._wait(READING_S, "to read everything", lambda: [client for client in last if not client.is_done])
+        compacted = {spot.place for client in last for spot in client.spots if spot.topic[0] == "c"}
+        findings = check([*(Compact(place) for place in sorted(compacted)), *self.recorder.operations])
+        assert not findings, "\n".join(str(each) for each in findings)
+
+    def _add(self, client: Any) -> Any:
+        self.all_clients.append(client)
+        task = self.clients.create_task(client.run())
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+        task.add_done_callback(ended)
+        return client
+
+    def _until(self, end_us: int) -> None:
+        while self._events and self._events[0][0] <= end_us:
+            self.time.now_us, _, work = heapq.heappop(self._events)
+            self.steps += 1
+            self.trace.note(f"{self.time.now_us} event")
+            work()
+        assert self.steps < EVENTS_MAX, f"{EVENTS_MAX} events"
+        self.time.now_us = end_us
+
+    def _wait(self, seconds: int, what: str, left: Callable[[], list[Client]]) -> None:
+        """Let the world run until nobody is left. Raises AssertionError after that many seconds."""
+        end_us = self.time.now_us + seconds * 1_000_000
+        while names := [client.name for client in left()]:
+            assert self.time.now_us < end_us, f"{', '.join(names)} took more than {seconds} s {what}"
+            self._until(self.time.now_us + 20_000)
+
+    # --- turns
+
+    def _wake_clients(self, at_s: float) -> None:
+        at_us = max(self.clients.clock.world_us(at_s), self.time.now_us)
+        if self._clients_turn_us < 0 or at_us < self._clients_turn_us:
+            self._clients_turn_us = at_us
+            self.at(at_us, lambda: self._turn_clients(at_us))
+
+    def _turn_clients(self, planned_us: int) -> None:
+        if planned_us != self._clients_turn_us:
+            return
+        self._clients_turn_us = -1
+        self.clients.turn()
+        if self.clients.failure is not None:
+            raise self.clients.failure
+        if (due_s := self.clients.next_s()) is not None:
+            self._wake_clients(due_s)
+
+    def check_machine(self, machine: Machine) -> None:
+        """What must hold after each turn of a broker."""
+        check_partitions(machine)
+
+    def _close(self) -> None:
+        for machine in self.machines.values():
+            machine.stays_down = True
+            machine.disk.faults.end()
+            disks.stay_alive(machine.disk)
+        with disks.installed():
+            for machine in self.machines.values():
+                machine.discard()
+        self.clients.kill()
