@@ -70,7 +70,7 @@ def run(
     # Thousands of logs that are there for good need not be looked at again and again.
     server = BrokerServer(config, seams, manager.loading, gc.freeze)
     try:
-        server.start()
+        loop.run_until_complete(server.start())
     except (ListenError, DataDirectoryError, MetadataLogError, QuorumError, ConfigError) as error:
         raise StartError(str(error)) from None
     except KafkaError as error:

@@ -1,14 +1,14 @@
 """The controller as a state machine: it takes operations and returns records. It holds no file, socket or clock.
 
-There are three layers of state: `image` is committed, the sealed layer has the changes that are being written to disk,
-if there are any, and the top layer has all later changes. Operations are validated against the top layer. `seal` turns
-the top layer into the sealed one, `commit` merges the sealed layer, which is on disk then, into `image`, and `abandon`
-drops everything that is not committed.
+`image` is committed. The records of each operation are a layer above it, sealed with the offset at which they end, and
+operations are validated against the uppermost state. `commit` folds the layers up to an offset into `image`; `abandon`
+drops those that will never be committed, all of them if this node no longer leads.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections import deque
+from typing import NamedTuple, TypeVar
 
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -22,14 +22,26 @@ R = TypeVar("R")
 _TRANSACTION_MARKS = frozenset({"BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"})
 
 
-class Controller:
-    """Invariants: `image` holds exactly the committed records; at most one sealed layer at a time."""
+class Layer(NamedTuple):
+    """The changes of one batch, whose records end at `end_offset` (exclusive)."""
 
-    __slots__ = ("_sealed", "_top", "image")
+    end_offset: int
+    changes: MetadataImage
+
+
+class Controller:
+    """Invariants: `image` holds exactly the committed records; the layers ascend, and each begins where the one below
+    ends; `state` is the image with all layers.
+
+    `state` is one overlay over the image with the changes of all layers, so that a read costs the same however many
+    operations wait for their commit.
+    """
+
+    __slots__ = ("_layers", "_top", "image")
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
-        self._sealed: MetadataImage | None = None
+        self._layers: deque[Layer] = deque()
         self._top = image.branch()
 
     @property
@@ -40,8 +52,8 @@ class Controller:
     def run(self, operation: Operation[R], context: OperationContext) -> Step[R]:
         """Validate the operation and apply its records. Raises KafkaError; nothing has changed then.
 
-        The records have the offsets from `context.next_offset` on. The caller appends them, and calls `abandon` if that
-        fails, which undoes everything that is not committed.
+        The records have the offsets from `context.next_offset` on, and each batch of them is a layer. The caller
+        appends them, and calls `abandon` if that fails.
         """
         step = operation.run(self._top, context)
         if step.atomic and len(step.records) > RECORDS_PER_STEP_MAX:
@@ -50,38 +62,57 @@ class Controller:
                 f"Unable to perform excessively large batch operation: {len(step.records)} records; "
                 f"at most {RECORDS_PER_STEP_MAX} are allowed.",
             )
-        if step.records:
-            # Applied to a separate layer first: if a record does not fit the state, which is a bug, the step has no
-            # effect.
-            above = self._top.branch()
-            for offset, record in enumerate(step.records, context.next_offset):
+        # Merged at the end: if a record does not fit the state, which is a bug, the step has no effect.
+        above = self._top.branch()
+        layers = []
+        offset = context.next_offset
+        for batch in step.batches():
+            changes = above.branch()
+            for record in batch:
                 if type(record.message).__name__ not in _TRANSACTION_MARKS:
-                    replay(above, record.message)
-                above.offset = offset
+                    replay(changes, record.message)
+                changes.offset = offset
+                offset += 1
+            above.merge(changes)
+            layers.append(Layer(offset, changes))
+        if layers:
             self._top.merge(above)
+            self._layers += layers
         return step
 
     def skip_to(self, offset: int) -> None:
         """Note that the next appended entry, at `offset`, is a control record, which changes nothing here."""
-        self._top.offset = offset
+        changes = self._top.branch()
+        changes.offset = offset
+        self._top.merge(changes)
+        self._layers.append(Layer(offset + 1, changes))
 
-    def seal(self) -> None:
-        """Seal the accepted operations, which are written to disk now; later operations go to a new layer above."""
-        assert self._sealed is None
-        self._sealed = self._top
-        self._top = self._sealed.branch()
-
-    def commit(self, epoch: int) -> ImageDelta:
-        """Merge the sealed operations, which are on disk, into the image. Returns the changes."""
-        assert self._sealed is not None
-        sealed, self._sealed = self._sealed, None
-        sealed.epoch = epoch
-        delta = self.image.absorb(sealed)
-        self._top.rebase(self.image)
-        self._top.epoch = epoch
+    def commit(self, end_offset: int, epoch: int) -> ImageDelta | None:
+        """Fold the layers that end at or below `end_offset` into the image, which the records of `epoch` lead to.
+        Returns the changes, None if there is no such layer.
+        """
+        if not self._layers or self._layers[0].end_offset > end_offset:
+            return None
+        is_all = self._layers[-1].end_offset <= end_offset
+        if is_all:
+            folded = self._top
+            self._layers.clear()
+        else:
+            folded = self.image.branch()
+            while self._layers[0].end_offset <= end_offset:
+                changes = self._layers.popleft().changes
+                folded.merge(changes)
+                self._top.forget(changes)
+        folded.epoch = self._top.epoch = epoch
+        delta = self.image.absorb(folded)
+        if is_all:
+            self._top = self.image.branch()
         return delta
 
-    def abandon(self) -> None:
-        """Return to the last committed image."""
-        self._sealed = None
+    def abandon(self, end_offset: int = -1) -> None:
+        """Drop the layers that end above `end_offset`: they are not in the log. By default all are dropped."""
+        kept = deque(layer for layer in self._layers if layer.end_offset <= end_offset)
         self._top = self.image.branch()
+        for layer in kept:
+            self._top.merge(layer.changes)
+        self._layers = kept

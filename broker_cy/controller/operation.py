@@ -8,7 +8,7 @@ committed. Time and randomness are taken from the context.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import UUID
@@ -36,6 +36,11 @@ class Step(Generic[R]):
     records: list[VersionedRecord]
     reply: R
     atomic: bool = True
+
+    def batches(self) -> Iterator[list[VersionedRecord]]:
+        """The records as the batches of the log."""
+        for start in range(0, len(self.records), RECORDS_PER_STEP_MAX):
+            yield self.records[start : start + RECORDS_PER_STEP_MAX]
 
 
 @dataclass(frozen=True, slots=True)

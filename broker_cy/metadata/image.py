@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from broker_cy.metadata import features, topic_names
-from broker_cy.metadata.overlay import ABSENT, Overlay, merge
+from broker_cy.metadata.overlay import ABSENT, Overlay, forget, merge
 
 NO_LEADER = -1
 
@@ -338,11 +338,12 @@ class MetadataImage:
         self.derived.clear()
         self.features.epoch = self.offset
 
-    def rebase(self, base: MetadataImage) -> None:
-        """Put this branch on top of `base`, which has just absorbed the branch below this one."""
-        for mine, theirs in zip(self._tables(), base._tables(), strict=True):
-            assert isinstance(mine, Overlay)
-            mine.base = theirs
+    def forget(self, merged: MetadataImage) -> None:
+        """Drop those changes of `merged` from this branch that nothing has replaced since `merge` added them; the image
+        below absorbs them. O(changes of `merged`).
+        """
+        for mine, theirs in zip(self._tables(), merged._tables(), strict=True):
+            forget(mine, theirs)
 
     def copy(self) -> MetadataImage:
         """A copy that later calls of `absorb` do not affect, for snapshots. O(topics): partition dicts are shared."""

@@ -25,7 +25,7 @@ ABSENT = _Absent()
 
 
 class Overlay(MutableMapping[K, V], Generic[K, V]):
-    """Changes to `base`, which must not change itself, except by `merge` of an overlay between it and this one."""
+    """Changes to `base`, which must not change itself, except by `merge` of changes that this overlay has, too."""
 
     __slots__ = ("base", "changes")
 
@@ -79,6 +79,16 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
         for key, value in self.changes.items():
             count += (value is not ABSENT) - (key in self.base)
         return count
+
+
+def forget(overlay: MutableMapping[K, V], merged: MutableMapping[K, V]) -> None:
+    """Drop the changes of `merged` from `overlay`, except those that were replaced since. O(changes of `merged`)."""
+    assert isinstance(overlay, Overlay)
+    assert isinstance(merged, Overlay)
+    for key, value in merged.changes.items():
+        # An equal object that was set later is the same change: the table below has it, too.
+        if key in overlay.changes and overlay.changes[key] is value:
+            del overlay.changes[key]
 
 
 def merge(base: MutableMapping[K, V], overlay: MutableMapping[K, V]) -> None:

@@ -1,128 +1,216 @@
-"""The quorum as a state machine: it takes events and returns what must be persisted and appended. It holds no file,
-socket or clock.
+"""One voter of the metadata quorum as a state machine (KIP-595): `step(event, now_ms)` returns what must be persisted,
+appended and sent, and in which order. It holds no file, socket or clock, and draws only from the source that it is
+given.
 
-A single node is a quorum of one: it is elected by its own vote, and an entry is committed once this node has synced it.
-The roles of a quorum with several voters (Prospective, Follower, Observer) and the messages between voters are not
-implemented yet; the implemented part follows their rules: a vote is durable before anything depends on it, each
-leadership has an epoch that starts with a LeaderChange record, and the high watermark advances only with entries of the
-leader's own epoch (KIP-595).
+A quorum of one takes the same way as a larger one: it stands for election, votes for itself, and leads when its vote is
+a majority, all in the step of the first event. It commits what it has synced.
+
+Not implemented yet: observers, snapshots for a voter that needs what the log no longer has (FetchSnapshot), changes of
+the voters (KIP-853), the directory ids of votes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-from typing import Final
+import random
+from collections.abc import Sequence
 
-from broker_cy.quorum.election_state import NO_LEADER, ElectionState, QuorumError
-
-
-class Role(Enum):
-    UNATTACHED = "unattached"  # knows an epoch but no leader, and has not voted
-    RESIGNED = "resigned"  # was the leader of this epoch and must not lead it again
-    CANDIDATE = "candidate"  # has voted for itself in this epoch
-    LEADER = "leader"
-
-
-# The roles that may directly precede each role; None is the start of the process.
-PREDECESSORS: Final[dict[Role, frozenset[Role | None]]] = {
-    Role.UNATTACHED: frozenset({None}),
-    Role.RESIGNED: frozenset({None, Role.LEADER}),
-    Role.CANDIDATE: frozenset({Role.UNATTACHED, Role.RESIGNED}),
-    Role.LEADER: frozenset({Role.CANDIDATE}),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Elected:
-    """What must be done after winning an election: first sync `persist` to disk, then append the LeaderChange record.
-
-    Nothing may be appended or answered in the new epoch before `persist` is on disk: otherwise this node could lead the
-    same epoch twice after a crash.
-    """
-
-    persist: ElectionState
-    epoch: int
-    leader_id: int
-    voters: tuple[int, ...]
+from broker_cy.quorum import elections, replication
+from broker_cy.quorum.election_state import ElectionState
+from broker_cy.quorum.epochs import LogEpochs
+from broker_cy.quorum.messages import (
+    BeginQuorumEpoch,
+    BeginQuorumEpochResponse,
+    EndQuorumEpoch,
+    Fetch,
+    FetchResponse,
+    Message,
+    VoteRequest,
+    VoteResponse,
+)
+from broker_cy.quorum.state import NEVER, QuorumState
+from broker_cy.quorum.step import (
+    Append,
+    Event,
+    NotLeaderError,
+    NotWritten,
+    Output,
+    Received,
+    Role,
+    Start,
+    Stop,
+    Synced,
+    Tick,
+    Timeouts,
+)
 
 
 class Quorum:
-    """Invariants: `epoch` never decreases; `0 <= high_watermark <= synced_end <= end of the log`; the node leads at
-    most once per epoch.
-    """
+    """The caller carries out an Output (see there) before the next step."""
 
-    __slots__ = (
-        "epoch",
-        "epoch_start_offset",
-        "high_watermark",
-        "leader_id",
-        "node_id",
-        "role",
-        "synced_end",
-        "voters",
-    )
+    __slots__ = ("_state",)
 
     def __init__(
-        self, node_id: int, stored: ElectionState | None, last_log_epoch: int, log_voters: tuple[int, ...] | None = None
+        self,
+        node_id: int,
+        voters: Sequence[int],
+        stored: ElectionState | None,
+        log: LogEpochs,
+        draw: random.Random,
+        timeouts: Timeouts | None = None,
+        *,
+        static_voters: bool = True,
     ) -> None:
-        """`stored` is the content of quorum-state, None for a node that never voted; `last_log_epoch` is the epoch of
-        the newest entry of the log or of the snapshot (0 if both are empty); `log_voters` is the voter set found in the
-        log, if any.
-
-        Raises QuorumError if the node is not the only voter.
+        """`stored` is the content of quorum-state, None for a node that never voted; `log` is the log as it is on disk,
+        which the machine keeps up to date; `draw` is where election timeouts are drawn from; `static_voters` is True
+        for kraft.version 0, where quorum-state contains the voters.
         """
-        self.node_id = node_id
-        voters = log_voters if log_voters is not None else (stored.voters if stored else None)
-        if voters and voters != (node_id,):
-            raise QuorumError(
-                f"the metadata quorum has the voters {sorted(voters)}, and this node is {node_id}; "
-                "broker-cy supports only a quorum whose sole voter is this node"
-            )
-        self.voters: tuple[int, ...] = (node_id,)
-        self.role: Role | None = None
-        self.leader_id = NO_LEADER
-        self.epoch = max(last_log_epoch, stored.epoch if stored else 0)
-        self.epoch_start_offset = -1
-        self.synced_end = 0
-        self.high_watermark = 0
-        was_leader = stored is not None and stored.leader_id == node_id and stored.epoch == self.epoch
-        self._become(Role.RESIGNED if was_leader else Role.UNATTACHED)
+        self._state = QuorumState(
+            node_id, voters, stored, log, draw, timeouts or Timeouts(), static_voters=static_voters
+        )
 
-    def _become(self, role: Role) -> None:
-        if self.role not in PREDECESSORS[role]:
-            raise AssertionError(f"{self.role} may not be followed by {role}")
-        self.role = role
+    @property
+    def role(self) -> Role:
+        assert self._state.role is not None
+        return self._state.role
 
-    def elect(self, *, static_voters: bool) -> Elected:
-        """Stand for election in the next epoch and win it, because the node's own vote is the majority.
+    @property
+    def epoch(self) -> int:
+        return self._state.epoch
 
-        The vote and the leadership are one durable write, because no message is sent between them. `static_voters` is
-        True for kraft.version 0, where the file contains the voters.
+    @property
+    def leader_id(self) -> int:
+        """NO_LEADER if unknown."""
+        return self._state.leader_id
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below it is committed. 0 until the first leader after a start is known."""
+        return self._state.high_watermark
+
+    @property
+    def end_offset(self) -> int:
+        """The end of the log, written or not."""
+        return self._state.log.end_offset
+
+    def __repr__(self) -> str:
+        state = self._state
+        return (
+            f"Quorum(node {state.node_id} of {state.voters}, {self.role.value} in epoch {state.epoch}, leader "
+            f"{state.leader_id}, voted {state.voted_id}, log {state.log.end}, synced {state.synced_end}, high "
+            f"watermark {state.high_watermark})"
+        )
+
+    def step(self, event: Event, now_ms: int) -> Output:
+        """Take one event. `now_ms` is on a clock that never goes back. Raises NotLeaderError for an Append, and
+        AssertionError if another voter breaks the rules of the protocol.
         """
-        self._become(Role.CANDIDATE)
-        self.epoch += 1
-        self.epoch_start_offset = -1
-        self._become(Role.LEADER)
-        self.leader_id = self.node_id
-        state = ElectionState(self.epoch, self.node_id, voters=self.voters if static_voters else None)
-        return Elected(state, self.epoch, self.node_id, self.voters)
+        state = self._state
+        state.now_ms = now_ms
+        if state.role is not Role.CLOSED:
+            self._take(event)
+            replication.answer_parked(state)
+            replication.fetch(state)
+        elif isinstance(event, Append):
+            raise NotLeaderError(f"{self!r} has stopped")
+        return self._output()
 
-    def began_epoch(self, offset: int) -> None:
-        """Note that the LeaderChange record of this epoch is at `offset`."""
-        assert self.role is Role.LEADER
-        assert self.epoch_start_offset < 0
-        self.epoch_start_offset = offset
+    def _take(self, event: Event) -> None:
+        state = self._state
+        match event:
+            case Start():
+                _start(state)
+            case Tick():
+                _tick(state)
+            case Received(source, message):
+                if source in state.others:
+                    _receive(state, source, message)
+            case Append(epoch, offset, proposals):
+                if state.role is not Role.LEADER or epoch != state.epoch or offset != state.log.end_offset:
+                    raise NotLeaderError(f"cannot append at offset {offset} in epoch {epoch}: {self!r}")
+                for proposal in proposals:
+                    state.append(proposal.entries, proposal.content)
+            case NotWritten(end_offset):
+                _not_written(state, end_offset)
+            case Synced(end_offset):
+                replication.synced(state, end_offset)
+            case Stop():
+                if state.role is Role.LEADER:
+                    state.resign()
+                state.become(Role.CLOSED)
+                state.deadline_ms = NEVER
 
-    def synced(self, end_offset: int) -> int:
-        """Note that everything below `end_offset` is on disk here. Returns the high watermark (exclusive)."""
-        self.synced_end = max(self.synced_end, end_offset)
-        # Entries of earlier epochs are committed only together with one of this epoch (Raft, section 5.4.2).
-        if self.role is Role.LEADER and 0 <= self.epoch_start_offset < self.synced_end:
-            self.high_watermark = self.synced_end
-        return self.high_watermark
+    def _output(self) -> Output:
+        state = self._state
+        output = Output(
+            self.role,
+            state.epoch,
+            state.leader_id,
+            state.high_watermark,
+            state.take_record(),
+            state.truncate_to,
+            tuple(state.to_append),
+            tuple(state.to_send),
+            _wake_ms(state),
+        )
+        state.truncate_to = -1
+        state.to_append.clear()
+        state.to_send.clear()
+        return output
 
-    def resign(self) -> None:
-        """Stop leading: nothing may be appended in this epoch any more."""
-        self._become(Role.RESIGNED)
-        self.leader_id = NO_LEADER
+
+def _start(state: QuorumState) -> None:
+    if not state.others:
+        elections.stand(state)
+    elif state.role is Role.FOLLOWER:
+        state.deadline_ms = state.now_ms + state.timeouts.fetch_ms
+    else:
+        state.wait_for_election()
+
+
+def _tick(state: QuorumState) -> None:
+    if 0 <= state.retry_ms <= state.now_ms:
+        state.retry_ms = NEVER
+        state.is_fetching = False
+    if state.role is Role.LEADER:
+        if 0 <= replication.quorum_lost_ms(state) <= state.now_ms:
+            state.resign()
+            return
+        if 0 <= state.deadline_ms <= state.now_ms:
+            replication.remind(state)
+    elif 0 <= state.deadline_ms <= state.now_ms:
+        elections.stand(state)
+
+
+def _receive(state: QuorumState, source: int, message: Message) -> None:
+    match message:
+        case VoteRequest():
+            elections.vote_requested(state, source, message)
+        case VoteResponse():
+            elections.vote_answered(state, source, message)
+        case BeginQuorumEpoch():
+            elections.epoch_begun(state, source, message)
+        case BeginQuorumEpochResponse():
+            elections.epoch_begin_answered(state, message)
+        case EndQuorumEpoch():
+            elections.epoch_ended(state, source, message)
+        case Fetch():
+            replication.fetch_requested(state, source, message)
+        case FetchResponse():
+            replication.fetch_answered(state, source, message)
+
+
+def _not_written(state: QuorumState, end_offset: int) -> None:
+    """What was to be appended is not in the log. A leader whose Leadership is among it has nothing to lead with."""
+    state.log.truncate(end_offset)
+    if state.role is Role.FOLLOWER:
+        state.refetch_later()
+    if state.role is Role.LEADER and end_offset <= state.epoch_start_offset:
+        state.resign()
+
+
+def _wake_ms(state: QuorumState) -> int:
+    times = [state.deadline_ms, state.retry_ms]
+    if state.role is Role.LEADER:
+        times.append(replication.quorum_lost_ms(state))
+        times += [progress.parked_until_ms for progress in state.progress.values() if progress.parked is not None]
+    return min((time for time in times if time >= 0), default=NEVER)

@@ -131,9 +131,9 @@ class BrokerServer:
 
     # ---- start ----
 
-    def start(self) -> None:
-        """Start and accept. Raises ListenError, DataDirectoryError, MetadataLogError, QuorumError, StorageError,
-        OSError.
+    async def start(self) -> None:
+        """Start and accept, once the metadata quorum has a leader. Raises ListenError, DataDirectoryError,
+        MetadataLogError, QuorumError, StorageError, OSError.
         """
         sockets = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
         self._began_s = self.loop.time()
@@ -157,7 +157,7 @@ class BrokerServer:
         self._open_storage()
         for listener, bound in zip(self.config.listeners, sockets, strict=True):
             self.listeners.append(self._listener(listener.name, bound, admission))
-        self._start_services(self._endpoints())
+        await self._start_services(self._endpoints())
         self._take_limits(admission)
         self._follow_settings(admission)
         for accepting in self.listeners:
@@ -297,7 +297,7 @@ class BrokerServer:
             for each in self.config.advertised_listeners
         }
 
-    def _start_services(self, endpoints: dict[str, Endpoint]) -> None:
+    async def _start_services(self, endpoints: dict[str, Endpoint]) -> None:
         broker = self.broker
         broker.controller = ControllerService.open(
             self.config,
@@ -337,7 +337,7 @@ class BrokerServer:
         self._commit_sampler = CommitSampler(broker)
         broker.controller.subscribe(self._on_image)
         self._loaded = False
-        broker.controller.start(endpoints, self.config["broker.rack"])
+        await broker.controller.start(endpoints, self.config["broker.rack"])
 
     def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:
         if not self._loaded:

@@ -96,7 +96,10 @@ class Broker:
             self.config, self.clock, loop, self.logs, Randomness(self.draw).kafka_uuid
         )
         self.controller.subscribe(self._on_image)
-        self.controller.start(LISTENERS)
+        # The only voter leads at once, so that the start waits for nothing.
+        started = loop.create_task(self.controller.start(LISTENERS))
+        started._step()
+        started.result()
 
     def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:
         if not self._loaded:

@@ -18,13 +18,13 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from broker_cy.controller.activation import Activate
 from broker_cy.controller.broker_ops import AllocateProducerIds, StartBroker, StopBroker
 from broker_cy.controller.controller import Controller
-from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
+from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
@@ -32,11 +32,11 @@ from broker_cy.metadata import features, framing
 from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.snapshot import KRaftState
-from broker_cy.quorum.quorum import Elected, Quorum
+from broker_cy.quorum.step import Append, Proposal, Stop, Synced
 from broker_cy.server.metadata.metadata_log import MetadataLog
 from broker_cy.server.metadata.metadata_snapshots import SnapshotKeeper
+from broker_cy.server.metadata.quorum_driver import QuorumDriver
 from broker_cy.storage.log_config import LogConfig
-from broker_cy.wire.control import LeaderChange, Voter
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -60,6 +60,14 @@ SEGMENT_BYTES_MAX = 2**31 - 1
 
 # The next block of producer ids is requested when this many ids are left.
 PRODUCER_IDS_LOW = 200
+
+
+class Waiting(NamedTuple):
+    """An operation whose reply is sent when everything below `end_offset` is committed."""
+
+    end_offset: int
+    future: asyncio.Future[Any]
+    reply: Any
 
 
 def _seen(task: asyncio.Task[None]) -> None:
@@ -99,12 +107,12 @@ class ControllerService:
         self._on_committed = on_committed
         self._controller = Controller(MetadataImage())
         self._kraft = KRaftState()
-        self._quorum: Quorum
+        self._driver: QuorumDriver
         self._snapshots: SnapshotKeeper
         self._listeners: list[Listener] = []
-        self._pending: list[bytes] = []  # batches of accepted operations, not written yet
+        self._pending: list[Proposal] = []  # batches of accepted operations, not written yet
         self._next_offset = 0  # of the next record, with what is pending
-        self._waiting: list[tuple[asyncio.Future[Any], Any]] = []
+        self._waiting: deque[Waiting] = deque()  # by the end of what they wait for, ascending
         self._flush_scheduled = False
         self._syncing: asyncio.Future[None] | None = None
         self._refusal: str | None = "the controller has not started"
@@ -148,10 +156,10 @@ class ControllerService:
             on_committed=log_manager.metadata_committed,
         )
 
-    def start(self, listeners: dict[str, Endpoint], rack: str | None = None) -> None:
-        """Load the metadata, start a new epoch as leader, register this broker with `listeners` (advertised addresses
-        by listener name), and publish the image to the subscribers. Blocks on the disk, so it runs before the first
-        connection.
+    async def start(self, listeners: dict[str, Endpoint], rack: str | None = None) -> None:
+        """Load the metadata, wait until the quorum has a leader, register this broker with `listeners` (advertised
+        addresses by listener name), and publish the image to the subscribers. Blocks on the disk, so it runs before the
+        first connection.
 
         Raises MetadataLogError, QuorumError, StorageError, OSError, and what a subscriber raises.
         """
@@ -164,20 +172,12 @@ class ControllerService:
         # What a killed process wrote and did not sync.
         self._files.begin_sync()()
         self._kraft = loader.kraft
-        self._quorum = Quorum(
-            self.node_id,
-            self._files.read_election_state(),
-            self._files.last_epoch(loader),
-            loader.kraft.voter_ids(),
-        )
-        elected = self._quorum.elect(static_voters=self._kraft.kraft_version == 0)
-        self._files.write_election_state(elected.persist)
+        self._driver = QuorumDriver(self.node_id, self._files, loader, self._clock, self._loop, self._directory_ids[0])
         self._controller = Controller(loader.image)
+        self._controller.skip_to(log.log_end_offset)
+        await self._driver.lead()
+        self._sync_and_commit()
         self._next_offset = log.log_end_offset
-        self._quorum.began_epoch(self._next_offset)
-        self._pending.append(self._leader_change(elected))
-        self._controller.skip_to(self._next_offset)
-        self._next_offset += 1
         self._refusal = None
         bootstrap = (
             self._files.bootstrap_records(self._clock.wall_ms()) if self.image.features.metadata_version == 0 else []
@@ -186,8 +186,7 @@ class ControllerService:
         registration = StartBroker(self.node_id, self._new_uuid(), listeners, self._directory_ids, rack)
         self.broker_epoch = self._accept(registration).reply
         self._write_pending()
-        self._files.begin_sync()()
-        self._commit(log.log_end_offset)
+        self._sync_and_commit()
         self._snapshots = SnapshotKeeper(
             config=self.config,
             clock=self._clock,
@@ -213,7 +212,7 @@ class ControllerService:
             await self._snapshots.stop()
         if self._refusal is None:
             self._refusal = "the broker is stopping"
-            self._quorum.resign()
+            self._driver.step(Stop())
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener(delta, image)` with everything at start, and then with each commit, before its replies go
@@ -231,12 +230,12 @@ class ControllerService:
     @property
     def epoch(self) -> int:
         """The epoch in which this node leads."""
-        return self._quorum.epoch
+        return self._driver.quorum.epoch
 
     @property
     def high_watermark(self) -> int:
         """Everything in the metadata log below it is committed."""
-        return self._quorum.high_watermark
+        return self._driver.quorum.high_watermark
 
     @property
     def kraft(self) -> KRaftState:
@@ -263,7 +262,7 @@ class ControllerService:
             )
         step = self._accept(operation)
         future: asyncio.Future[R] = self._loop.create_future()
-        self._waiting.append((future, step.reply))
+        self._waiting.append(Waiting(self._next_offset, future, step.reply))
         if not self._flush_scheduled and self._syncing is None:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -296,80 +295,69 @@ class ControllerService:
         now_ms = self._clock.wall_ms()
         context = OperationContext(now_ms, self._new_uuid, self.config, self._next_offset)
         step = self._controller.run(operation, context)
-        for start in range(0, len(step.records), RECORDS_PER_STEP_MAX):
-            chunk = step.records[start : start + RECORDS_PER_STEP_MAX]
-            self._pending.append(framing.data_batch(chunk, self._next_offset, self._quorum.epoch, now_ms))
-            self._next_offset += len(chunk)
+        for batch in step.batches():
+            content = framing.data_batch(batch, self._next_offset, self.epoch, now_ms)
+            self._pending.append(Proposal(len(batch), content))
+            self._next_offset += len(batch)
         return step
 
-    def _leader_change(self, elected: Elected) -> bytes:
-        dynamic = self._kraft.kraft_version > 0
-        directory_id = self._directory_ids[0] if dynamic else uuids.ZERO
-        voters = tuple(Voter(voter, directory_id) for voter in elected.voters)
-        message = LeaderChange(elected.leader_id, voters, voters, version=1 if dynamic else 0)
-        return framing.control_batch([message], self._next_offset, elected.epoch, self._clock.wall_ms())
-
     def _write_pending(self) -> int:
-        """Append the pending records and seal the state that they lead to. Returns their size in bytes. Raises
-        StorageError, and then nothing was appended.
-        """
-        content = b"".join(self._pending)
+        """Append the pending records. Returns their size in bytes. Raises StorageError, and then nothing was
+        appended."""
+        proposals = tuple(self._pending)
         self._pending.clear()
-        self._controller.seal()
-        self._files.append(content, self._clock.wall_ms())
-        return len(content)
+        self._driver.step(Append(self.epoch, self._driver.quorum.end_offset, proposals))
+        return sum(len(proposal.content) for proposal in proposals)
 
     def _flush(self) -> None:
         self._flush_scheduled = False
         if self._syncing is not None:
             return
-        waiting, self._waiting = self._waiting, []
         if not self._pending:
-            # Nothing has to be written, and everything that the replies depend on is committed.
-            _reply(waiting)
+            # Nothing has to be written: the replies depend on what is committed.
+            self._reply()
             return
         try:
             size_bytes = self._write_pending()
         except KafkaError as error:
-            self._controller.abandon()
-            self._next_offset = self._files.log.log_end_offset
-            _fail(waiting, error)
+            self._next_offset = self._driver.quorum.end_offset
+            self._controller.abandon(self._next_offset)
+            self._fail(error)
             return
         end_offset = self._next_offset
         self._syncing = asyncio.ensure_future(self._loop.run_in_executor(self._executor, self._files.begin_sync()))
-        self._syncing.add_done_callback(lambda done: self._synced(done, waiting, end_offset, size_bytes))
+        self._syncing.add_done_callback(lambda done: self._synced(done, end_offset, size_bytes))
 
-    def _synced(
-        self,
-        done: asyncio.Future[None],
-        waiting: list[tuple[asyncio.Future[Any], Any]],
-        end_offset: int,
-        size_bytes: int,
-    ) -> None:
+    def _synced(self, done: asyncio.Future[None], end_offset: int, size_bytes: int) -> None:
         self._syncing = None
         reason = "the broker was stopped" if done.cancelled() else done.exception()
         if reason is not None:
             self._refusal = (
                 f"the metadata log cannot be synced ({reason}): restart the broker when the disk works again"
             )
-            self._quorum.resign()
+            self._driver.step(Stop())
             self._controller.abandon()
             self._pending.clear()
-            _fail(waiting + self._waiting, KafkaError(ErrorCode.NOT_CONTROLLER, self._refusal))
-            self._waiting = []
+            self._fail(KafkaError(ErrorCode.NOT_CONTROLLER, self._refusal))
             return
         delta = self._commit(end_offset)
-        self._tell(delta)
-        _reply(waiting)
+        if delta is not None:
+            self._tell(delta)
+        self._reply()
         self._snapshots.committed(self.image, size_bytes)
         if self._waiting:
             self._flush()
 
-    def _commit(self, end_offset: int) -> ImageDelta:
-        high_watermark = self._quorum.synced(end_offset)
-        assert high_watermark == end_offset
-        self._on_committed(end_offset)
-        return self._controller.commit(self._quorum.epoch)
+    def _sync_and_commit(self) -> None:
+        """Commit what was appended. Blocks for the disk. Raises OSError."""
+        self._files.begin_sync()()
+        self._commit(self._files.log.log_end_offset)
+
+    def _commit(self, synced_end: int) -> ImageDelta | None:
+        """Everything below `synced_end` is on disk: commit what the quorum has by that. Returns what has changed."""
+        high_watermark = self._driver.step(Synced(synced_end)).high_watermark
+        self._on_committed(high_watermark)
+        return self._controller.commit(high_watermark, self.epoch)
 
     def _tell(self, delta: ImageDelta) -> None:
         for listener in self._listeners:
@@ -379,14 +367,16 @@ class ControllerService:
                 # The change is committed even if a subscriber fails: the others and the clients still get it.
                 LOGGER.exception("a listener failed on a metadata change", extra=facts(offset=self.image.offset))
 
+    def _reply(self) -> None:
+        """Answer the operations whose records, and all before them, are committed."""
+        while self._waiting and self._waiting[0].end_offset <= self.high_watermark:
+            _, future, reply = self._waiting.popleft()
+            if not future.done():
+                future.set_result(reply)
 
-def _reply(waiting: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for future, reply in waiting:
-        if not future.done():
-            future.set_result(reply)
-
-
-def _fail(waiting: list[tuple[asyncio.Future[Any], Any]], error: KafkaError) -> None:
-    for future, _ in waiting:
-        if not future.done():
-            future.set_exception(error)
+    def _fail(self, error: KafkaError) -> None:
+        """Answer the operations that wait with an error: none of their records will be committed."""
+        while self._waiting:
+            future = self._waiting.popleft().future
+            if not future.done():
+                future.set_exception(error)

@@ -19,6 +19,7 @@ from broker_cy.metadata.records import MetadataLogError, VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum import election_state
 from broker_cy.quorum.election_state import ElectionState, QuorumError
+from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.storage import maintenance
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
 from broker_cy.storage.errors import StorageError
@@ -93,9 +94,13 @@ class MetadataLog:
             write_atomically(path, content, sync=True)
             return records
 
-    def last_epoch(self, loader: Loader) -> int:
-        """Epoch of the newest entry; 0 if the log is empty."""
-        return max(self.log.leader_epoch, loader.image.epoch, 0)
+    def epochs(self, loader: Loader) -> LogEpochs:
+        """The leader epochs of the log. If a snapshot covers all of it, the newest is that of the snapshot."""
+        starts = self.log.epochs.entries
+        newest = max(self.log.leader_epoch, loader.image.epoch)
+        if newest > (starts[-1][0] if starts else 0):
+            starts.append((newest, self.log.log_end_offset))
+        return LogEpochs(self.log.log_end_offset, starts)
 
     def append(self, content: bytes, now_ms: int) -> None:
         """Append batches, after everything before them was synced. Raises StorageError, and then nothing was appended.

@@ -9,7 +9,7 @@ from broker_cy.config import BrokerConfig
 from broker_cy.controller.activation import Activate, default_bootstrap
 from broker_cy.controller.broker_ops import StartBroker
 from broker_cy.controller.controller import Controller
-from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext
+from broker_cy.controller.operation import Operation, OperationContext
 from broker_cy.metadata import framing
 from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
 from broker_cy.metadata.loader import Loader
@@ -53,17 +53,15 @@ class Cluster:
     def accept(self, operation: Operation[R]) -> R:
         context = OperationContext(0, self.new_uuid, self.config, self.next_offset)
         step = self.controller.run(operation, context)
-        for start in range(0, len(step.records), RECORDS_PER_STEP_MAX):
-            chunk = step.records[start : start + RECORDS_PER_STEP_MAX]
-            self._pending.append(framing.data_batch(chunk, self.next_offset, self.epoch, 1000))
-            self.next_offset += len(chunk)
+        for batch in step.batches():
+            self._pending.append(framing.data_batch(batch, self.next_offset, self.epoch, 1000))
+            self.next_offset += len(batch)
         return step.reply
 
-    def commit(self) -> ImageDelta:
+    def commit(self) -> ImageDelta | None:
         self.log += self._pending
         self._pending.clear()
-        self.controller.seal()
-        return self.controller.commit(self.epoch)
+        return self.controller.commit(self.next_offset, self.epoch)
 
     def abandon(self) -> None:
         self._pending.clear()

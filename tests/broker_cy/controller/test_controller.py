@@ -98,22 +98,60 @@ def test_abandoned_operations_leave_nothing() -> None:
     assert same_content(cluster.replayed(), cluster.image)
 
 
-def test_commit_of_a_sealed_layer_keeps_the_later_one() -> None:
+def test_commit_goes_to_an_offset() -> None:
     """If this fails, what is accepted while a sync runs would be lost or committed too early."""
     cluster = Cluster.started()
     controller = cluster.controller
     cluster.accept(create("a"))
-    controller.seal()
+    end_of_a = cluster.next_offset
     cluster.accept(create("b"))
-    controller.commit(1)
+    cluster.accept(delete("a"))
+    assert controller.commit(end_of_a - 1, 1) is None
+    delta = controller.commit(end_of_a, 1)
+    assert delta is not None
+    assert [change.after.name for change in delta.topics if change.after] == ["a"]
     assert cluster.image.topics.by_name("a") is not None
     assert cluster.image.topics.by_name("b") is None
-    assert controller.state.topics.by_name("a") is not None
-    assert controller.state.offset > controller.image.offset
-    controller.seal()
-    controller.commit(1)
-    assert cluster.image.topics.by_name("b") is not None
+    assert (cluster.image.offset, controller.state.offset) == (end_of_a - 1, cluster.next_offset - 1)
+    assert controller.state.topics.by_name("a") is None
+    assert controller.state.topics.by_name("b") is not None
+    controller.commit(cluster.next_offset + 5, 1)
+    assert [topic.name for topic in cluster.image.topics] == ["b"]
     assert controller.state.offset == controller.image.offset
+    assert controller.commit(cluster.next_offset, 1) is None
+
+
+def test_a_step_of_several_batches_is_committed_batch_by_batch() -> None:
+    """If this fails, the image contains records that are not committed, which another leader may never have had."""
+    cluster = Cluster.started()
+    start = cluster.next_offset
+    names = [f"t{number}" for number in range(RECORDS_PER_STEP_MAX + 1)]
+    ids = [cluster.new_uuid() for _ in names]
+    topics = [
+        VersionedRecord(messages.TopicRecord(name=name, topic_id=topic_id))
+        for name, topic_id in zip(names, ids, strict=True)
+    ]
+    cluster.accept(Records(*topics, atomic=False))
+    cluster.controller.commit(start + RECORDS_PER_STEP_MAX, 1)
+    assert len(cluster.image.topics) == RECORDS_PER_STEP_MAX
+    assert len(cluster.controller.state.topics) == RECORDS_PER_STEP_MAX + 1
+    cluster.commit()
+    assert len(cluster.image.topics) == RECORDS_PER_STEP_MAX + 1
+
+
+def test_abandon_keeps_what_is_in_the_log() -> None:
+    """If this fails, a write that fails would also undo operations that were written and will be committed."""
+    cluster = Cluster.started()
+    controller = cluster.controller
+    cluster.accept(create("a"))
+    end_of_a = cluster.next_offset
+    cluster.accept(create("b"))
+    controller.abandon(end_of_a)
+    assert cluster.image.topics.by_name("a") is None
+    assert [topic.name for topic in controller.state.topics] == ["a"]
+    assert controller.state.offset == end_of_a - 1
+    controller.commit(end_of_a, 1)
+    assert [topic.name for topic in cluster.image.topics] == ["a"]
 
 
 def test_an_atomic_step_has_a_bound() -> None:

@@ -16,6 +16,7 @@ from broker_cy.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from broker_cy.metadata.overlay import Overlay
 from tests.support.images import topic_in
 
 
@@ -82,21 +83,31 @@ def test_created_and_deleted_in_one_commit_is_no_change() -> None:
     assert image.absorb(branch).topics == []
 
 
-def test_chain_of_branches_commits_in_order() -> None:
-    """If this fails, operations that arrive while a sync runs would be validated against stale state, or lost on
-    commit.
+def test_a_branch_keeps_what_was_changed_after_the_part_that_the_image_absorbs() -> None:
+    """If this fails, operations that arrive while others are committed would be validated against stale state, or lost
+    on commit.
     """
     image = MetadataImage()
-    first = image.branch()
+    top = image.branch()
+    first = top.branch()
     first.topics.put(topic("a", 1))
-    second = first.branch()
+    first.topics.put(topic("gone", 2))
+    top.merge(first)
+    second = top.branch()
     second.topics.partitions_for_write(uid(1))[1] = partition(7)
+    second.topics.remove(uid(2))
+    top.merge(second)
     image.absorb(first)
-    second.rebase(image)
+    top.forget(first)
     assert topic_in(image, uid(1)).partitions == {0: partition()}
-    assert topic_in(second, uid(1)).partitions == {0: partition(), 1: partition(7)}
+    assert topic_in(top, uid(1)).partitions == {0: partition(), 1: partition(7)}
+    assert image.topics.by_name("gone") is not None
+    assert top.topics.by_name("gone") is None
     image.absorb(second)
+    top.forget(second)
     assert topic_in(image, "a").partitions == {0: partition(), 1: partition(7)}
+    assert image.topics.by_name("gone") is None
+    assert not any(table.changes for table in top._tables() if isinstance(table, Overlay))
 
 
 def test_copy_does_not_follow() -> None:

@@ -1,4 +1,4 @@
-"""The quorum of one: elections, the durable state, and the high watermark."""
+"""quorum-state, and the quorum of one: its election, its output and the high watermark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from broker_cy.core import uuid as uuids
 from broker_cy.quorum.election_state import ElectionState, QuorumError
-from broker_cy.quorum.quorum import PREDECESSORS, Quorum, Role
+from broker_cy.quorum.epochs import LogEpochs
+from broker_cy.quorum.messages import Batch, Leadership
+from broker_cy.quorum.state import PREDECESSORS
+from broker_cy.quorum.step import DURABILITY_ORDER, Append, NotLeaderError, NotWritten, Output, Role, Start, Stop
+from tests.broker_cy.quorum.voters import Voter
 
 # What Kafka 4.3.1 wrote on a single node.
 KAFKA_V0 = (
@@ -41,70 +45,102 @@ def test_broken_quorum_state_is_refused(content: bytes) -> None:
         ElectionState.from_json(content)
 
 
-def test_first_start_and_restart_raise_the_epoch() -> None:
-    """If this fails, two leaders in one epoch could write different entries at the same offset and epoch."""
-    first = Quorum(1, None, 0)
-    assert first.role is Role.UNATTACHED
-    elected = first.elect(static_voters=True)
-    assert (elected.epoch, elected.persist.voters, first.role) == (1, (1,), Role.LEADER)
+def test_the_only_voter_leads_with_the_first_event() -> None:
+    """If this fails, a single node would not start, or would append before its epoch is on disk."""
+    assert Voter().first == Output(
+        Role.LEADER,
+        epoch=1,
+        leader_id=1,
+        high_watermark=0,
+        persist=ElectionState(1, 1, voters=(1,)),
+        append=(Batch(0, 1, 1, Leadership(1, (1,), (1,))),),
+    )
+    assert DURABILITY_ORDER == ("persist", "truncate_to", "append", "send")
 
-    again = Quorum(1, elected.persist, 1)
-    assert again.role is Role.RESIGNED
-    assert again.elect(static_voters=True).epoch == 2
+
+def test_restart_raises_the_epoch() -> None:
+    """If this fails, two leaders in one epoch could write different entries at the same offset and epoch."""
+    stored = Voter().first.persist
+    again = Voter(stored=stored, log=LogEpochs(1, [(1, 0)]))
+    assert (again.first.role, again.first.epoch) == (Role.LEADER, 2)
+    assert again.first.append[0].offset == 1
 
 
 def test_epoch_of_the_log_counts_even_if_the_file_is_lost() -> None:
     """If this fails, without quorum-state, the epoch would be lower than that of entries in the log."""
-    assert Quorum(1, None, 9).elect(static_voters=True).epoch == 10
-
-
-def test_other_voters_are_refused() -> None:
-    """If this fails, one node of a larger quorum would continue alone and split it."""
-    with pytest.raises(QuorumError, match=r"voters \[1, 2, 3\]"):
-        Quorum(1, ElectionState(4, voters=(1, 2, 3)), 4)
-    with pytest.raises(QuorumError, match="only a quorum whose sole voter"):
-        Quorum(1, ElectionState(4, voters=None), 4, log_voters=(2,))
+    assert Voter(log=LogEpochs(40, [(9, 30)])).first.epoch == 10
 
 
 def test_high_watermark_waits_for_the_own_epoch() -> None:
     """If this fails, entries of an older epoch would count as committed before the leader's own are on disk."""
-    quorum = Quorum(1, ElectionState(1, 1, voters=(1,)), 1)
-    quorum.elect(static_voters=True)
-    quorum.began_epoch(50)
-    assert quorum.synced(50) == 0
-    assert quorum.synced(51) == 51
-    assert quorum.synced(60) == 60
+    voter = Voter(stored=ElectionState(1, 1, voters=(1,)), log=LogEpochs(50, [(1, 0)]))
+    assert voter.synced(50).high_watermark == 0
+    assert voter.synced(51).high_watermark == 51
+    voter.append(4, 5)
+    assert voter.quorum.high_watermark == 51
+    assert voter.synced(60).high_watermark == 60
 
 
-def test_resigned_leader_commits_nothing() -> None:
-    """If this fails, after a failed write the broker would still answer that changes are committed."""
-    quorum = Quorum(1, None, 0)
-    quorum.elect(static_voters=True)
-    quorum.began_epoch(0)
-    assert quorum.synced(5) == 5
-    quorum.resign()
-    assert quorum.synced(9) == 5
-    assert quorum.elect(static_voters=True).epoch == 2
+def test_only_the_leader_appends_at_the_end_of_its_log() -> None:
+    """If this fails, records of a controller that lost its epoch, or that missed entries, would be appended."""
+    voter = Voter()
+    output = voter.append(3)
+    assert output.append == (Batch(1, 4, 1, b""),)
+    assert output.persist is None
+    for epoch, offset in ((0, 4), (2, 4), (1, 3), (1, 5)):
+        with pytest.raises(NotLeaderError, match=f"offset {offset} in epoch {epoch}"):
+            voter.quorum.step(Append(epoch, offset, ()), 0)
 
 
-def test_illegal_transition_is_caught() -> None:
-    """If this fails, a leader that stands for election again would raise the epoch under its own writes."""
-    quorum = Quorum(1, None, 0)
-    quorum.elect(static_voters=True)
-    with pytest.raises(AssertionError, match="may not be followed"):
-        quorum.elect(static_voters=True)
+def test_what_could_not_be_written_is_not_committed() -> None:
+    """If this fails, after a full disk the offsets of the log and of the quorum would differ."""
+    voter = Voter()
+    voter.synced()
+    voter.append(5)
+    output = voter.quorum.step(NotWritten(1), voter.now_ms)
+    assert (output.role, voter.quorum.end_offset, output.high_watermark) == (Role.LEADER, 1, 1)
+    assert voter.append(2).append == (Batch(1, 3, 1, b""),)
+    assert voter.synced(3).high_watermark == 3
+
+
+def test_a_leader_without_its_first_entry_leads_nothing() -> None:
+    """If this fails, a node would append records to an epoch that has no Leadership, which no reader expects."""
+    voter = Voter()
+    assert voter.quorum.step(NotWritten(0), voter.now_ms).role is Role.RESIGNED
+    with pytest.raises(NotLeaderError):
+        voter.append(1)
+
+
+def test_stopped_voter_commits_nothing() -> None:
+    """If this fails, after a failed sync the broker would still answer that changes are committed."""
+    voter = Voter()
+    voter.append(4)
+    assert voter.synced(5).high_watermark == 5
+    output = voter.quorum.step(Stop(), voter.now_ms)
+    # quorum-state stays: after a restart this node must not lead the epoch again.
+    assert (output.role, output.persist) == (Role.CLOSED, None)
+    assert voter.synced(5) == output
+    assert voter.quorum.step(Start(), voter.now_ms) == output
+    with pytest.raises(NotLeaderError, match="has stopped"):
+        voter.append(1)
+
+
+def test_each_role_names_its_predecessors() -> None:
+    """If this fails, a role that nobody thought of could follow another one unnoticed."""
     assert set(PREDECESSORS) == set(Role)
+    assert PREDECESSORS[Role.LEADER] == {Role.CANDIDATE}
+    state = Voter().quorum._state
+    with pytest.raises(AssertionError, match="may not be followed"):
+        state.become(Role.CANDIDATE)
 
 
 @given(st.lists(st.integers(0, 100), max_size=20))
 def test_high_watermark_never_falls(ends: list[int]) -> None:
     """If this fails, a client would see a topic appear and vanish again."""
-    quorum = Quorum(1, None, 0)
-    quorum.elect(static_voters=True)
-    quorum.began_epoch(10)
+    voter = Voter(log=LogEpochs(10, [(1, 0)]))
+    voter.append(89)
     seen = 0
     for end in ends:
-        mark = quorum.synced(end)
-        assert mark >= seen
-        assert mark <= quorum.synced_end
+        mark = voter.synced(end).high_watermark
+        assert mark == (max(seen, end) if end > 10 else seen)
         seen = mark

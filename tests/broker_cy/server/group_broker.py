@@ -36,7 +36,7 @@ class GroupBroker:
         self.server = BrokerServer(BrokerConfig.from_properties(properties), of_the_machine(asyncio.get_running_loop()))
 
     async def __aenter__(self) -> GroupBroker:
-        self.server.start()
+        await self.server.start()
         await self.server.broker.groups.loaded()
         return self
 

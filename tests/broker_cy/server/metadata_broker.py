@@ -67,7 +67,7 @@ class MetadataBroker:
 
     async def __aenter__(self) -> MetadataBroker:
         try:
-            self.open().controller.start(LISTENERS, rack="r1")
+            await self.open().controller.start(LISTENERS, rack="r1")
         except BaseException:
             self.close()
             raise

@@ -1,0 +1,115 @@
+"""Carries out what the quorum's state machine returns, on the files of `__cluster_metadata-0`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from broker_cy.core import uuid as uuids
+from broker_cy.core.errors import KafkaError
+from broker_cy.metadata import framing
+from broker_cy.quorum.election_state import QuorumError
+from broker_cy.quorum.messages import Batch, Leadership
+from broker_cy.quorum.quorum import Quorum
+from broker_cy.quorum.step import Event, NotWritten, Output, Role, Start
+from broker_cy.wire.control import LeaderChange, Voter
+
+if TYPE_CHECKING:
+    from broker_cy.core.clock import Clock
+    from broker_cy.metadata.loader import Loader
+    from broker_cy.server.metadata.metadata_log import MetadataLog
+
+# An election takes one election timeout, two if votes are split. A start that waits longer has a quorum without a
+# majority, and its operator must learn that.
+LEADER_WAIT_S = 30
+
+
+class QuorumDriver:
+    """The quorum of this node and its log. The only voter needs no messages and no timers, so that there are none."""
+
+    def __init__(
+        self,
+        node_id: int,
+        files: MetadataLog,
+        loader: Loader,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        directory_id: UUID,
+    ) -> None:
+        """`loader` has loaded the log, which is on disk; `directory_id` is that of the metadata log's directory.
+        Blocks. Raises QuorumError if the node is not the only voter, or if quorum-state does not parse.
+        """
+        self._files = files
+        self._clock = clock
+        self._loop = loop
+        self._kraft = loader.kraft
+        self._directory_id = directory_id
+        stored = files.read_election_state()
+        log_voters = loader.kraft.voter_ids()
+        voters = log_voters if log_voters is not None else (stored.voters if stored else None)
+        if voters and voters != (node_id,):
+            raise QuorumError(
+                f"the metadata quorum has the voters {sorted(voters)}, and this node is {node_id}; "
+                "broker-cy supports only a quorum whose sole voter is this node"
+            )
+        self.quorum = Quorum(
+            node_id,
+            (node_id,),
+            stored,
+            files.epochs(loader),
+            random.Random(f"{node_id} {clock.wall_ms()}"),
+            static_voters=loader.kraft.kraft_version == 0,
+        )
+        self._leading: asyncio.Future[None] = loop.create_future()
+
+    async def lead(self) -> None:
+        """Take part in the quorum, and return once this node leads it; its Leadership is in the log then, and need not
+        be on disk. Blocks for the disk. Raises QuorumError if there is no leader in time, StorageError, OSError.
+        """
+        timer = self._loop.call_later(LEADER_WAIT_S, self._give_up)
+        try:
+            self.step(Start())
+            await self._leading
+        finally:
+            timer.cancel()
+
+    def _give_up(self) -> None:
+        if not self._leading.done():
+            self._leading.set_exception(
+                QuorumError(
+                    f"the metadata quorum has no leader after {LEADER_WAIT_S} s: a majority of its voters must be "
+                    f"running and reachable ({self.quorum!r})"
+                )
+            )
+
+    def step(self, event: Event) -> Output:
+        """Take the event and carry out the output. Raises NotLeaderError; StorageError if the log could not be written,
+        and then nothing was appended; OSError if quorum-state could not be written, and then the node must stop.
+        """
+        output = self.quorum.step(event, int(self._clock.monotonic() * 1000))
+        if output.persist is not None:
+            self._files.write_election_state(output.persist)
+        assert output.truncate_to < 0
+        assert not output.send
+        if output.append:
+            content = b"".join(map(self._encoded, output.append))
+            try:
+                self._files.append(content, self._clock.wall_ms())
+            except KafkaError:
+                self.quorum.step(NotWritten(self._files.log.log_end_offset), int(self._clock.monotonic() * 1000))
+                raise
+        if output.role is Role.LEADER and not self._leading.done():
+            self._leading.set_result(None)
+        return output
+
+    def _encoded(self, batch: Batch) -> bytes:
+        if not isinstance(batch.content, Leadership):
+            return bytes(batch.content)
+        dynamic = self._kraft.kraft_version > 0
+        directory_id = self._directory_id if dynamic else uuids.ZERO
+        voters = tuple(Voter(voter, directory_id) for voter in batch.content.voters)
+        granting = tuple(Voter(voter, directory_id) for voter in batch.content.granting_voters)
+        message = LeaderChange(batch.content.leader_id, voters, granting, version=1 if dynamic else 0)
+        return framing.control_batch([message], batch.offset, batch.epoch, self._clock.wall_ms())
