@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import Any
 
 from tests.support.power import CALLS, Disk, PowerCut, replaced
 
-if TYPE_CHECKING:
-    from tests.sim.world.machine import End
+
+class End(Enum):
+    """How a process ends other than by an orderly stop."""
+
+    KILLED = "killed"
+    POWER_LOST = "power lost"
 
 
 class Current:
@@ -22,7 +27,7 @@ class Current:
         self.disk: Disk | None = None
         self.is_dead = False
         self.calls_left: dict[int, tuple[int, End]] = {}
-        self.end: End | None = None
+        self.end = End.KILLED
 
     def count(self) -> None:
         """Raise PowerCut if the process has ended, or ends now."""

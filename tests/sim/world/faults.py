@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.sim.world import disks
-from tests.sim.world.machine import End, Machine
+from tests.sim.world.disks import End
+from tests.sim.world.machine import Machine
 from tests.sim.world.plan import Fault
 
 if TYPE_CHECKING:

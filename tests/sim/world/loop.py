@@ -25,15 +25,24 @@ WRITABLE = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
 
 
 class SimLoop:
-    """`wake` is called whenever there may be something to do at the given time of the machine's monotonic clock."""
+    """`wake` is called whenever there may be something to do at the given time of the machine's monotonic clock. Once
+    `has_ended`, no callback runs.
+    """
 
-    def __init__(self, clock: MachineClock, draw: Draws, wake: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        clock: MachineClock,
+        draw: Draws,
+        wake: Callable[[float], None],
+        has_ended: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.clock = clock
         self.failure: BaseException | None = None
         # For whom it is an event loop; it has the part of one that brokers and clients use.
         self.as_loop: Any = self
         self._draw = draw
         self._wake = wake
+        self._has_ended = has_ended
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._count = 0
@@ -98,7 +107,7 @@ class SimLoop:
         return callbacks
 
     def _run(self, handle: asyncio.Handle) -> None:
-        if self.failure is None and not handle.cancelled():
+        if self.failure is None and not self._has_ended() and not handle.cancelled():
             handle._run()
 
     # --- asyncio

@@ -6,8 +6,7 @@ The process ends in the middle of a call to the disk (`dies_at`), between two tu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from enum import Enum
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.config import BrokerConfig
@@ -19,6 +18,7 @@ from broker_cy.storage import data_directory, written_points
 from broker_cy.storage.data_directory import DataDirectory
 from tests.sim.world import disks
 from tests.sim.world.clock import MachineClock
+from tests.sim.world.disks import End
 from tests.sim.world.loop import SimLoop
 from tests.sim.world.workers import Workers
 from tests.support.power import Disk, PowerCut, replaced
@@ -50,13 +50,6 @@ SETTINGS = {
 }
 
 
-class End(Enum):
-    """How a process ends other than by an orderly stop."""
-
-    KILLED = "killed"
-    POWER_LOST = "power lost"
-
-
 class Machine:
     """A broker named `host` on a disk in `root`."""
 
@@ -73,7 +66,8 @@ class Machine:
         self.loop: SimLoop | None = None
         self.listening: Listening | None = None
         self.paused_until_us = 0
-        self.is_stopping = False
+        # The start is over; an orderly stop is under way; the process ends after this turn.
+        self.is_started = self.is_stopping = self.has_failed = False
         self.stays_down = False
         self.ends = 0
         self._turn_at_us = -1
@@ -83,39 +77,40 @@ class Machine:
         self.high_watermarks: dict[Partition, int] = {}
         self.floors: dict[tuple[UUID, int], int] = {}
 
-    @property
-    def is_up(self) -> bool:
-        return self.server is not None
-
     # --- life
 
     def start(self) -> None:
         """Start the broker; it is tried again later if the disk fails."""
-        if self.is_up or self.stays_down:
-            return None
+        if self.server is not None or self.stays_down:
+            return
         self.world.note(f"{self.host} starts")
-        self.loop = SimLoop(self.clock, self.draw, self._wake)
+        self.loop = SimLoop(self.clock, self.draw, self._wake, lambda: disks.current.is_dead)
         self.high_watermarks.clear()
         self.floors.clear()
+        config = BrokerConfig.from_properties(self.settings)
         with self._inside():
-            try:
-                config = BrokerConfig.from_properties(self.settings)
-                self.server = BrokerServer(config, Seams(self.clock.given, Randomness(self.draw), self.loop.as_loop))
-                self.server.start()
-            except PowerCut:
-                return self._die()
-            except Exception as error:
-                if not self.disk.faults.active and not self.disk.broken:
-                    raise
+            server = BrokerServer(config, Seams(self.clock.given, Randomness(self.draw), self.loop.as_loop))
+            self.server = server
+            starting = self.loop.create_task(server.start())
+
+        def started(_: object) -> None:
+            if self.server is not server or disks.current.is_dead:
+                return
+            error = starting.exception()
+            if error is None:
+                self.is_started = True
+            elif self.disk.faults.active or self.disk.broken:
                 self.world.note(f"{self.host} cannot start: {type(error).__name__}")
-                self._end(End.KILLED)
-                return None
+                self.has_failed = True
+            else:
+                raise error
+
+        starting.add_done_callback(started)
         self._schedule()
-        return None
 
     def stop(self) -> None:
         """Stop in an orderly way, and start again."""
-        if self.server is None or self.loop is None or self.is_stopping:
+        if self.server is None or self.loop is None or self.is_stopping or not self.is_started:
             return
         self.world.note(f"{self.host} stops")
         self.is_stopping = True
@@ -138,19 +133,15 @@ class Machine:
 
     def end(self, how: End) -> None:
         """End the process between two turns."""
-        if self.is_up:
+        if self.server is not None:
             self._end(how)
-
-    def _die(self) -> None:
-        """The process was ended within a call to its disk."""
-        self._end(disks.current.end or End.KILLED)
 
     def _end(self, how: End) -> None:
         self.world.note(f"{self.host}: {how.value}")
         loop = self.loop
         assert loop is not None
         self.ends += 1
-        self.is_stopping = False
+        self.is_started = self.is_stopping = self.has_failed = False
         with self._inside(is_dead=True):
             if self.listening is not None:
                 self.listening.end(silently=how is End.POWER_LOST)
@@ -203,7 +194,7 @@ class Machine:
         self.run(self.loop.turn)
         if self.listening is not None:
             self.listening.collect()
-        if self.is_up:
+        if self.is_started:
             self.world.check_machine(self)
         self._schedule()
 
@@ -212,15 +203,15 @@ class Machine:
         loop = self.loop
         assert loop is not None
         with self._inside():
-            try:
+            with suppress(PowerCut):
                 work()
-                if isinstance(loop.failure, PowerCut):
-                    raise loop.failure
-            except PowerCut:
-                return self._die()
-        if loop.failure is not None:
+            if disks.current.is_dead:
+                self._end(disks.current.end)
+                return
+        if self.has_failed:
+            self._end(End.KILLED)
+        elif loop.failure is not None:
             raise loop.failure
-        return None
 
     def pause(self, us: int) -> None:
         self.paused_until_us = max(self.paused_until_us, self.world.time.now_us + us)
