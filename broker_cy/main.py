@@ -22,7 +22,7 @@ from broker_cy.core import logs
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum.election_state import QuorumError
-from broker_cy.server.connections.listener import ListenError
+from broker_cy.server.connections.sockets import ListenError
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.seams import of_the_machine
 from broker_cy.server.service_manager import ServiceManager

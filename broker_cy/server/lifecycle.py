@@ -13,8 +13,6 @@ import asyncio
 import logging
 import os
 import resource
-import socket
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,7 +25,8 @@ from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
-from broker_cy.server.connections.listener import Admission, Listener, ListenError, open_socket
+from broker_cy.server.connections.listener import Admission, Listener
+from broker_cy.server.connections.sockets import Buffers, ListenError
 from broker_cy.server.coordinators.coordinator_service import ServiceContext
 from broker_cy.server.coordinators.group_service import GroupService
 from broker_cy.server.coordinators.txn_markers import TxnMarkers
@@ -43,7 +42,7 @@ from broker_cy.server.telemetry.event_log import EventLog
 from broker_cy.server.telemetry.loop_watch import LoopWatch
 from broker_cy.server.telemetry.metrics_sampler import MetricsSampler
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
-from broker_cy.storage.data_directory import open_directories
+from broker_cy.storage.data_directory import is_formatted, open_directories
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.log_opener import OPENING_MAX
 from broker_cy.storage.settings import StorageSettings
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
     from broker_cy.config import BrokerConfig
     from broker_cy.metadata.image import ImageDelta, MetadataImage
-    from broker_cy.server.seams import Seams
+    from broker_cy.server.seams import Acceptor, Seams
     from broker_cy.server.telemetry.metrics_http import MetricsServer
 
 LOGGER = logging.getLogger("broker_cy.server")
@@ -83,7 +82,6 @@ STORAGE_TICK_S = 0.25
 # Kafka's value for intervals that mean never.
 NEVER_MS = 2**63 - 1
 PORT_MAX = 65_535
-METRICS_BACKLOG = 16
 
 
 class BrokerServer:
@@ -104,23 +102,25 @@ class BrokerServer:
         self._on_all_opened = on_all_opened
         self.clock = seams.clock
         self.loop = loop = seams.loop
+        self._network = seams.network
         self.broker = Broker(config, seams)
         self.listeners: list[Listener] = []
-        self._executor = ThreadPoolExecutor(BACKGROUND_WORKERS, thread_name_prefix="background")
+        pool = seams.workers.pool
+        self._executor = pool("background", BACKGROUND_WORKERS)
         # log.cleaner.threads of them are in use; that setting may be raised while the broker runs.
-        self._cleaner_pool = ThreadPoolExecutor(CLEANER_THREADS_MAX, thread_name_prefix="cleaner")
-        self._cold_reader = ThreadPoolExecutor(COLD_READERS, thread_name_prefix="cold-read")
+        self._cleaner_pool = pool("cleaner", CLEANER_THREADS_MAX)
+        self._cold_reader = pool("cold-read", COLD_READERS)
         self.broker.cold_reader = self._cold_reader
         self._jobs = LoopJobs(loop, self._executor)
         # Notes of how far the logs were written: both background workers may wait for the disk.
-        self._note_pool = ThreadPoolExecutor(1, thread_name_prefix="note")
+        self._note_pool = pool("note", 1)
         self._note_jobs = LoopJobs(loop, self._note_pool)
-        self._sync_pool = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
+        self._sync_pool = pool("sync", SYNC_THREADS)
         self._sync_jobs = LoopJobs(loop, self._sync_pool)
-        self._open_pool = ThreadPoolExecutor(OPENING_MAX, thread_name_prefix="open")
+        self._open_pool = pool("open", OPENING_MAX)
         self._open_jobs = LoopJobs(loop, self._open_pool)
         # One thread: no two large batches are decompressed, and in memory, at the same time.
-        self._check_pool = ThreadPoolExecutor(1, thread_name_prefix="check")
+        self._check_pool = pool("check", 1)
         self._check_jobs = LoopJobs(loop, self._check_pool)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = LoopWatch(loop, self.clock)
@@ -135,9 +135,9 @@ class BrokerServer:
         """Start and accept, once the metadata quorum has a leader. Raises ListenError, DataDirectoryError,
         MetadataLogError, QuorumError, StorageError, OSError.
         """
-        sockets = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
+        acceptors = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
         self._began_s = self.loop.time()
-        metrics_socket = self._bind_metrics()
+        self._bind_metrics()
         table = PartitionTable()
         self.broker.partitions = table
         admission = Admission(0, 0, {})
@@ -155,14 +155,14 @@ class BrokerServer:
         self._core.check_jobs = self._check_jobs
         self._install_hot_handlers()
         self._open_storage()
-        for listener, bound in zip(self.config.listeners, sockets, strict=True):
-            self.listeners.append(self._listener(listener.name, bound, admission))
+        for listener, acceptor in zip(self.config.listeners, acceptors, strict=True):
+            self.listeners.append(Listener(listener.name, acceptor, self._core, admission))
         await self._start_services(self._endpoints())
         self._take_limits(admission)
         self._follow_settings(admission)
         for accepting in self.listeners:
             accepting.start()
-        self._start_metrics(metrics_socket)
+        self._start_metrics()
         self._commit_sampler.start()
         interval_ms = self.config["brokercy.metrics.sample.interval.ms"]
         if interval_ms:
@@ -180,30 +180,33 @@ class BrokerServer:
         if idle_ms > 0:
             self._every("idle", min(idle_ms / 1000 / IDLE_SWEEPS, IDLE_SWEEP_S_MAX), self._close_idle)
 
-    def _bind(self, name: str, host: str, port: int) -> socket.socket:
-        return open_socket(name, host, port, self.config["socket.listen.backlog.size"])
+    def _bind(self, name: str, host: str, port: int) -> Acceptor:
+        buffers = Buffers(self.config["socket.send.buffer.bytes"], self.config["socket.receive.buffer.bytes"])
+        return self._network.listen(name, host, port, self.config["socket.listen.backlog.size"], buffers)
 
-    def _bind_metrics(self) -> socket.socket | None:
+    def _bind_metrics(self) -> None:
         address = self.config["brokercy.metrics.listener"]
         if not address:
-            return None
+            return
         host, separator, port = address.rpartition(":")
         if not separator or not port.isdecimal() or int(port) > PORT_MAX:
             raise ListenError(f"brokercy.metrics.listener: {address!r} is not HOST:PORT with a port of 0 to {PORT_MAX}")
-        return open_socket("brokercy.metrics.listener", host.strip("[]"), int(port), METRICS_BACKLOG)
-
-    def _start_metrics(self, bound: socket.socket | None) -> None:
-        self._watch.start()
-        if bound is None:
-            return
         # Imported here, because a broker that serves no metrics does not need these modules.
         from broker_cy.server.telemetry.metrics_http import MetricsServer
         from broker_cy.server.telemetry.metrics_page import render
 
-        self.metrics_server = MetricsServer(
-            self.loop, bound, lambda topics: render(self.broker, self._core, self._watch, topics), self._missing
+        self.metrics_server = MetricsServer.bind(
+            self.loop,
+            host.strip("[]"),
+            int(port),
+            lambda topics: render(self.broker, self._core, self._watch, topics),
+            self._missing,
         )
-        self.metrics_server.start()
+
+    def _start_metrics(self) -> None:
+        self._watch.start()
+        if self.metrics_server is not None:
+            self.metrics_server.start()
 
     def _tell_start(self) -> None:
         logs = self.broker.log_manager
@@ -221,16 +224,6 @@ class BrokerServer:
         loading = {"group": self.broker.groups.is_loading, "transaction": self.broker.transactions.is_loading}
         return [f"the {name} coordinator is loading" for name, is_loading in loading.items() if is_loading]
 
-    def _listener(self, name: str, bound: socket.socket, admission: Admission) -> Listener:
-        return Listener(
-            name,
-            bound,
-            self._core,
-            admission,
-            send_buffer_bytes=self.config["socket.send.buffer.bytes"],
-            receive_buffer_bytes=self.config["socket.receive.buffer.bytes"],
-        )
-
     def _install_hot_handlers(self) -> None:
         from broker_cy.server.handlers import fetch, produce
 
@@ -245,7 +238,7 @@ class BrokerServer:
         )
 
     def _open_storage(self) -> None:
-        self._is_new = not any(os.path.exists(os.path.join(path, "meta.properties")) for path in self.config.log_dirs)
+        self._is_new = not any(map(is_formatted, self.config.log_dirs))
         directories = open_directories(
             [os.path.abspath(path) for path in self.config.log_dirs],
             self.config.node_id,
@@ -293,7 +286,7 @@ class BrokerServer:
         """The advertised addresses by listener. Port 0 is replaced by the port that the system chose."""
         ports = {listener.name: listener.port for listener in self.listeners}
         return {
-            each.name: Endpoint(each.host or socket.getfqdn(), each.port or ports[each.name], each.protocol_id)
+            each.name: Endpoint(each.host or self._network.own_name(), each.port or ports[each.name], each.protocol_id)
             for each in self.config.advertised_listeners
         }
 

@@ -1,25 +1,86 @@
-"""What a broker needs of the machine, handed in from above: nothing below reads the machine's clock or randomness by
-itself. So a simulation can run several real brokers in one thread.
+"""What a broker needs of the machine, handed in from above: nothing below reads the machine's clock or randomness,
+makes threads or opens sockets by itself. So a simulation can run several real brokers in one thread.
+
+The disk is no object here: `storage` is the only package that touches files (tests/broker_cy/test_seams.py lists the
+modules), below the directories that the configuration names, so each broker has its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 from broker_cy.core.clock import MACHINE_CLOCK, Clock
 from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
+from broker_cy.server.connections.sockets import Buffers, SocketNetwork
+from broker_cy.server.connections.transport import Transport
+
+
+class Incoming(Protocol):
+    """A client that arrived, of which the broker decides whether to keep it. Exactly one of the methods is called."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    def admit(self) -> Transport: ...
+    def refuse(self) -> None: ...
+
+
+class Acceptor(Protocol):
+    """One listening address; `fd` is the number by which the loop watches it, -1 once it is closed."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def fd(self) -> int: ...
+    def accept(self) -> Incoming:
+        """Raises BlockingIOError if nobody waits, and other OSErrors."""
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    """Where clients come from."""
+
+    def listen(self, name: str, host: str, port: int, backlog: int, buffers: Buffers) -> Acceptor:
+        """Listen for the listener `name`; an empty host means all addresses, port 0 any port. Raises ListenError."""
+
+    def own_name(self) -> str:
+        """Return the name under which others reach this machine, if a listener has no address of its own."""
+
+
+class Workers(Protocol):
+    """Where work runs that must not run on the loop."""
+
+    def pool(self, name: str, workers_max: int) -> Executor:
+        """Return an executor that runs up to `workers_max` calls at a time. The broker shuts it down."""
+
+
+class ThreadWorkers:
+    """Threads of this process."""
+
+    def pool(self, name: str, workers_max: int) -> Executor:
+        return ThreadPoolExecutor(workers_max, thread_name_prefix=name)
 
 
 @dataclass(frozen=True, slots=True)
 class Seams:
-    """What one broker is given. `loop.time()` is on the same scale as `clock.monotonic()`."""
+    """What one broker is given. `loop.time()` is on the same scale as `clock.monotonic()`, and `loop` is asyncio's
+    running loop while it runs callbacks and tasks.
+    """
 
     clock: Clock
     randomness: Randomness
     loop: asyncio.AbstractEventLoop
+    workers: Workers
+    network: Network
 
 
 def of_the_machine(loop: asyncio.AbstractEventLoop) -> Seams:
     """Return what the machine offers to the broker of this process, which runs on `loop`."""
-    return Seams(MACHINE_CLOCK, MACHINE_RANDOMNESS, loop)
+    return Seams(MACHINE_CLOCK, MACHINE_RANDOMNESS, loop, ThreadWorkers(), SocketNetwork())

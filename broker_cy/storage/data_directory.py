@@ -178,6 +178,17 @@ class DataDirectory:
             sync_directory(self.path)
 
 
+def is_formatted(path: str | os.PathLike[str]) -> bool:
+    """Return whether this data directory was in use before."""
+    return os.path.exists(f"{os.fspath(path)}/{META_PROPERTIES}")
+
+
+def room(path: str) -> tuple[int, int]:
+    """Return (free bytes, total bytes) of the file system of a data directory. Raises OSError."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+
 def open_directories(
     paths: list[str],
     node_id: int,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler
+from broker_cy.storage.data_directory import room
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
@@ -48,7 +49,7 @@ def wanted(ctx: RequestContext, request: messages.DescribeLogDirsRequest) -> lis
 def describe(path: str, topics: dict[str, list[Partition]]) -> messages.DescribeLogDirsResponse.DescribeLogDirsResult:
     """Describe one directory, or return its error."""
     try:
-        room = os.statvfs(path)
+        usable_bytes, total_bytes = room(path)
     except OSError:
         return Response.DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
     return Response.DescribeLogDirsResult(
@@ -65,6 +66,6 @@ def describe(path: str, topics: dict[str, list[Partition]]) -> messages.Describe
             )
             for name, partitions in topics.items()
         ],
-        total_bytes=room.f_frsize * room.f_blocks,
-        usable_bytes=room.f_frsize * room.f_bavail,
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
     )

@@ -25,6 +25,7 @@ from urllib.parse import parse_qs
 import h11
 
 from broker_cy.metrics.exposition import CONTENT_TYPE
+from broker_cy.server.connections.sockets import open_socket
 
 LOGGER = logging.getLogger("broker_cy.server.metrics")
 
@@ -37,6 +38,7 @@ TEXT = "text/plain; charset=utf-8"
 GZIP_BYTES_MIN = 4_096
 
 Answer = tuple[int, str, bytes]
+BACKLOG = 16
 T = TypeVar("T")
 
 
@@ -70,6 +72,18 @@ class MetricsServer:
         self._starting: asyncio.Task[None] | None = None
         host, port = bound.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @classmethod
+    def bind(
+        cls,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        page: Callable[[frozenset[str] | None], Awaitable[bytes]],
+        missing: Callable[[], list[str]],
+    ) -> MetricsServer:
+        """Listen on an address, without accepting yet. Raises ListenError."""
+        return cls(loop, open_socket("brokercy.metrics.listener", host, port, BACKLOG), page, missing)
 
     def start(self) -> None:
         """Accept from now on."""

@@ -7,7 +7,6 @@ has at most PARTITIONS_PER_SLICE lines, or the groups of one coordinator partiti
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from broker_cy.metrics.exposition import Page, labels_text
 from broker_cy.metrics.requests import PHASE_NAMES
 from broker_cy.server.coordinators import coordinator_counts
 from broker_cy.server.telemetry.partition_metrics import FAMILIES, lines
+from broker_cy.storage.data_directory import room
 from broker_cy.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -165,14 +165,13 @@ def _storage(page: Page, broker: Broker, core: ServerCore) -> None:
     rooms = {}
     for directory in broker.log_manager.directories:
         try:
-            found = os.statvfs(directory)
+            rooms[directory] = room(directory)
         except OSError:
             continue  # it is offline: unknown values are left out
-        rooms[directory] = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
     for place, name in enumerate(("broker_cy_log_directory_free_bytes", "broker_cy_log_directory_total_bytes")):
         page.family(name)
-        for directory, room in rooms.items():
-            page.sample(name, room[place], directory)
+        for directory, sizes in rooms.items():
+            page.sample(name, sizes[place], directory)
 
 
 def _process(page: Page, watch: LoopWatch) -> None:

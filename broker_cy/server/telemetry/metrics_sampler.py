@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from typing import TYPE_CHECKING
 
 from broker_cy.metadata.topic_names import BROKER_METRICS
@@ -20,6 +19,7 @@ from broker_cy.server.coordinators import coordinator_counts
 from broker_cy.server.telemetry.metrics_page import api_name, error_name
 from broker_cy.server.telemetry.own_topic import OwnTopic
 from broker_cy.server.telemetry.partition_metrics import topic_totals
+from broker_cy.storage.data_directory import room
 
 if TYPE_CHECKING:
     from broker_cy.server.broker import Broker
@@ -120,10 +120,9 @@ class MetricsSampler:
         await self._read_coordinators(sample)
         for directory in broker.log_manager.directories:
             try:
-                room = os.statvfs(directory)
+                sample.disks[directory] = room(directory)
             except OSError:
                 continue  # it is offline: unknown values are left out
-            sample.disks[directory] = (room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize)
         return sample
 
     def _read_process(self, sample: Sample) -> None:

@@ -23,7 +23,8 @@ from broker_cy.replica.partition import Partition
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
 from broker_cy.server.connections.answers import ServerCore
-from broker_cy.server.connections.listener import Admission, Listener, open_socket
+from broker_cy.server.connections.listener import Admission, Listener
+from broker_cy.server.connections.sockets import Buffers, SocketNetwork
 from broker_cy.server.handlers import fetch, produce
 from broker_cy.server.registry import Registration, registrations
 from broker_cy.server.telemetry.log_events import LogEvents
@@ -83,11 +84,9 @@ class CoreHarness:
         self.core.cold_reader = self.executor
         self.listener = Listener(
             "PLAINTEXT",
-            open_socket("PLAINTEXT", "127.0.0.1", 0, 128),
+            SocketNetwork().listen("PLAINTEXT", "127.0.0.1", 0, 128, Buffers(-1, -1)),
             self.core,
             self.admission,
-            send_buffer_bytes=-1,
-            receive_buffer_bytes=-1,
         )
         self.loop.call_soon(self.listener.start)
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)

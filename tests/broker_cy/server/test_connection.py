@@ -13,7 +13,8 @@ import pytest
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.replica.partition import Partition
-from broker_cy.server.connections.listener import Admission, open_socket
+from broker_cy.server.connections.listener import Admission
+from broker_cy.server.connections.sockets import open_socket
 from broker_cy.storage import maintenance
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_loader import LoadContext, load_log
