@@ -1,0 +1,311 @@
+"""Clocks, randomness, files, sockets and threads are used in listed modules only, so that a simulation controls them.
+
+import-linter cannot see calls and does not read Cython.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+BROKER = Path(__file__).resolve().parents[2] / "broker_cy"
+# Packages of the broker. The consoles (admin, console, commands) are other programs.
+PACKAGES = (
+    "core",
+    "metrics",
+    "config",
+    "schemas",
+    "wire",
+    "storage",
+    "replica",
+    "quorum",
+    "controller",
+    "metadata",
+    "coordinator",
+    "client",
+    "server",
+)
+# These may use none of it.
+PURE = ("replica", "quorum", "controller", "coordinator", "metadata", "wire")
+
+CLOCK, RANDOM, DISK, NETWORK, THREADS, PROCESS = "clock", "random", "disk", "network", "threads", "process"
+# What the use of a module means; for `os` and `uuid`, unless OF_NAME says otherwise.
+OF_MODULE = {
+    "time": CLOCK,
+    "random": RANDOM,
+    "secrets": RANDOM,
+    "uuid": RANDOM,
+    "socket": NETWORK,
+    "ssl": NETWORK,
+    "select": NETWORK,
+    "selectors": NETWORK,
+    "threading": THREADS,
+    "multiprocessing": THREADS,
+    "subprocess": PROCESS,
+    "resource": PROCESS,
+    "signal": PROCESS,
+    "os": DISK,
+    "shutil": DISK,
+    "fcntl": DISK,
+    "tempfile": DISK,
+    "glob": DISK,
+}
+OF_NAME = {
+    "os.urandom": RANDOM,
+    "os.getrandom": RANDOM,
+    "os.getpid": PROCESS,
+    "os.environ": PROCESS,
+    "os.getenv": PROCESS,
+    "os.sysconf": PROCESS,
+    "os._exit": PROCESS,
+    "os.kill": PROCESS,
+    "datetime.now": CLOCK,
+    "datetime.utcnow": CLOCK,
+    "date.today": CLOCK,
+    "futures.ThreadPoolExecutor": THREADS,
+}
+# They compute from their arguments alone (or, abspath, from the working directory, which does not change).
+HARMLESS = {
+    "os.strerror",
+    "os.fspath",
+    "os.fsencode",
+    "os.PathLike",
+    "os.path",
+    "os.stat_result",
+    "time.strftime",
+    "time.gmtime",
+    "uuid.UUID",
+    "uuid.uuid5",
+    "uuid.SafeUUID",
+}
+PURE_PATHS = {"join", "dirname", "basename", "split", "splitext", "abspath", "normpath"}
+HEADERS = {
+    "time.h": CLOCK,
+    "sys/socket.h": NETWORK,
+    "sys/sendfile.h": NETWORK,
+    "unistd.h": DISK,
+    "sys/uio.h": DISK,
+    "fcntl.h": DISK,
+    "sys/stat.h": DISK,
+    "sys/mman.h": DISK,
+    "pthread.h": THREADS,
+    "sys/random.h": RANDOM,
+}
+
+# The seams besides the disk: module -> what it may use, and why it is the place.
+SEAMS = {
+    "core.clock": ({CLOCK}, "the clock"),
+    "core.randomness": ({RANDOM}, "the source of draws"),
+    "server.seams": ({THREADS}, "makes the worker threads"),
+    "server.connections.sockets": ({NETWORK}, "the network of the machine"),
+    "server.connections.transport": ({NETWORK, DISK}, "SocketTransport; it includes unistd.h to close the socket"),
+    "server.telemetry.metrics_http": ({NETWORK}, "serves HTTP on asyncio's streams; off unless it is configured"),
+    "server.service_manager": ({NETWORK, PROCESS}, "talks to systemd; made by main, not a part of the broker"),
+    "server.lifecycle": ({PROCESS}, "the limit of descriptors bounds the connections"),
+    "metrics.process": ({CLOCK, DISK, PROCESS}, "what /proc says about the process; nothing depends on it"),
+    "config.definitions": ({DISK}, "reads the tables of the package"),
+    "config.properties": ({DISK}, "reads server.properties, before there is a broker"),
+    "schemas.tables": ({DISK}, "reads the tables of the package"),
+    "storage.cleaner.throttle": ({THREADS}, "a lock of state that workers share"),
+    "storage.log_opener": ({THREADS}, "a lock of state that workers share"),
+    "storage.log_manager": ({DISK, PROCESS}, "the limit of descriptors bounds the open segments"),
+    "storage.offset_checkpoints": ({DISK, THREADS}, "a lock of state that workers share"),
+    "storage.syncs": ({DISK, THREADS}, "a lock of state that workers share"),
+    "storage.data_directory": ({DISK, PROCESS}, "the lock of a data directory names its process"),
+    "storage.page_cache": ({DISK, NETWORK}, "sendfile into a pipe reads a file into memory"),
+}
+# The disk: these modules and no others touch files of the data directories.
+DISK_MODULES = {
+    "server.metadata.metadata_log",
+    *(
+        f"storage.{name}"
+        for name in (
+            "atomic",
+            "cleaner.files",
+            "cleaner.job",
+            "cleaner.source",
+            "cleaner.swap",
+            "damage",
+            "disk",
+            "flush_job",
+            "flusher",
+            "index",
+            "log",
+            "log_files",
+            "log_loader",
+            "log_slice",
+            "maintenance",
+            "metadata_check",
+            "noted_state",
+            "recovery",
+            "removal",
+            "segment",
+            "snapshots",
+            "txn_index",
+            "written_points",
+        )
+    ),
+}
+ALLOWED = {name: touched for name, (touched, _) in SEAMS.items()} | {name: {DISK} for name in DISK_MODULES}
+
+
+def of_use(name: str) -> str | None:
+    """Return what the use of `module.attribute` touches; None if that is nothing of the machine."""
+    if name in HARMLESS:
+        return None
+    if name.startswith("os.path."):
+        return None if name.split(".")[2] in PURE_PATHS else DISK
+    if re.fullmatch(r"os\.[A-Z_]+", name):
+        return None  # a constant
+    if name in OF_NAME:
+        return OF_NAME[name]
+    return OF_MODULE.get(name.partition(".")[0])
+
+
+def joined(module: str, name: str) -> str:
+    """Return how a name imported from a module is listed."""
+    return f"{module.removeprefix('concurrent.')}.{name}"
+
+
+def python_uses(text: str) -> Iterator[tuple[str, str]]:
+    """Return (what is touched, name) for each use in a Python source."""
+    tree = ast.parse(text)
+    imported = {
+        (each.asname or each.name).partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for each in node.names
+    }
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
+            names = [f"{node.value.id}.{node.attr}"]
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Attribute)
+            and isinstance(node.value.value, ast.Name)
+            and node.value.value.id in imported
+        ):
+            names = [f"{node.value.value.id}.{node.value.attr}.{node.attr}", f"{node.value.attr}.{node.attr}"]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            base = node.module
+            names = [joined(base, each.name) for each in node.names]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
+            yield DISK, "open"
+        # Of pathlib's; the names of its other methods are also those of other classes.
+        if isinstance(node, ast.Attribute) and node.attr in ("read_text", "write_text"):
+            yield DISK, node.attr
+        for name in names:
+            if (touched := of_use(name)) is not None:
+                yield touched, name
+
+
+_STRING = re.compile(r'"""(?:.|\n)*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'')
+_HEADER = re.compile(r'(?:extern from|#include)\s+"?<?([\w/]+\.h)')
+_DOTTED = re.compile(r"(?<![\w.])([a-z]+(?:\.\w+)+)")
+_IMPORT = re.compile(r"^[ \t]*import[ \t]+([\w., \t]+)", re.MULTILINE)
+_FROM = re.compile(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n]*)", re.MULTILINE)
+
+
+def cython_uses(text: str) -> Iterator[tuple[str, str]]:
+    """As `python_uses`, for a Cython source: names in its text, modules that it cimports, headers that it includes."""
+    for header in _HEADER.findall(text):
+        if header in HEADERS:
+            yield HEADERS[header], header
+    code = re.sub(r"#[^\n]*", "", _STRING.sub('""', text))
+    for match in _FROM.finditer(code):
+        base = match[1]
+        if base == "posix" or base.startswith("posix."):
+            yield CLOCK if base == "posix.time" else DISK, base
+        for name in match[2].strip("()").split(","):
+            if name.strip() and (touched := of_use(joined(base, name.split()[0]))) is not None:
+                yield touched, joined(base, name.split()[0])
+    imported = set(re.findall(r"\w+", " ".join(_IMPORT.findall(code))))
+    for name in _DOTTED.findall(_FROM.sub("", code)):
+        if name.partition(".")[0] in imported and (touched := of_use(name)) is not None:
+            yield touched, name
+    if re.search(r"(?:with|=|return) +open\(", code):
+        yield DISK, "open"
+
+
+def uses(path: Path) -> set[tuple[str, str]]:
+    text = path.read_text()
+    return set(python_uses(text) if path.suffix == ".py" else cython_uses(text))
+
+
+def sources() -> list[Path]:
+    return sorted(
+        path for package in PACKAGES for kind in ("*.py", "*.pyx", "*.pxd") for path in (BROKER / package).rglob(kind)
+    )
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(BROKER).with_suffix("").parts)
+
+
+def test_the_machine_is_used_in_the_seams_only() -> None:
+    """If this fails, a part of the broker reads the clock, draws, or touches files, sockets or threads by itself: a
+    simulation that contains it cannot be repeated, and its faults do not reach that part.
+    """
+    assert len(sources()) > 200
+    found: dict[str, set[str]] = {}
+    wrong = []
+    for path in sources():
+        for touched, name in uses(path):
+            found.setdefault(name_of(path), set()).add(touched)
+            if touched not in ALLOWED.get(name_of(path), set()):
+                wrong.append(f"{path.relative_to(BROKER)}: {name} ({touched})")
+    assert sorted(wrong) == []
+    # The lists name nothing that is no longer there.
+    assert {name: touched - found.get(name, set()) for name, touched in ALLOWED.items()} == {
+        name: set[str]() for name in ALLOWED
+    }
+
+
+def test_state_machines_use_nothing_of_the_machine() -> None:
+    """If this fails, somebody has listed a state machine or the wire format as a seam."""
+    assert [name for name in ALLOWED if name.partition(".")[0] in PURE] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "touched"),
+    [
+        ("import time\ntime.monotonic()", {CLOCK}),
+        ("from time import monotonic", {CLOCK}),
+        ("import random\nx = random.random()", {RANDOM}),
+        ("import uuid\nuuid.uuid4()", {RANDOM}),
+        ("from uuid import UUID\nUUID(int=1)", set()),
+        ("import os\nos.urandom(8)", {RANDOM}),
+        ("import os\nos.fsync(3)\nos.strerror(1)", {DISK}),
+        ("import os\nos.path.join('a', 'b')", set()),
+        ("import os\nos.path.exists('a')", {DISK}),
+        ("import socket\nsocket.socket()", {NETWORK}),
+        ("import threading\nthreading.Thread()", {THREADS}),
+        ("from concurrent.futures import ThreadPoolExecutor", {THREADS}),
+        ("with open('a') as file:\n    pass", {DISK}),
+        ('"""time.monotonic() and os.open()"""', set()),
+    ],
+)
+def test_a_use_is_found(line: str, touched: set[str]) -> None:
+    """If this fails, the check above passes because it finds nothing."""
+    assert {each for each, _ in python_uses(line)} == touched
+    assert {each for each, _ in cython_uses(line)} == touched
+
+
+@pytest.mark.parametrize(
+    ("text", "touched"),
+    [
+        ("from posix.time cimport clock_gettime", {CLOCK}),
+        ("from posix.unistd cimport read", {DISK}),
+        ('cdef extern from "sys/socket.h" nogil:\n    int recv(int fd)', {NETWORK}),
+        ('cdef extern from *:\n    """\n    #include <time.h>\n    """', {CLOCK}),
+        ("from libc.stdint cimport int64_t  # os.open", set()),
+    ],
+)
+def test_a_use_in_c_is_found(text: str, touched: set[str]) -> None:
+    """If this fails, system calls of the data path are not seen."""
+    assert {each for each, _ in cython_uses(text)} == touched
