@@ -18,8 +18,8 @@ _VOTING = frozenset({Role.UNATTACHED, Role.PROSPECTIVE})
 _LEADERLESS = frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE})
 
 
-def learn(state: QuorumState, epoch: int, leader_id: int) -> None:
-    """Take over a newer epoch, or the leader of this one."""
+def learn(state: QuorumState, source: int, epoch: int, leader_id: int) -> None:
+    """Take over a newer epoch, or the leader of this one, from a message of `source`."""
     if epoch > state.epoch:
         state.enter_epoch(epoch)
         if leader_id in state.others:
@@ -29,7 +29,9 @@ def learn(state: QuorumState, epoch: int, leader_id: int) -> None:
     elif epoch == state.epoch and leader_id in state.others:
         if state.leader_id not in (NO_LEADER, leader_id):
             raise AssertionError(f"epoch {epoch} has the leaders {state.leader_id} and {leader_id}")
-        if state.role in _LEADERLESS:
+        # A prospective voter has given up its leader. Other voters that still name it have heard from it no later; only
+        # the leader itself shows that it is there.
+        if state.role in _LEADERLESS and (state.leader_id == NO_LEADER or source == leader_id):
             state.become_follower(leader_id)
 
 
@@ -72,7 +74,7 @@ def _count(state: QuorumState) -> None:
 
 def vote_requested(state: QuorumState, source: int, request: VoteRequest) -> None:
     if request.epoch > state.epoch:
-        learn(state, request.epoch, NO_LEADER)
+        learn(state, source, request.epoch, NO_LEADER)
     granted = request.epoch == state.epoch and _is_long_enough(state, request.last) and _grants(state, source, request)
     if granted and not request.pre_vote:
         state.voted_id = source
@@ -94,7 +96,7 @@ def _grants(state: QuorumState, source: int, request: VoteRequest) -> bool:
 
 
 def vote_answered(state: QuorumState, source: int, response: VoteResponse) -> None:
-    learn(state, response.epoch, response.leader_id)
+    learn(state, source, response.epoch, response.leader_id)
     role = Role.PROSPECTIVE if response.pre_vote else Role.CANDIDATE
     if response.epoch == state.epoch and state.role is role:
         state.votes[source] = response.granted
@@ -102,19 +104,19 @@ def vote_answered(state: QuorumState, source: int, response: VoteResponse) -> No
 
 
 def epoch_begun(state: QuorumState, source: int, request: BeginQuorumEpoch) -> None:
-    learn(state, request.epoch, source)
+    learn(state, source, request.epoch, source)
     state.send(source, BeginQuorumEpochResponse(state.epoch, state.leader_id))
 
 
-def epoch_begin_answered(state: QuorumState, response: BeginQuorumEpochResponse) -> None:
-    learn(state, response.epoch, response.leader_id)
+def epoch_begin_answered(state: QuorumState, source: int, response: BeginQuorumEpochResponse) -> None:
+    learn(state, source, response.epoch, response.leader_id)
 
 
 def epoch_ended(state: QuorumState, source: int, request: EndQuorumEpoch) -> None:
     """The leader has resigned. Its first successor stands at once, the others one election timeout after each other, so
     that they do not take votes from it.
     """
-    learn(state, request.epoch, source)
+    learn(state, source, request.epoch, source)
     if request.epoch == state.epoch and state.role is Role.FOLLOWER:
         # A successor that was chosen may be elected although this node heard from the leader just now.
         state.has_fetched = False

@@ -27,8 +27,8 @@ class LogEpochs:
 
     def append(self, epoch: int, offset: int, end_offset: int) -> None:
         """Note entries of `epoch` at the end of the log."""
-        assert offset == self.end_offset < end_offset
-        assert epoch >= self.end.epoch
+        assert offset == self.end_offset < end_offset, f"{offset} to {end_offset} does not follow the end {self.end}"
+        assert epoch >= self.end.epoch, f"epoch {epoch} follows {self.end}"
         if not self._starts or self._starts[-1][0] < epoch:
             self._starts.append((epoch, offset))
         self.end_offset = end_offset

@@ -190,7 +190,7 @@ def _receive(state: QuorumState, source: int, message: Message) -> None:
         case BeginQuorumEpoch():
             elections.epoch_begun(state, source, message)
         case BeginQuorumEpochResponse():
-            elections.epoch_begin_answered(state, message)
+            elections.epoch_begin_answered(state, source, message)
         case EndQuorumEpoch():
             elections.epoch_ended(state, source, message)
         case Fetch():

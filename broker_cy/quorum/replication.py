@@ -28,7 +28,7 @@ def fetch(state: QuorumState) -> None:
 
 
 def fetch_answered(state: QuorumState, source: int, response: FetchResponse) -> None:
-    elections.learn(state, response.epoch, response.leader_id)
+    elections.learn(state, source, response.epoch, response.leader_id)
     if not _is_expected(state, source, response):
         return
     if response.leader_id != source:
@@ -40,8 +40,10 @@ def fetch_answered(state: QuorumState, source: int, response: FetchResponse) -> 
     state.deadline_ms = state.now_ms + state.timeouts.fetch_ms
     if response.diverging is not None:
         shared = state.log.end_of(response.diverging.epoch)
-        # Entries of an epoch that the leader lacks go as a whole, others as far as the leader has none.
-        end_offset = min(shared.offset, response.diverging.offset, state.log.end_offset)
+        # Without entries of that epoch here, the next fetch asks about the newest epoch before it. Truncating it to the
+        # leader's offset could cut a batch, whose epoch is another one there.
+        is_shared = shared.epoch == response.diverging.epoch
+        end_offset = min(shared.offset, response.diverging.offset) if is_shared else shared.offset
         if end_offset < state.high_watermark:
             raise AssertionError(f"truncation to {end_offset}, below the high watermark {state.high_watermark}")
         state.log.truncate(end_offset)
@@ -73,7 +75,7 @@ def _is_expected(state: QuorumState, source: int, response: FetchResponse) -> bo
 
 def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
     if request.epoch > state.epoch:
-        elections.learn(state, request.epoch, NO_LEADER)
+        elections.learn(state, source, request.epoch, NO_LEADER)
     if state.role is not Role.LEADER or request.epoch != state.epoch or source not in state.progress:
         state.send(source, FetchResponse(state.epoch, request.correlation, state.leader_id))
         return

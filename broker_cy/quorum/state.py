@@ -73,7 +73,8 @@ class QuorumState:
         self.progress: dict[int, Progress] = {}  # of the leader: the other voters
         self.deadline_ms = NEVER  # of an election, a fetch, or the next BeginQuorumEpoch
         self.retry_ms = NEVER  # of a follower: when the next fetch is sent although no response has arrived
-        self.correlation = 0  # of the newest fetch
+        # Of the newest fetch. Drawn, so that no response to a fetch of an earlier life of this node matches.
+        self.correlation = draw.randrange(1 << 30)
         self.is_fetching = False  # a fetch waits for its response
         self.has_fetched = False  # since this node follows its leader
         self.leader_high_watermark = 0  # as the leader of a follower has sent it
@@ -172,10 +173,10 @@ class QuorumState:
         self.to_append.append(Batch(offset, offset + count, self.epoch, content))
 
     def refetch_later(self) -> None:
-        """Fetch again after the request timeout; a response that arrives before is ignored."""
+        """Fetch again after the backoff; a response that arrives before is ignored."""
         self.correlation += 1
         self.is_fetching = True
-        self.retry_ms = self.now_ms + self.timeouts.request_ms
+        self.retry_ms = self.now_ms + self.timeouts.backoff_ms
 
     def take_record(self) -> ElectionState | None:
         """What quorum-state must contain, None if it contains that."""

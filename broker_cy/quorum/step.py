@@ -113,14 +113,15 @@ class NotLeaderError(Exception):
 
 
 class Timeouts(NamedTuple):
-    """In milliseconds; the defaults are Kafka's controller.quorum.*.timeout.ms.
+    """In milliseconds; the defaults are Kafka's: controller.quorum.*.timeout.ms and controller.quorum.retry.backoff.ms.
 
     An election starts after `election_ms` to twice as much without a leader, or if a follower fetched nothing for
     `fetch_ms`. A request without a response is repeated after `request_ms`. The leader holds a fetch with nothing new
-    for `fetch_wait_ms` at most.
+    for `fetch_wait_ms` at most. A follower that could not write what it fetched fetches again after `backoff_ms`.
     """
 
     election_ms: int = 1000
     fetch_ms: int = 2000
     request_ms: int = 2000
     fetch_wait_ms: int = 500
+    backoff_ms: int = 20

@@ -176,8 +176,7 @@ class ControllerService:
         self._controller = Controller(loader.image)
         self._controller.skip_to(log.log_end_offset)
         await self._driver.lead()
-        self._sync_and_commit()
-        self._next_offset = log.log_end_offset
+        self._next_offset = self._driver.quorum.end_offset
         self._refusal = None
         bootstrap = (
             self._files.bootstrap_records(self._clock.wall_ms()) if self.image.features.metadata_version == 0 else []
@@ -186,7 +185,8 @@ class ControllerService:
         registration = StartBroker(self.node_id, self._new_uuid(), listeners, self._directory_ids, rack)
         self.broker_epoch = self._accept(registration).reply
         self._write_pending()
-        self._sync_and_commit()
+        self._files.begin_sync()()
+        self._commit(log.log_end_offset)
         self._snapshots = SnapshotKeeper(
             config=self.config,
             clock=self._clock,
@@ -307,7 +307,7 @@ class ControllerService:
         proposals = tuple(self._pending)
         self._pending.clear()
         self._driver.step(Append(self.epoch, self._driver.quorum.end_offset, proposals))
-        return sum(len(proposal.content) for proposal in proposals)
+        return self._driver.write()
 
     def _flush(self) -> None:
         self._flush_scheduled = False
@@ -347,11 +347,6 @@ class ControllerService:
         self._snapshots.committed(self.image, size_bytes)
         if self._waiting:
             self._flush()
-
-    def _sync_and_commit(self) -> None:
-        """Commit what was appended. Blocks for the disk. Raises OSError."""
-        self._files.begin_sync()()
-        self._commit(self._files.log.log_end_offset)
 
     def _commit(self, synced_end: int) -> ImageDelta | None:
         """Everything below `synced_end` is on disk: commit what the quorum has by that. Returns what has changed."""

@@ -27,7 +27,11 @@ LEADER_WAIT_S = 30
 
 
 class QuorumDriver:
-    """The quorum of this node and its log. The only voter needs no messages and no timers, so that there are none."""
+    """The quorum of this node and its log. The only voter needs no messages and no timers, so that there are none.
+
+    What is to be appended is staged, and `write` writes it: the batches of several steps go to the log with one write,
+    and are synced together.
+    """
 
     def __init__(
         self,
@@ -62,11 +66,12 @@ class QuorumDriver:
             random.Random(f"{node_id} {clock.wall_ms()}"),
             static_voters=loader.kraft.kraft_version == 0,
         )
+        self._staged: list[bytes] = []
         self._leading: asyncio.Future[None] = loop.create_future()
 
     async def lead(self) -> None:
-        """Take part in the quorum, and return once this node leads it; its Leadership is in the log then, and need not
-        be on disk. Blocks for the disk. Raises QuorumError if there is no leader in time, StorageError, OSError.
+        """Take part in the quorum, and return once this node leads it; its Leadership is staged then. Blocks for the
+        disk. Raises QuorumError if there is no leader in time, OSError.
         """
         timer = self._loop.call_later(LEADER_WAIT_S, self._give_up)
         try:
@@ -85,24 +90,34 @@ class QuorumDriver:
             )
 
     def step(self, event: Event) -> Output:
-        """Take the event and carry out the output. Raises NotLeaderError; StorageError if the log could not be written,
-        and then nothing was appended; OSError if quorum-state could not be written, and then the node must stop.
+        """Take the event and carry out the output, except that batches are staged. Raises NotLeaderError; OSError if
+        quorum-state could not be written, and then the node must stop.
         """
-        output = self.quorum.step(event, int(self._clock.monotonic() * 1000))
+        output = self.quorum.step(event, self._now_ms())
         if output.persist is not None:
             self._files.write_election_state(output.persist)
         assert output.truncate_to < 0
         assert not output.send
-        if output.append:
-            content = b"".join(map(self._encoded, output.append))
-            try:
-                self._files.append(content, self._clock.wall_ms())
-            except KafkaError:
-                self.quorum.step(NotWritten(self._files.log.log_end_offset), int(self._clock.monotonic() * 1000))
-                raise
+        self._staged += map(self._encoded, output.append)
         if output.role is Role.LEADER and not self._leading.done():
             self._leading.set_result(None)
         return output
+
+    def write(self) -> int:
+        """Append what is staged, after everything before it was synced. Returns its size in bytes. Raises StorageError,
+        and then nothing was appended.
+        """
+        content = b"".join(self._staged)
+        self._staged.clear()
+        try:
+            self._files.append(content, self._clock.wall_ms())
+        except KafkaError:
+            self.step(NotWritten(self._files.log.log_end_offset))
+            raise
+        return len(content)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
 
     def _encoded(self, batch: Batch) -> bytes:
         if not isinstance(batch.content, Leadership):

@@ -19,7 +19,7 @@ class LeastDraw(random.Random):
 
 
 class Voter:
-    """Voter 1 of `voters`; `take` is one step at `now_ms`."""
+    """Voter 1 of `voters`. Each method is one step at `now_ms`."""
 
     def __init__(
         self, voters: tuple[int, ...] = (1,), stored: ElectionState | None = None, log: LogEpochs | None = None

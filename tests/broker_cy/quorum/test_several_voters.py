@@ -1,0 +1,291 @@
+"""One of several voters, message by message: elections, replication, and what is on disk before what leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_cy.quorum.election_state import ElectionState
+from broker_cy.quorum.epochs import LogEpochs
+from broker_cy.quorum.messages import (
+    Batch,
+    BeginQuorumEpoch,
+    BeginQuorumEpochResponse,
+    EndQuorumEpoch,
+    Fetch,
+    FetchResponse,
+    Leadership,
+    OffsetAndEpoch,
+    VoteRequest,
+    VoteResponse,
+)
+from broker_cy.quorum.step import NotWritten, Output, Role, Tick
+from tests.broker_cy.quorum.voters import Voter, sent, to_all
+
+THREE = (1, 2, 3)
+END = OffsetAndEpoch(0, 0)
+
+
+def tick(voter: Voter, after_ms: int) -> Output:
+    voter.now_ms += after_ms
+    return voter.quorum.step(Tick(), voter.now_ms)
+
+
+def granted(epoch: int, *, pre_vote: bool) -> VoteResponse:
+    return VoteResponse(epoch, -1, True, pre_vote)
+
+
+def leader(voters: tuple[int, ...] = THREE) -> Voter:
+    """Voter 1 as the leader of epoch 1, with its Leadership on disk."""
+    voter = Voter(voters)
+    tick(voter, 1000)
+    for pre_vote in (True, False):
+        for other in voters[1:]:
+            voter.receive(other, granted(0 if pre_vote else 1, pre_vote=pre_vote))
+    assert voter.quorum.role is Role.LEADER
+    voter.synced()
+    return voter
+
+
+def follower(log: LogEpochs | None = None, epoch: int = 1) -> tuple[Voter, Fetch]:
+    """Voter 1 as a follower of voter 2, and its first fetch."""
+    voter = Voter(THREE, log=log)
+    output = voter.receive(2, BeginQuorumEpoch(epoch))
+    (fetch,) = [message for message in sent(output, 2) if isinstance(message, Fetch)]
+    return voter, fetch
+
+
+def response(fetch: Fetch, *batches: Batch, high_watermark: int = 0) -> FetchResponse:
+    return FetchResponse(
+        fetch.epoch, fetch.correlation, 2, high_watermark, offset=fetch.end.offset, batches=tuple(batches)
+    )
+
+
+def test_election_by_pre_vote_and_vote() -> None:
+    """If this fails, a node leads without a majority, or announces itself before its vote is on disk."""
+    voter = Voter(THREE)
+    assert voter.first == Output(Role.UNATTACHED, 0, -1, 0, persist=ElectionState(0, voters=THREE), wake_ms=2000)
+    assert tick(voter, 999).role is Role.UNATTACHED
+    asks = to_all((2, 3), VoteRequest(0, END, pre_vote=True))
+    assert tick(voter, 1) == Output(Role.PROSPECTIVE, 0, -1, 0, send=asks, wake_ms=3000)
+    assert voter.receive(2, granted(0, pre_vote=True)) == Output(
+        Role.CANDIDATE,
+        1,
+        -1,
+        0,
+        persist=ElectionState(1, voted_id=1, voters=THREE),
+        send=to_all((2, 3), VoteRequest(1, END, pre_vote=False)),
+        wake_ms=3000,
+    )
+    # A pre-vote that arrives late is no vote.
+    assert voter.receive(3, granted(1, pre_vote=True)).role is Role.CANDIDATE
+    assert voter.receive(3, granted(1, pre_vote=False)) == Output(
+        Role.LEADER,
+        1,
+        1,
+        0,
+        persist=ElectionState(1, leader_id=1, voters=THREE),
+        append=(Batch(0, 1, 1, Leadership(1, THREE, (1, 3))),),
+        send=to_all((2, 3), BeginQuorumEpoch(1)),
+        wake_ms=3000,
+    )
+
+
+def test_one_vote_in_an_epoch() -> None:
+    """If this fails, an epoch has two leaders."""
+    voter = Voter(THREE)
+    output = voter.receive(2, VoteRequest(5, END, pre_vote=False))
+    assert output.persist == ElectionState(5, voted_id=2, voters=THREE)
+    assert sent(output, 2) == [VoteResponse(5, -1, True, False)]
+    output = voter.receive(3, VoteRequest(5, END, pre_vote=False))
+    assert (output.persist, sent(output, 3)) == (None, [VoteResponse(5, -1, False, False)])
+    assert sent(voter.receive(2, VoteRequest(5, END, pre_vote=False)), 2) == [VoteResponse(5, -1, True, False)]
+    again = Voter(THREE, stored=ElectionState(5, voted_id=2, voters=THREE))
+    assert sent(again.receive(3, VoteRequest(5, END, pre_vote=False)), 3) == [VoteResponse(5, -1, False, False)]
+    assert sent(again.receive(3, VoteRequest(4, END, pre_vote=False)), 3) == [VoteResponse(5, -1, False, False)]
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (OffsetAndEpoch(9, 4), False),
+        (OffsetAndEpoch(10, 4), True),
+        (OffsetAndEpoch(99, 3), False),
+        (OffsetAndEpoch(1, 5), True),
+    ],
+)
+def test_only_a_log_as_long_is_elected(last: OffsetAndEpoch, expected: bool) -> None:
+    """If this fails, a leader lacks committed entries, and the other voters truncate theirs."""
+    for pre_vote in (True, False):
+        voter = Voter(THREE, log=LogEpochs(10, [(2, 0), (4, 5)]))
+        output = voter.receive(3, VoteRequest(7, last, pre_vote))
+        assert sent(output, 3) == [VoteResponse(7, -1, expected, pre_vote)]
+
+
+def test_a_restarted_leader_does_not_lead_or_vote_in_its_epoch() -> None:
+    """If this fails, a leader that lost what it had not synced writes other entries under the same epoch."""
+    stored = ElectionState(4, leader_id=1, voters=THREE)
+    voter = Voter(THREE, stored=stored, log=LogEpochs(9, [(4, 5)]))
+    assert (voter.first.role, voter.first.persist) == (Role.RESIGNED, None)
+    output = voter.receive(3, VoteRequest(4, OffsetAndEpoch(99, 4), pre_vote=False))
+    assert sent(output, 3) == [VoteResponse(4, -1, False, False)]
+    assert output.persist is None
+    tick(voter, 1000)
+    assert voter.receive(2, granted(4, pre_vote=True)).epoch == 5
+
+
+def test_who_hears_from_a_leader_keeps_it() -> None:
+    """If this fails, a voter that was cut off ends, when it comes back, the epoch of a leader that works (KIP-996)."""
+    voter, fetch = follower()
+    ask = VoteRequest(1, OffsetAndEpoch(50, 1), pre_vote=True)
+    assert sent(voter.receive(3, ask), 3) == [VoteResponse(1, 2, True, True)]
+    voter.receive(2, response(fetch))
+    assert sent(voter.receive(3, ask), 3) == [VoteResponse(1, 2, False, True)]
+    assert sent(leader().receive(3, ask), 3) == [VoteResponse(1, 1, False, True)]
+    # The leader resigns, and names who stands at once.
+    output = voter.receive(2, EndQuorumEpoch(1, (1, 3)))
+    assert output.wake_ms == voter.now_ms
+    assert sent(voter.receive(3, ask), 3) == [VoteResponse(1, 2, True, True)]
+    assert tick(voter, 0).role is Role.PROSPECTIVE
+
+
+def test_a_leader_that_was_given_up_is_followed_again_only_if_it_shows_itself() -> None:
+    """If this fails, voters talk each other into a leader that is gone, and never elect one."""
+    voter, _ = follower()
+    assert tick(voter, 2000).role is Role.PROSPECTIVE
+    assert voter.receive(3, VoteResponse(1, 2, False, True)).role is Role.PROSPECTIVE
+    assert voter.receive(2, BeginQuorumEpoch(1)).role is Role.FOLLOWER
+    tick(voter, 2000)
+    assert voter.receive(2, VoteResponse(1, 2, False, True)).role is Role.FOLLOWER
+
+
+def test_two_leaders_in_an_epoch_stop_the_voter() -> None:
+    """If this fails, a voter takes entries from both."""
+    voter, _ = follower()
+    with pytest.raises(AssertionError, match="epoch 1 has the leaders 2 and 3"):
+        voter.receive(3, BeginQuorumEpoch(1))
+
+
+def test_commit_takes_a_majority_of_disks() -> None:
+    """If this fails, a power cut of a minority takes committed entries."""
+    voter = leader((1, 2, 3, 4, 5))
+    voter.append(4)
+    high = [
+        voter.receive(source, Fetch(1, 7, OffsetAndEpoch(end, 1), 0)).high_watermark
+        for source, end in ((2, 5), (3, 1), (4, 3), (3, 4))
+    ]
+    # The leader itself has the first entry on disk, and not yet the others.
+    assert high == [0, 1, 1, 3]
+    assert voter.synced().high_watermark == 4
+
+
+def test_a_fetch_waits_for_something_new() -> None:
+    """If this fails, followers ask without end, or learn of a commit only with the next change."""
+    voter = leader()
+    assert voter.receive(2, Fetch(1, 7, OffsetAndEpoch(1, 1), 0)).high_watermark == 1
+    output = voter.receive(2, Fetch(1, 8, OffsetAndEpoch(1, 1), 1))
+    assert output.send == ()
+    assert sent(voter.append(2), 2) == [FetchResponse(1, 8, 1, 1, offset=1)]
+    voter.receive(2, Fetch(1, 9, OffsetAndEpoch(3, 1), 1))
+    assert sent(voter.synced(), 2) == [FetchResponse(1, 9, 1, 3, offset=3)]
+    voter.receive(2, Fetch(1, 10, OffsetAndEpoch(3, 1), 3))
+    assert sent(tick(voter, 499), 2) == []
+    assert sent(tick(voter, 1), 2) == [FetchResponse(1, 10, 1, 3, offset=3)]
+
+
+def test_a_fetch_of_another_epoch_counts_nothing() -> None:
+    """If this fails, a delayed fetch acknowledges entries that its sender has truncated since."""
+    voter = leader()
+    assert sent(voter.receive(2, Fetch(0, 7, OffsetAndEpoch(1, 1), 0)), 2) == [FetchResponse(1, 7, 1)]
+    assert voter.quorum.high_watermark == 0
+    output = voter.receive(2, Fetch(6, 8, OffsetAndEpoch(1, 1), 0))
+    assert (output.role, output.epoch, sent(output, 2)) == (Role.UNATTACHED, 6, [FetchResponse(6, 8)])
+
+
+def test_a_diverging_fetch_counts_nothing() -> None:
+    """If this fails, a leader commits what the follower is about to truncate (KAFKA-13141)."""
+    voter = leader()
+    output = voter.receive(2, Fetch(1, 7, OffsetAndEpoch(8, 1), 0))
+    assert sent(output, 2) == [FetchResponse(1, 7, 1, diverging=OffsetAndEpoch(1, 1))]
+    assert output.high_watermark == 0
+
+
+def test_entries_are_acknowledged_when_they_are_on_disk() -> None:
+    """If this fails, a follower that loses power has acknowledged what it no longer has."""
+    voter, fetch = follower()
+    batches = (Batch(0, 1, 1, b"a"), Batch(1, 4, 1, b"b"))
+    output = voter.receive(2, response(fetch, *batches, high_watermark=3))
+    assert (output.append, output.send, output.high_watermark) == (batches, (), 0)
+    output = voter.synced(1)
+    assert (output.send, output.high_watermark) == ((), 1)
+    output = voter.synced()
+    assert sent(output, 2) == [Fetch(1, fetch.correlation + 1, OffsetAndEpoch(4, 1), 3)]
+    assert output.high_watermark == 3
+
+
+def test_truncation_to_what_both_logs_have() -> None:
+    """If this fails, a follower keeps entries that its leader never had, or truncates in the middle of a batch."""
+    voter, fetch = follower(LogEpochs(30, [(1, 0), (3, 10), (5, 20)]), epoch=9)
+    assert fetch.end == OffsetAndEpoch(30, 5)
+    # The leader has epoch 4 up to 14; here is none of it, and whether epoch 3 is the same is asked next.
+    output = voter.receive(2, FetchResponse(9, fetch.correlation, 2, 0, diverging=OffsetAndEpoch(14, 4)))
+    assert output.truncate_to == 20
+    (again,) = sent(output, 2)
+    assert isinstance(again, Fetch)
+    assert again.end == OffsetAndEpoch(20, 3)
+    output = voter.receive(2, FetchResponse(9, again.correlation, 2, 0, diverging=OffsetAndEpoch(12, 3)))
+    assert (output.truncate_to, sent(output, 2)) == (12, [Fetch(9, again.correlation + 1, OffsetAndEpoch(12, 3), 0)])
+
+
+def test_only_the_newest_fetch_has_a_response() -> None:
+    """If this fails, a response that was overtaken appends entries twice, or truncates what was fetched since."""
+    voter, fetch = follower()
+    voter.receive(2, response(fetch, Batch(0, 2, 1, b"a")))
+    voter.synced()
+    nothing = voter.receive(2, response(fetch, Batch(0, 2, 1, b"a")))
+    assert (nothing.append, nothing.send) == ((), ())
+    late = FetchResponse(1, fetch.correlation, 2, 0, diverging=OffsetAndEpoch(0, 0))
+    assert voter.receive(2, late).truncate_to == -1
+    assert voter.quorum.end_offset == 2
+
+
+def test_a_follower_that_cannot_write_asks_again_later() -> None:
+    """If this fails, a full disk makes a follower fetch without end, or skip entries."""
+    voter, fetch = follower()
+    voter.receive(2, response(fetch, Batch(0, 2, 1, b"a")))
+    output = voter.quorum.step(NotWritten(0), voter.now_ms)
+    assert (output.send, voter.quorum.end_offset) == ((), 0)
+    assert tick(voter, 19).send == ()
+    assert sent(tick(voter, 1), 2) == [Fetch(1, fetch.correlation + 2, END, 0)]
+
+
+def test_a_leader_without_followers_resigns() -> None:
+    """If this fails, a leader that is cut off answers from outdated metadata for ever (KAFKA-15489)."""
+    voter = leader((1, 2, 3, 4, 5))
+    for source, after_ms in ((2, 0), (3, 2000), (2, 500)):
+        voter.now_ms += after_ms
+        voter.receive(source, Fetch(1, 7, OffsetAndEpoch(1, 1), 1))
+    # Two others make a majority: the second to the last fetched 500 ms ago.
+    assert tick(voter, 2499).role is Role.LEADER
+    output = tick(voter, 1)
+    assert (output.role, output.leader_id, output.persist) == (Role.RESIGNED, -1, None)
+    assert sent(output, 4) == [EndQuorumEpoch(1, (2, 3, 4, 5))]
+    assert tick(voter, 1000).role is Role.PROSPECTIVE
+
+
+def test_a_leader_reminds_voters_that_do_not_fetch() -> None:
+    """If this fails, a voter that was down when the leader was elected does not find it, and starts an election."""
+    voter = leader()
+    voter.receive(2, Fetch(1, 7, OffsetAndEpoch(1, 1), 1))
+    output = tick(voter, 999)
+    assert output.send == (*to_all((2,), FetchResponse(1, 7, 1, 1, offset=1)),)
+    voter.receive(2, Fetch(1, 8, OffsetAndEpoch(1, 1), 1))
+    output = tick(voter, 1)
+    assert (sent(output, 2), sent(output, 3)) == ([], [BeginQuorumEpoch(1)])
+    output = voter.receive(3, BeginQuorumEpochResponse(4, -1))
+    assert (output.role, output.epoch) == (Role.UNATTACHED, 4)
+
+
+def test_a_stranger_is_not_heard() -> None:
+    """If this fails, a node that is no voter can end an epoch."""
+    voter = leader()
+    assert voter.receive(9, VoteRequest(99, OffsetAndEpoch(99, 99), pre_vote=False)).epoch == 1
