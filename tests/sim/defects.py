@@ -1,4 +1,4 @@
-"""Planted defects: wrong behaviours of a coordinator, each of which its simulation must find within SEEDS seeds."""
+"""Planted defects: wrong behaviours, each of which its simulation must find within SEEDS seeds, or the number given."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SEEDS = 6
 MISFITS = (TypeError, AttributeError, NameError)
 
 
-def must_find(plant: Planter, run: Callable[[int], object], patch: Patch) -> None:
-    """Fail the test unless `run(seed)` fails for one of the seeds 1 to SEEDS."""
+def must_find(plant: Planter, run: Callable[[int], object], patch: Patch, seeds: int = SEEDS) -> None:
+    """Fail the test unless `run(seed)` fails for one of the seeds 1 to `seeds`."""
     plant(patch)
-    for seed in range(1, SEEDS + 1):
+    for seed in range(1, seeds + 1):
         try:
             run(seed)
         except MISFITS as error:
@@ -26,4 +26,4 @@ def must_find(plant: Planter, run: Callable[[int], object], patch: Patch) -> Non
         except Exception as error:
             print(f"seed {seed}: {error!r}"[:500])
             return
-    pytest.fail(f"{plant.__name__} was not found by {SEEDS} seeds")
+    pytest.fail(f"{plant.__name__} was not found by {seeds} seeds")

@@ -1,0 +1,81 @@
+"""Seeded runs of several voters of the metadata quorum; see tests/sim/quorum_world.py.
+
+A failure prints the seed and its last steps, and QUORUM_SIM_SEED=<seed> runs it again.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.sim.defects import Planter, must_find
+from tests.sim.quorum_defects import DEFECTS, SEEDS_MAX
+from tests.sim.quorum_world import World
+
+STEPS = 3_000
+PARTS = 4
+PART_SEEDS = 25
+SOAK_SEEDS = 10_000
+SOAK_TIMEOUT_S = 3_600
+RARE = (pytest.mark.soak, pytest.mark.timeout(SOAK_TIMEOUT_S))
+ONE_SEED = os.environ.get("QUORUM_SIM_SEED")
+SEEDS = (
+    [range(int(ONE_SEED), int(ONE_SEED) + 1)]
+    if ONE_SEED is not None
+    else [range(1 + part * PART_SEEDS, 1 + (part + 1) * PART_SEEDS) for part in range(PARTS)]
+)
+
+
+def run(seed: int) -> World:
+    """Run one seed. Raises AssertionError, with the seed and the last steps, if an invariant is violated."""
+    world = World(seed)
+    try:
+        world.run(STEPS)
+    except AssertionError as error:
+        command = f"QUORUM_SIM_SEED={seed} python -m pytest tests/sim/test_quorum_simulation.py -k agree"
+        raise AssertionError(f"seed {seed}: {error}\n{world.story()}\nrepeat with: {command}") from error
+    return world
+
+
+@pytest.mark.parametrize("seeds", SEEDS, ids=str)
+def test_voters_agree_whatever_happens(seeds: range) -> None:
+    """If this fails, committed metadata is lost or changed, an epoch has two leaders, or the quorum stands still."""
+    crashes = committed = leaders = 0
+    for seed in seeds:
+        world = run(seed)
+        crashes += world.crashes
+        committed += len(world.checks.committed)
+        leaders += len(world.checks.leaders)
+    print(f"{len(seeds)} seeds, {leaders} leaders, {committed} batches committed, {crashes} crashes")
+    if ONE_SEED is None:
+        assert crashes > 10 * len(seeds), "the runs were idle"
+        assert leaders > 3 * len(seeds), "the runs were idle"
+        assert committed > 30 * len(seeds), "the runs were idle"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK_TIMEOUT_S)
+def test_voters_agree_in_many_worlds() -> None:
+    """The same, for rare sequences of faults."""
+    for seed in range(10_000, 10_000 + SOAK_SEEDS):
+        run(seed)
+
+
+def test_a_seed_repeats_itself() -> None:
+    """If this fails, a failure of the simulation could not be examined."""
+    one, other = run(3), run(3)
+    assert list(one.trace) == list(other.trace)
+    assert one.story() == other.story()
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        pytest.param(plant, id=plant.__name__, marks=RARE if seeds > SEEDS_MAX else ())
+        for plant, seeds in DEFECTS.items()
+    ],
+)
+def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the simulation passes although the quorum has this defect."""
+    must_find(plant, run, monkeypatch, DEFECTS[plant])
