@@ -11,7 +11,6 @@ the voters (KIP-853), the directory ids of votes.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 from broker_cy.quorum import elections, replication
@@ -27,7 +26,7 @@ from broker_cy.quorum.messages import (
     VoteRequest,
     VoteResponse,
 )
-from broker_cy.quorum.state import NEVER, QuorumState
+from broker_cy.quorum.state import NEVER, Draw, QuorumState
 from broker_cy.quorum.step import (
     Append,
     Event,
@@ -55,13 +54,13 @@ class Quorum:
         voters: Sequence[int],
         stored: ElectionState | None,
         log: LogEpochs,
-        draw: random.Random,
+        draw: Draw,
         timeouts: Timeouts | None = None,
         *,
         static_voters: bool = True,
     ) -> None:
         """`stored` is the content of quorum-state, None for a node that never voted; `log` is the log as it is on disk,
-        which the machine keeps up to date; `draw` is where election timeouts are drawn from; `static_voters` is True
+        which the machine keeps up to date; `draw` is what election timeouts are drawn with; `static_voters` is True
         for kraft.version 0, where quorum-state contains the voters.
         """
         self._state = QuorumState(

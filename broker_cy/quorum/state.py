@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +22,8 @@ PREDECESSORS: Final[dict[Role, frozenset[Role | None]]] = {
     Role.CLOSED: frozenset(set(Role) - {Role.CLOSED}),
 }
 NEVER: Final = -1
+Draw = Callable[[int, int], int]
+"""Draws an integer from the first to the second one, both included."""
 
 
 @dataclass(slots=True)
@@ -49,7 +50,7 @@ class QuorumState:
         voters: Sequence[int],
         stored: ElectionState | None,
         log: LogEpochs,
-        draw: random.Random,
+        draw: Draw,
         timeouts: Timeouts,
         *,
         static_voters: bool,
@@ -74,7 +75,7 @@ class QuorumState:
         self.deadline_ms = NEVER  # of an election, a fetch, or the next BeginQuorumEpoch
         self.retry_ms = NEVER  # of a follower: when the next fetch is sent although no response has arrived
         # Of the newest fetch. Drawn, so that no response to a fetch of an earlier life of this node matches.
-        self.correlation = draw.randrange(1 << 30)
+        self.correlation = draw(0, (1 << 30) - 1)
         self.is_fetching = False  # a fetch waits for its response
         self.has_fetched = False  # since this node follows its leader
         self.leader_high_watermark = 0  # as the leader of a follower has sent it
@@ -159,7 +160,7 @@ class QuorumState:
     def wait_for_election(self) -> None:
         """Stand for election after the election timeout. It is drawn, so that voters do not all stand at once."""
         election_ms = self.timeouts.election_ms
-        self.deadline_ms = self.now_ms + election_ms + self._draw.randrange(election_ms + 1)
+        self.deadline_ms = self.now_ms + election_ms + self._draw(0, election_ms)
 
     # --- what leaves
 

@@ -297,7 +297,7 @@ class BrokerServer:
             self.clock,
             self.loop,
             broker.log_manager,
-            broker.randomness.kafka_uuid,
+            broker.randomness,
             self._executor,
         )
         broker.auto_topics = AutoTopics(self.config, broker.controller.submit, broker.log_events)

@@ -198,8 +198,8 @@ def open_directories(
 ) -> list[DataDirectory]:
     """Lock all data directories and format those that have no meta.properties yet and no logs either.
 
-    They must agree with each other, with `node_id`, and with `cluster_id` if one is given. Raises DataDirectoryError and
-    OSError, after unlocking all of them again.
+    They must agree with each other, with `node_id`, and with `cluster_id` if one is given. Raises DataDirectoryError
+    and OSError, after unlocking all of them again.
     """
     opened: list[DataDirectory] = []
     try:

@@ -92,9 +92,7 @@ class Broker:
     def start(self) -> None:
         """Load the metadata and the logs. Raises the exceptions of a start."""
         loop: Any = self.loop
-        self.controller = ControllerService.open(
-            self.config, self.clock, loop, self.logs, Randomness(self.draw).kafka_uuid
-        )
+        self.controller = ControllerService.open(self.config, self.clock, loop, self.logs, Randomness(self.draw))
         self.controller.subscribe(self._on_image)
         # The only voter leads at once, so that the start waits for nothing.
         started = loop.create_task(self.controller.start(LISTENERS))

@@ -244,7 +244,7 @@ class World:
             self.voters,
             node.disk.state,
             node.disk.epochs(),
-            random.Random(self.draw.getrandbits(32)),
+            random.Random(self.draw.getrandbits(32)).randint,
             self.timeouts,
         )
         self.take(node, Start())

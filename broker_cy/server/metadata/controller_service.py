@@ -25,7 +25,6 @@ from broker_cy.controller.activation import Activate
 from broker_cy.controller.broker_ops import AllocateProducerIds, StartBroker, StopBroker
 from broker_cy.controller.controller import Controller
 from broker_cy.controller.operation import Operation, OperationContext, Step
-from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.metadata import features, framing
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
+    from broker_cy.core.randomness import Randomness
     from broker_cy.storage.log_manager import LogManager
 
 R = TypeVar("R")
@@ -87,11 +87,11 @@ class ControllerService:
         loop: asyncio.AbstractEventLoop,
         metadata_log: MetadataLog,
         directory_ids: tuple[UUID, ...],
-        new_uuid: Callable[[], UUID],
+        randomness: Randomness,
         executor: Executor | None = None,
         on_committed: Callable[[int], None] = lambda end_offset: None,
     ) -> None:
-        """`directory_ids` are those of the data directories, the one of the metadata log first; `new_uuid` draws
+        """`directory_ids` are those of the data directories, the one of the metadata log first; `randomness` gives
         ids; `executor` runs what blocks for the disk, None: the loop's default one; `on_committed(end_offset)` is
         called for each commit. See `open`.
         """
@@ -103,7 +103,7 @@ class ControllerService:
         self._files = metadata_log
         self._directory_ids = directory_ids
         self._executor = executor
-        self._new_uuid = new_uuid
+        self._randomness = randomness
         self._on_committed = on_committed
         self._controller = Controller(MetadataImage())
         self._kraft = KRaftState()
@@ -128,7 +128,7 @@ class ControllerService:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         log_manager: LogManager,
-        new_uuid: Callable[[], UUID],
+        randomness: Randomness,
         executor: Executor | None = None,
     ) -> ControllerService:
         """The service over the metadata log of the (locked and formatted) data directories. Blocks. Raises
@@ -151,7 +151,7 @@ class ControllerService:
             loop=loop,
             metadata_log=MetadataLog(log, root, config["metadata.log.segment.bytes"]),
             directory_ids=tuple(directory_id for _, directory_id in ids),
-            new_uuid=new_uuid,
+            randomness=randomness,
             executor=executor,
             on_committed=log_manager.metadata_committed,
         )
@@ -172,7 +172,9 @@ class ControllerService:
         # What a killed process wrote and did not sync.
         self._files.begin_sync()()
         self._kraft = loader.kraft
-        self._driver = QuorumDriver(self.node_id, self._files, loader, self._clock, self._loop, self._directory_ids[0])
+        self._driver = QuorumDriver(
+            self.node_id, self._files, loader, self._clock, self._randomness, self._loop, self._directory_ids[0]
+        )
         self._controller = Controller(loader.image)
         self._controller.skip_to(log.log_end_offset)
         await self._driver.lead()
@@ -182,7 +184,7 @@ class ControllerService:
             self._files.bootstrap_records(self._clock.wall_ms()) if self.image.features.metadata_version == 0 else []
         )
         self._accept(Activate(bootstrap, loader.in_transaction))
-        registration = StartBroker(self.node_id, self._new_uuid(), listeners, self._directory_ids, rack)
+        registration = StartBroker(self.node_id, self._randomness.kafka_uuid(), listeners, self._directory_ids, rack)
         self.broker_epoch = self._accept(registration).reply
         self._write_pending()
         self._files.begin_sync()()
@@ -293,7 +295,7 @@ class ControllerService:
     def _accept(self, operation: Operation[R]) -> Step[R]:
         """Run the operation against the uncommitted state and queue its records as batches."""
         now_ms = self._clock.wall_ms()
-        context = OperationContext(now_ms, self._new_uuid, self.config, self._next_offset)
+        context = OperationContext(now_ms, self._randomness.kafka_uuid, self.config, self._next_offset)
         step = self._controller.run(operation, context)
         for batch in step.batches():
             content = framing.data_batch(batch, self._next_offset, self.epoch, now_ms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -18,6 +17,7 @@ from broker_cy.wire.control import LeaderChange, Voter
 
 if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
+    from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.loader import Loader
     from broker_cy.server.metadata.metadata_log import MetadataLog
 
@@ -39,6 +39,7 @@ class QuorumDriver:
         files: MetadataLog,
         loader: Loader,
         clock: Clock,
+        randomness: Randomness,
         loop: asyncio.AbstractEventLoop,
         directory_id: UUID,
     ) -> None:
@@ -63,7 +64,7 @@ class QuorumDriver:
             (node_id,),
             stored,
             files.epochs(loader),
-            random.Random(f"{node_id} {clock.wall_ms()}"),
+            randomness.integer,
             static_voters=loader.kraft.kraft_version == 0,
         )
         self._staged: list[bytes] = []

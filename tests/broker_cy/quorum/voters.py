@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 from broker_cy.quorum.election_state import ElectionState
 from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.quorum.messages import Message
@@ -11,11 +9,9 @@ from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import Append, Output, Proposal, Received, Send, Start, Synced
 
 
-class LeastDraw(random.Random):
-    """Always draws the least: an election starts after exactly the election timeout."""
-
-    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
-        return 0
+def least(low: int, high: int) -> int:
+    """Draws the least: an election starts after exactly the election timeout."""
+    return low
 
 
 class Voter:
@@ -24,7 +20,7 @@ class Voter:
     def __init__(
         self, voters: tuple[int, ...] = (1,), stored: ElectionState | None = None, log: LogEpochs | None = None
     ) -> None:
-        self.quorum = Quorum(1, voters, stored, log or LogEpochs(0), LeastDraw())
+        self.quorum = Quorum(1, voters, stored, log or LogEpochs(0), least)
         self.now_ms = 1000
         self.first = self.quorum.step(Start(), self.now_ms)
 

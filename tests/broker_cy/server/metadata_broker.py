@@ -59,7 +59,7 @@ class MetadataBroker:
         self.cluster_id = self.directories[0].cluster_id
         logs = LogManager(self.directories, StorageSettings(), InlineJobs())
         loop = asyncio.get_running_loop()
-        self.controller = ControllerService.open(self.config, self.clock, loop, logs, new_uuid)
+        self.controller = ControllerService.open(self.config, self.clock, loop, logs, MACHINE_RANDOMNESS)
         self.auto_topics = AutoTopics(self.config, self.controller.submit, LogEvents(self.clock))
         self.events = EventLog(self.config, self.clock, loop, PartitionTable(), self.controller.submit)
         self.controller.subscribe(lambda delta, image: self.changes.append(delta))

@@ -55,8 +55,8 @@ def test_batches_are_read_back_across_segments(directory: str) -> None:
 
 
 def test_a_slice_may_be_collected_together_with_its_segment(directory: str) -> None:
-    """If this fails, the broker crashes when a connection ends in a reference cycle, with parts of a deleted log that it
-    had not sent yet.
+    """If this fails, the broker crashes when a connection ends in a reference cycle, with parts of a deleted log that
+    it had not sent yet.
     """
     # In one generation, so that the segments, which are older than what refers to them, are cleared first.
     gc.collect()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_cy.config import BrokerConfig
 from broker_cy.core.randomness import Randomness
-from broker_cy.server import lifecycle
+from broker_cy.server.connections.sockets import Buffers
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.seams import Seams
 from broker_cy.storage import data_directory, written_points
@@ -89,7 +89,8 @@ class Machine:
         self.floors.clear()
         config = BrokerConfig.from_properties(self.settings)
         with self._inside():
-            server = BrokerServer(config, Seams(self.clock.given, Randomness(self.draw), self.loop.as_loop))
+            seams = Seams(self.clock.given, Randomness(self.draw), self.loop.as_loop, self, self)
+            server = BrokerServer(config, seams)
             self.server = server
             starting = self.loop.create_task(server.start())
 
@@ -220,11 +221,9 @@ class Machine:
 
     @contextmanager
     def _inside(self, *, is_dead: bool = False) -> Iterator[None]:
-        """What runs in it belongs to this machine: its time, its disk, its network."""
+        """What runs in it belongs to this machine: its time, and its disk."""
         self.clock.sync()
         given: list[tuple[Any, str, Callable[..., Any]]] = [
-            (lifecycle, "open_socket", self._listen),
-            (lifecycle, "ThreadPoolExecutor", self._workers),
             (written_points, "boot_id", lambda: f"{self.host}-{self.boot}".encode()),
             (data_directory, "DataDirectory", self._directory),
         ]
@@ -236,11 +235,16 @@ class Machine:
         self._directories.append(DataDirectory(path))
         return self._directories[-1]
 
-    def _listen(self, name: str, host: str, port: int, backlog: int) -> Listening:
-        self.listening = self.world.network.listen(self.host, PORT, self._schedule)
+    # --- the network and the workers of server.seams
+
+    def listen(self, name: str, host: str, port: int, backlog: int, buffers: Buffers) -> Listening:
+        self.listening = self.world.network.listen(self.host, port, self._schedule)
         return self.listening
 
-    def _workers(self, threads: int, thread_name_prefix: str = "") -> Workers:
+    def own_name(self) -> str:
+        return self.host
+
+    def pool(self, name: str, workers_max: int) -> Workers:
         loop = self.loop
 
         def start(job: Callable[[], None]) -> None:
@@ -252,4 +256,4 @@ class Machine:
             delay_us = self.draw.choice([5, 50, 500, 5_000, 50_000])
             self.world.at(self.world.time.now_us + self.draw.randint(1, delay_us), run)
 
-        return Workers(threads, start)
+        return Workers(workers_max, start)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker_cy.server.connections.transport import SocketTransport
 from tests.sim.world.draws import Draws
 
 if TYPE_CHECKING:
@@ -186,31 +187,27 @@ class _Nobody:
         pass
 
 
-class _Accepted:
-    """As the socket that `accept` returns."""
+class Incoming:
+    """A client that a broker has accepted (server.seams.Incoming)."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        assert connection.theirs is not None
-        self._socket = connection.theirs
-        connection.theirs = None
+        self.host = "10.0.0.1"
+        self.port = 10_000 + connection.number % 50_000
 
-    def setblocking(self, flag: bool) -> None:
-        self._socket.setblocking(flag)
+    def admit(self) -> SocketTransport:
+        theirs, self._connection.theirs = self._connection.theirs, None
+        assert theirs is not None
+        self._connection.fd = theirs.detach()
+        return SocketTransport(self._connection.fd)
 
-    def setsockopt(self, level: int, name: int, value: int) -> None:
-        """Options of TCP; buffers keep the kernel's sizes."""
-
-    def detach(self) -> int:
-        self._connection.fd = self._socket.detach()
-        return self._connection.fd
-
-    def close(self) -> None:
-        self._socket.close()
+    def refuse(self) -> None:
+        assert self._connection.theirs is not None
+        self._connection.theirs.close()
 
 
 class Listening:
-    """As a listening socket, of the process that runs on `host` now."""
+    """The listening socket of the process that runs on `host` now (server.seams.Acceptor)."""
 
     def __init__(self, network: Network, host: str, port: int, wake: Callable[[], None]) -> None:
         self.network = network
@@ -222,20 +219,14 @@ class Listening:
         self._poll = select.epoll()
         self._backlog: list[Connection] = []
         # Readable as long as somebody waits to be accepted.
-        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_SEMAPHORE)
-
-    def getsockname(self) -> tuple[str, int]:
-        return self.host, self.port
-
-    def fileno(self) -> int:
-        return self._fd
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_SEMAPHORE)
 
     def add(self, connection: Connection) -> None:
         self.connections[connection.number] = connection
         self._by_fd[connection.ours.fileno()] = connection
         self._poll.register(connection.ours, select.EPOLLIN)
         self._backlog.append(connection)
-        os.eventfd_write(self._fd, 1)
+        os.eventfd_write(self.fd, 1)
         self.wake()
 
     def forget(self, connection: Connection) -> None:
@@ -243,20 +234,20 @@ class Listening:
             self._poll.unregister(connection.ours)
             del self._by_fd[connection.ours.fileno()]
 
-    def accept(self) -> tuple[_Accepted, tuple[str, int]]:
-        os.eventfd_read(self._fd)
-        connection = self._backlog.pop(0)
-        return _Accepted(connection), ("10.0.0.1", 10_000 + connection.number % 50_000)
+    def accept(self) -> Incoming:
+        """Raises BlockingIOError if nobody waits."""
+        os.eventfd_read(self.fd)
+        return Incoming(self._backlog.pop(0))
 
     def close(self) -> None:
-        if self._fd >= 0:
+        if self.fd >= 0:
             self.network.listening.pop(self.host, None)
             for connection in self._backlog:
                 connection.reset()
                 connection.drop()
             self._backlog.clear()
-            os.close(self._fd)
-            self._fd = -1
+            os.close(self.fd)
+            self.fd = -1
 
     def collect(self) -> None:
         """Let the packets go that the broker has written, and give it what it had no room for."""
