@@ -14,7 +14,7 @@ from bench.launch.processes import Child, ProcessError
 from bench.process_tree import TreeWatch
 
 MASTER = "local[2]"
-_INGESTED = re.compile(r": ([\d,]+) records in \d+ batches")
+_INGESTED = re.compile(r": ([\d,]+) records in \d+ batch")
 
 
 @dataclass(frozen=True)

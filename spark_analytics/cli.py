@@ -147,7 +147,8 @@ def ingest(bootstrap: str, out: Path, cluster: str | None, accept_loss: bool, re
 
     source = reading.find(bootstrap, cluster)
     done = reading.ingest(Lake(out), source, accept_loss=accept_loss, replaces=replaces, show=_show)
-    click.echo(f"{done.cluster}: {done.records:,} records in {done.batches} batches, {done.seconds:.0f} s")
+    batches = "1 batch" if done.batches == 1 else f"{done.batches} batches"
+    click.echo(f"{done.cluster}: {done.records:,} records in {batches}, {done.seconds:.0f} s")
     if done.left_out:
         click.echo(f"{done.left_out:,} of them are no event or sample that this version knows, and were left out")
 

@@ -103,20 +103,36 @@ def ingest(
     """Read everything from the end of the last ingest to that of the source. `replaces` is the id of another source of
     the same cluster, whose nodes are this one's from now on. Raises IngestError and LakeError.
     """
-    enter(lake, source, replaces)
-    with lake.locked(source.cluster, source.source):
-        generation, noted, notes = current(lake, source)
-        for note in notes:
-            show(f"{source.bootstrap}: {note}")
-        began_s = time.monotonic()
-        starts = _begin(source, noted, accept_loss, show)
-        try:
-            batches, records, left_out = asyncio.run(_run(source, generation, starts, accept_loss, show))
-        except ClientError as error:
-            raise IngestError(f"{source.bootstrap}: {error}") from None
-        except OSError as error:
-            raise IngestError(f"{lake.path}: {error}") from None
-        return Ingested(source.cluster, batches, records, left_out, time.monotonic() - began_s)
+    try:
+        enter(lake, source, replaces)
+        with lake.locked(source.cluster, source.source):
+            return _locked(lake, _again(source), accept_loss, show)
+    except ClientError as error:
+        raise IngestError(f"{source.bootstrap}: {error}") from None
+    except OSError as error:
+        # Arrow puts words of its own around those of the system.
+        raise IngestError(f"{lake.path}: {os.strerror(error.errno) if error.errno else error}") from None
+
+
+def _again(source: Source) -> Source:
+    """Look at the source again, now that the lake is locked: another ingest may have read past the ends that were seen
+    before. Raises IngestError if it is another cluster now.
+    """
+    found = find(source.bootstrap, source.cluster)
+    if found.source != source.source:
+        raise IngestError(f"{source.bootstrap} was the cluster {source.source}, and is {found.source} now: ingest again")
+    return found
+
+
+def _locked(lake: Lake, source: Source, accept_loss: bool, show: Callable[[str], None]) -> Ingested:
+    """Ingest while the lake is locked. Raises IngestError, ClientError and OSError."""
+    generation, noted, notes = current(lake, source)
+    for note in notes:
+        show(f"{source.bootstrap}: {note}")
+    began_s = time.monotonic()
+    starts = _begin(source, noted, accept_loss, show)
+    batches, records, left_out = asyncio.run(_run(source, generation, starts, accept_loss, show))
+    return Ingested(source.cluster, batches, records, left_out, time.monotonic() - began_s)
 
 
 def _begin(source: Source, noted: Offsets, accept_loss: bool, show: Callable[[str], None]) -> Offsets:

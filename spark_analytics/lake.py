@@ -223,8 +223,11 @@ def url(path: Path) -> str:
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """Return what `write_facts` wrote; empty if there is no such file."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    """Return what `write_facts` wrote; empty if there is no such file. Raises LakeError if it was changed since."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError as error:
+        raise LakeError(f"{path} is damaged ({error}): restore the lake from a copy, or use another folder") from None
     return found
 
 

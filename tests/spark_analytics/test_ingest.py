@@ -201,6 +201,26 @@ def test_two_at_once_are_refused(spark: SparkSession, broker: Target, tmp_path: 
         ingest(broker, tmp_path)
 
 
+def test_an_ingest_that_waited_for_another_goes_on_where_it_ended(
+    spark: SparkSession, broker: Target, tmp_path: Path
+) -> None:
+    """If this fails, of two timers that meet, the second reports that the broker lost records, which it did not."""
+    before = reading.find(broker.bootstrap, CLUSTER)
+    seen = before.topics[sample.TOPIC].ends[0]
+    until(lambda: reading.find(broker.bootstrap, CLUSTER).topics[sample.TOPIC].ends[0] > seen + 2, "samples", 60)
+    ingest(broker, tmp_path)
+    reading.ingest(Lake(tmp_path), before)
+    check_all(spark, broker, tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["file/lake", "/proc/lake"])
+def test_a_lake_that_cannot_be_written_is_named(broker: Target, tmp_path: Path, folder: str) -> None:
+    """If this fails, a wrong folder ends in a traceback."""
+    (tmp_path / "file").touch()
+    with pytest.raises(IngestError, match=rf"{folder}: (Not a directory|No such file or directory)"):
+        ingest(broker, tmp_path / folder)
+
+
 def test_records_that_are_gone_are_reported(
     spark: SparkSession, make_broker: Callable[..., Target], tmp_path: Path
 ) -> None:

@@ -116,3 +116,13 @@ def test_a_time_without_rows_of_the_day() -> None:
     """If this fails, an open span is shown as a time."""
     span = Span(end=datetime(2026, 11, 23, 9, tzinfo=timezone(timedelta(hours=1))))
     assert str(span) == "the beginning to 2026-11-23 08:00:00 UTC"
+
+
+def test_a_damaged_note_is_named(tmp_path: Path) -> None:
+    """If this fails, an edited or truncated file of a lake ends every command in a traceback."""
+    lake = Lake(tmp_path)
+    complete(lake, 0)
+    path = generation(lake).folder / "complete.json"
+    path.write_text("")
+    with pytest.raises(LakeError, match=f"{path} is damaged .*restore the lake"):
+        lake.check(())
