@@ -19,7 +19,7 @@ from rich.console import Console
 from broker_cy import __version__
 from spark_analytics import schedule as timers
 from spark_analytics import times
-from spark_analytics.errors import DamagedError, IngestError, SetUpError
+from spark_analytics.errors import DamagedError, IngestError, NothingError, SetUpError
 from spark_analytics.jars import fetch
 from spark_analytics.lake import Lake, LakeError, Span
 from spark_analytics.reassignment import PlanError, read
@@ -53,7 +53,7 @@ class Program(click.Group):
             sys.exit(WRONG_USE)
         except click.Abort:
             sys.exit(130)
-        except (LakeError, DamagedError) as error:
+        except (LakeError, NothingError, DamagedError) as error:
             _end(error, NO_DATA)
         except (SegmentsError, PlanError) as error:
             _end(error, WRONG_USE)

@@ -9,5 +9,9 @@ class IngestError(Exception):
     """The records cannot be read; the text says why, and what to do."""
 
 
+class NothingError(Exception):
+    """There are no records in the range; the text names the range."""
+
+
 class DamagedError(Exception):
     """A segment is damaged; the text names the file, the byte and the offset."""

@@ -120,7 +120,7 @@ def _again(source: Source) -> Source:
     """
     found = find(source.bootstrap, source.cluster)
     if found.source != source.source:
-        raise IngestError(f"{source.bootstrap} was the cluster {source.source}, and is {found.source} now: ingest again")
+        raise IngestError(f"{source.bootstrap} was cluster {source.source}, and is {found.source} now: ingest again")
     return found
 
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from spark_analytics.cells import text_of
-from spark_analytics.errors import DamagedError
+from spark_analytics.cluster import is_local
+from spark_analytics.errors import DamagedError, NothingError
 from spark_analytics.lake import Span
-from spark_analytics.segments.errors import SegmentsError
+from spark_analytics.segments import report
+from spark_analytics.segments.errors import HINT, SegmentsError
+from spark_analytics.segments.options import SKIP
+from spark_analytics.segments.report import Counters
 from spark_analytics.segments.source import read
 
 if TYPE_CHECKING:
@@ -34,8 +41,8 @@ def show(
     on_damage: str,
     console: Console,
 ) -> None:
-    """Print both tables. Raises SegmentsError for topics that are not there or cannot be read, and
-    DamagedError.
+    """Print both tables, and to stderr which damage was left out. Raises SegmentsError for topics that are not there
+    or cannot be read, NothingError for a span without records, and DamagedError.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
@@ -44,33 +51,58 @@ def show(
     for name, at in (("starting_timestamp", span.start), ("ending_timestamp", span.end)):
         if at is not None:
             bounds[name] = round(at.timestamp() * 1000)
-    records = read(spark, directories, topics, **bounds)
-    counts = records.groupBy("topic", "partition").agg(
-        F.count("*").alias("records"),
-        F.min("offset").alias("first"),
-        F.max("offset").alias("last"),
-        F.min("timestamp").alias("from"),
-        F.max("timestamp").alias("to"),
-        F.sum(F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))).alias("bytes"),
+    stack, reported = ExitStack(), dict[str, str]()
+    # Workers on other machines would write their figures there.
+    if on_damage == SKIP and is_local(spark.sparkContext.master or ""):
+        reported["report"] = stack.enter_context(TemporaryDirectory(prefix="broker-analytics-"))
+    counts = (
+        read(spark, directories, topics, **bounds, **reported)
+        .groupBy("topic", "partition")
+        .agg(
+            F.count("*").alias("records"),
+            F.min("offset").alias("first"),
+            F.max("offset").alias("last"),
+            F.min("timestamp").alias("from"),
+            F.max("timestamp").alias("to"),
+            F.sum(F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))).alias("bytes"),
+        )
     )
     try:
-        console.print(_table("records by partition", counts.orderBy("topic", "partition").collect()))
-        first = records.orderBy("timestamp", "topic", "partition", "offset").limit(limit)
+        with stack:
+            of_partitions = counts.orderBy("topic", "partition").collect()
+            if reported:
+                _print_damage(report.total(reported["report"]))
+        if not of_partitions:
+            where = ", ".join(map(str, directories))
+            raise NothingError(f"{where}: no records of {', '.join(topics)} from {span}")
+        console.print(_table("records by partition", of_partitions))
+        first = (
+            read(spark, directories, topics, **bounds).orderBy("timestamp", "topic", "partition", "offset").limit(limit)
+        )
         columns = ("topic", "partition", "offset", "timestamp", "key", "value")
         console.print(_table(f"the first {limit}", first.select(*columns).collect()))
     except PySparkException as error:
         if found := _DAMAGE.search(str(error)):
-            raise DamagedError(found[0]) from None
+            raise DamagedError(found[0].replace(HINT, "(--on-damage skip leaves it out)")) from None
         if found := _REFUSED.search(str(error)):
             raise SegmentsError(found[1]) from None
         raise
 
 
+def _print_damage(found: Counters) -> None:
+    if not found.damaged:
+        return
+    print(
+        f"left out, because it is damaged: {found.damaged_bytes:,} bytes in {found.damaged:,} place(s)", file=sys.stderr
+    )
+    for place in found.places:
+        print(f"  {place}", file=sys.stderr)
+    if found.damaged > len(found.places):
+        print(f"  and {found.damaged - len(found.places):,} more", file=sys.stderr)
+
+
 def _table(title: str, rows: Sequence[Any]) -> Table:
     table = Table(title=title, title_justify="left", expand=False)
-    if not rows:
-        table.caption = "no records"
-        return table
     for name in rows[0].asDict():
         table.add_column(name, overflow="fold")
     for row in rows:

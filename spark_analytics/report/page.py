@@ -285,7 +285,8 @@ def _skew(cluster: Cluster) -> str:
 
 def _forecast(cluster: Cluster, drawer: Drawer, drawn: list[Chart]) -> str:
     if not cluster.forecasts:
-        return tables.nothing("No topic had traffic in the span.")
+        hours = "in an hour of which samples cover a half: nothing can be forecast" if cluster.topics else "in the span"
+        return tables.nothing(f"No topic had traffic {hours}.")
     charts = drawer.forecasts()
     note = (
         '<p class="muted">Up to the last sample: what there was. After it: what is expected by the hour, in a band '

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+HINT = "(onDamage=skip leaves out what cannot be read)"
+
 
 class SegmentsError(ValueError):
     """A request cannot be met; the text says what is allowed, or what there is."""
@@ -11,10 +13,8 @@ class DamageError(Exception):
     """A part of a log cannot be read. The text names the file, the byte and the offset."""
 
     def __init__(self, path: str, position: int, offset: int, reason: str) -> None:
-        super().__init__(
-            f"{path}: at byte {position}, where offset {offset} is expected: {reason} "
-            "(onDamage=skip leaves out what cannot be read)"
-        )
+        self.place = f"{path}: at byte {position}, where offset {offset} is expected: {reason}"
+        super().__init__(f"{self.place} {HINT}")
         self.path = path
         self.position = position
         self.offset = offset

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 
 from broker_cy.storage.atomic import write_atomically
+
+# Places of damage that are named, in each task and of all: more than people look at.
+PLACES_MAX = 20
 
 
 @dataclass
@@ -23,11 +26,14 @@ class Counters:
     # Damage that was left out (onDamage=skip): places, and the bytes between each and where reading went on.
     damaged: int = 0
     damaged_bytes: int = 0
+    # The first of the places: file, byte, offset and reason of each.
+    places: list[str] = field(default_factory=list)
 
     def add(self, other: Counters) -> None:
         """Add the figures of another task."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        del self.places[PLACES_MAX:]
 
 
 def write(directory: str | None, name: str, counters: Counters) -> None:

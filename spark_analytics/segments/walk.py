@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from broker_cy.storage.log_files import NEVER
 from spark_analytics.segments.errors import DamageError
 from spark_analytics.segments.files import CountedFile, Header, SegmentFile
-from spark_analytics.segments.report import Counters
+from spark_analytics.segments.report import PLACES_MAX, Counters
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,9 @@ class Damage:
             raise error
         self.counters.damaged += 1
         self.counters.damaged_bytes += lost_bytes
-        logger.warning("left out %d bytes of %s: %s", lost_bytes, path, error)
+        if len(self.counters.places) < PLACES_MAX:
+            self.counters.places.append(error.place)
+        logger.warning("left out %d bytes of %s: %s", lost_bytes, path, error.place)
 
     def resume(self, segment: SegmentFile, file: CountedFile, position: int, offset: int, reason: str) -> int:
         """Note damage of the batch at `position`; return the position of a later batch whose checksum is correct, or

@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
 
-from spark_analytics import times
-from spark_analytics.lake import Lake
+from spark_analytics import on_disk, times
+from spark_analytics.errors import DamagedError, NothingError
+from spark_analytics.lake import Lake, Span
 from spark_analytics.schedule import units
 from tests.spark_analytics.lakes import commits, complete, write_batch
+from tests.spark_analytics.segments.logs import Log
+from tests.spark_analytics.segments.logs import records as new_records
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -50,6 +54,30 @@ def test_a_job_runs_from_the_command_line(spark: SparkSession, lake: Lake, tmp_p
     written = spark.read.parquet(str(tmp_path / "out" / "lag" / "partitions"))
     assert {(each.group, each.topic) for each in written.collect()} == {("g", "t")}
     assert "Traceback" not in done.stderr
+
+
+def test_damage_on_disk_is_named(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails, `segments` leaves out records without a word, or names an option that the command does not have,
+    or shows nothing at all where there is nothing.
+    """
+    log = Log(tmp_path)
+    for _ in range(3):
+        log.append(new_records(10, log.next_offset))
+    log.flip(10, 70)
+    console = Console(width=200)
+
+    def show(on_damage: str, end: datetime | None = None) -> None:
+        on_disk.show(spark, [tmp_path], ["t"], span=Span(end=end), limit=1, on_damage=on_damage, console=console)
+
+    with pytest.raises(DamagedError, match=r"where offset 10 is expected: .* \(--on-damage skip leaves it out\)"):
+        show("stop")
+    show("skip")
+    printed = capsys.readouterr()
+    assert "│ 20 " in printed.out
+    assert "left out, because it is damaged: " in printed.err
+    assert f"{log.path('log')}: at byte {log.positions[10]}, where offset 10 is expected" in printed.err
+    with pytest.raises(NothingError, match="no records of t from the beginning to 1999-01-01"):
+        show("skip", datetime(1999, 1, 1, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
