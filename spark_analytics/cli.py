@@ -7,6 +7,7 @@ jars or the cluster are missing.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from spark_analytics import schedule as timers
 from spark_analytics import times
 from spark_analytics.errors import DamagedError, IngestError, NothingError, SetUpError
 from spark_analytics.jars import fetch
-from spark_analytics.lake import Lake, LakeError, Span
+from spark_analytics.lake import Lake, LakeError, Span, check_writable
 from spark_analytics.reassignment import PlanError, read
 from spark_analytics.segments.errors import SegmentsError
 
@@ -64,6 +65,17 @@ class Program(click.Group):
 def _end(error: Exception, code: int) -> None:
     print(f"{PROGRAM}: {error}", file=sys.stderr)
     sys.exit(code)
+
+
+class Memory(click.ParamType[str]):
+    """An amount of memory, as the JVM takes it."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not re.fullmatch(r"[1-9]\d{0,9}[kmgtKMGT]", value):
+            self.fail(f"{value!r} is not an amount of memory (allowed: 512m, 2g)", param, ctx)
+        return str(value)
 
 
 class Time(click.ParamType[datetime]):
@@ -114,7 +126,9 @@ _with_range = _together(
 _with_limit = click.option("--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Rows shown.")
 _with_spark = _together(
     click.option("--master", metavar="URL", help="Spark's master; by default all cores of this machine."),
-    click.option("--memory", default="2g", show_default=True, metavar="SIZE", help="Memory of the driver."),
+    click.option(
+        "--memory", type=Memory(), default="2g", show_default=True, metavar="SIZE", help="Memory of the driver."
+    ),
     click.option("--verbose", is_flag=True, help="Show Spark's log."),
 )
 
@@ -184,6 +198,11 @@ def run(
     there = Lake(lake)
     span = span_of(start, end)
     chosen = _chosen(job, there, clusters, plan, current)
+    if out is not None:
+        try:
+            check_writable(out)
+        except OSError as error:
+            raise click.ClickException(f"--out {out}: {error.strerror or error}") from None
     spark = session(f"run {job}", **of_spark)
     running.run(spark, there, chosen, span=span, clusters=clusters, limit=limit, out=out, console=_console())
 
@@ -236,7 +255,7 @@ def report(
     there = Lake(lake)
     there.check(clusters)
     try:
-        page.check(out)
+        check_writable(out.parent)
         spark = session("report", **of_spark)
         page.write(collect.collect(spark, there, span, clusters), out)
     except OSError as error:

@@ -17,6 +17,7 @@ of the same number, from where the last complete one ended. So each record is in
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -239,6 +240,17 @@ def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
     synced(made)
     os.replace(made, path)
     synced(path.parent)
+
+
+def check_writable(folder: Path) -> None:
+    """Raise OSError if nothing could be written to a folder, which need not exist yet, before hours are spent on it."""
+    folder = folder.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 def synced(path: Path) -> None:

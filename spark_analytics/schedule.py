@@ -25,6 +25,7 @@ def units(python: str, bootstrap: str, lake: Path, every: str, cluster: str | No
 # /etc/systemd/system/{name}.service
 [Unit]
 Description=Ingest of the events and samples of {bootstrap.replace("%", "%%")}
+Wants=network-online.target
 After=network-online.target
 
 [Service]

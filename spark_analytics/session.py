@@ -46,6 +46,7 @@ def session(
     check_java()
     try:
         import pyspark
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
     except ImportError:
@@ -70,7 +71,11 @@ def session(
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     if not is_submitted:
         _launch(conf, verbose)
-    context = SparkContext.getOrCreate(conf)
+    try:
+        context = SparkContext.getOrCreate(conf)
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage()).partition("\n")[0]
+        raise SetUpError(f"Spark did not start on {conf.get('spark.master', '')}: {reason}") from None
     if on_cluster:
         cluster.ship(context)
         cluster.check_workers(context, show)

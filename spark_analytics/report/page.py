@@ -7,9 +7,7 @@ own scripts run: its policy names their hashes. The dashboard, which shows the p
 from __future__ import annotations
 
 import base64
-import errno
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
@@ -27,17 +25,6 @@ LIBRARY = "assets/vendor/plotly-cartesian.min.js"
 POLICY = "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
 # Findings of one cluster at the head: disks, groups and so on have one each.
 _SHOWN = 3
-
-
-def check(out: Path) -> None:
-    """Raise OSError if the page could not be written, before hours are spent on it."""
-    folder = out.absolute().parent
-    while not folder.exists():
-        folder = folder.parent
-    if not folder.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 def write(report: Report, out: Path) -> None:

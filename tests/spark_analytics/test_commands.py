@@ -87,6 +87,7 @@ def test_damage_on_disk_is_named(spark: SparkSession, tmp_path: Path, capsys: py
         (("run", "lag", "--lake", "nothing"), 65, "nothing holds no complete batch"),
         (("run", "lag", "--lake", "nothing", "--from", "soon"), 64, "'soon' is not a time (allowed: -90m"),
         (("run", "lag", "--lake", "x", "--from", "-1h", "--to", "-2h"), 64, "is not before --to"),
+        (("run", "lag", "--lake", "x", "--memory", "10x"), 64, "'10x' is not an amount of memory (allowed: 512m, 2g)"),
         (("schedule", "--bootstrap", "a:1", "--out", "lake", "--every", "often"), 64, "'often' is not a time span"),
     ],
 )
@@ -94,6 +95,22 @@ def test_bad_input(words: tuple[str, ...], code: int, text: str, tmp_path: Path)
     """If this fails, a typing error ends in a traceback, or after a JVM has started."""
     done = command(*words, cwd=tmp_path)
     assert done.returncode == code, done.stderr
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("--out", "file/out"), 64, "--out file/out: Not a directory"),
+        (("--master", "local["), 69, "Spark did not start on local[: Could not parse Master URL"),
+    ],
+)
+def test_what_spark_would_refuse(words: tuple[str, ...], code: int, text: str, lake: Lake, tmp_path: Path) -> None:
+    """If this fails, a wrong folder or master ends in a stack trace of the JVM, the folder after hours of a job."""
+    (tmp_path / "file").touch()
+    done = command("run", "lag", "--lake", str(lake.path), *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert text in done.stderr
     assert "Traceback" not in done.stderr
 

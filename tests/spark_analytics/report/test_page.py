@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from spark_analytics.lake import check_writable
 from spark_analytics.report import page
 from spark_analytics.report.content import (
     MINUTE_MS,
@@ -253,7 +254,7 @@ def test_a_page_that_cannot_be_written_is_known_before(tmp_path: Path) -> None:
     """If this fails, a typing error in --out is noticed after an hour of work, or a failed write loses the old page."""
     (tmp_path / "file").write_text("x")
     with pytest.raises(NotADirectoryError):
-        page.check(tmp_path / "file" / "report.html")
-    page.check(tmp_path / "new" / "report.html")
+        check_writable(tmp_path / "file")
+    check_writable(tmp_path / "new" / "deeper")
     page.write(report(), tmp_path / "new" / "report.html")
     assert [each.name for each in (tmp_path / "new").iterdir()] == ["report.html"]
