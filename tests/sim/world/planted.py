@@ -6,12 +6,21 @@ them to its clients.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from broker_cy.server.connections.listener import Listener
+from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
+from broker_cy.server.jobs import LoopJobs
+from broker_cy.server.lifecycle import BrokerServer
+from broker_cy.server.metadata.metadata_log import MetadataLog
+from broker_cy.server.partitions.partition_service import PartitionService
+from broker_cy.storage import maintenance
+from tests.sim import group_defects, txn_defects
 from tests.sim.power_planted import PLANTED as OF_STORAGE
 
 Plant = Callable[[pytest.MonkeyPatch], Any]
@@ -38,9 +47,83 @@ def _of_transactions(plant: Plant, seeds: int, first: int = 0) -> tuple[str, Pla
     return f"transactions: {plant.__name__}", Planted(plant, seeds, first)
 
 
+def _metadata_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    """An operation of the controller is acknowledged before it is on disk."""
+    patch.setattr(MetadataLog, "begin_sync", lambda self: lambda: None)
+
+
+def _producers_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A start knows nothing of the producers that wrote to a log."""
+    patch.setattr(maintenance, "reload_producers", lambda *arguments, **named: None)
+
+
+def _deleted_topics_stay(patch: pytest.MonkeyPatch) -> None:
+    """The partitions of a deleted topic go on; one that is created with its name gets its log."""
+    patch.setattr(PartitionService, "_delete", lambda self, topic: None)
+
+
+def _nothing_is_served_after_a_start(patch: pytest.MonkeyPatch) -> None:
+    """The coordinators of a broker that starts again never finish loading."""
+
+    async def never(self: CoordinatorRuntime[Any, Any], *arguments: Any) -> None:
+        await self._loop.create_future()
+
+    patch.setattr(CoordinatorRuntime, "load", never)
+
+
+def _stop_waits_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """An orderly stop waits for something that does not come."""
+
+    async def never(self: BrokerServer) -> None:
+        await self.loop.create_future()
+
+    patch.setattr(BrokerServer, "_stop_opening", never)
+
+
+def _full_listener_stays_closed(patch: pytest.MonkeyPatch) -> None:
+    """A listener accepts one client, and the next ones only after a restart."""
+    admit = Listener._admit
+
+    def wrong(self: Listener, *arguments: Any) -> None:
+        admit(self, *arguments)
+        self.pause()
+
+    patch.setattr(Listener, "_admit", wrong)
+
+
+def _jobs_are_lost(patch: pytest.MonkeyPatch) -> None:
+    """The result of a job of a worker does not come back while another one runs."""
+    deliver = LoopJobs._deliver
+    count = itertools.count(1)
+
+    def wrong(self: LoopJobs, *arguments: Any) -> None:
+        if next(count) % 20:
+            deliver(self, *arguments)
+
+    patch.setattr(LoopJobs, "_deliver", wrong)
+
+
 PLANTED: dict[str, Planted] = dict(
     [
         _of_storage("group commit syncs nothing", 20),
         _of_storage("a start serves what a killed process did not sync", 20),
+        _of_groups(group_defects.two_members_own_one_partition, 20),
+        _of_groups(group_defects.assignment_of_the_previous_generation, 20),
+        _of_groups(group_defects.older_offset_wins_a_reload, 20),
+        _of_groups(group_defects.members_are_lost_by_a_reload, 20),
+        _of_transactions(txn_defects.init_keeps_the_epoch, 20),
+        _of_transactions(txn_defects.init_forgets_the_open_transaction, 20),
+        _of_transactions(txn_defects.added_partitions_replace_the_previous_ones, 20),
+        _of_transactions(txn_defects.ending_is_lost_by_a_reload, 20),
+        _of_transactions(txn_defects.failed_records_are_not_undone, 20),
+        _of_transactions(txn_defects.producer_id_is_given_twice, 30),
+        _of_storage("logs are opened late after a power cut", 20),
+        ("the controller answers before its log is synced", Planted(_metadata_is_not_synced, 40)),
+        ("producers are forgotten by a start", Planted(_producers_are_forgotten, 20)),
+        ("partitions of deleted topics stay", Planted(_deleted_topics_stay, 20)),
+        ("coordinators load for ever", Planted(_nothing_is_served_after_a_start, 20)),
+        ("a stop waits for ever", Planted(_stop_waits_for_ever, 20)),
+        ("a listener accepts one client", Planted(_full_listener_stays_closed, 20)),
+        ("results of jobs are lost", Planted(_jobs_are_lost, 20)),
     ]
 )

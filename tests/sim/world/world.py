@@ -1,7 +1,7 @@
 """One world: it runs a plan to its end, and checks.
 
 Time goes from event to event: bytes that arrive, turns of loops, jobs of workers, faults. After the faults everything
-is mended, and each client must make a step within RECOVERY_S; then the clients end, two consumers read all that is
+is mended, and each client must get on within RECOVERY_S; then the clients end, two consumers read all that is
 left, and the history is checked (tests.history.checker).
 """
 
@@ -32,7 +32,7 @@ from tests.sim.world.machine import Machine
 from tests.sim.world.network import Network
 from tests.sim.world.plan import Plan
 
-# After the faults, in virtual time: until each client has made another step; until each has ended; until all is read.
+# After the faults, in virtual time: until each client has got on; until each has ended; until all is read.
 RECOVERY_S, ENDING_S, READING_S = 60, 120, 60
 # A world that needs more than this goes round in circles.
 EVENTS_MAX = 2_000_000
@@ -115,9 +115,9 @@ class World:
         self._until(self.plan.duration_us)
         self.note("the faults are over")
         faults.end_all(self)
-        before = {client: client.steps for client in self.all_clients}
+        before = {client: client.successes for client in self.all_clients}
         self._wait(
-            RECOVERY_S, "to make a step", lambda: [client for client, steps in before.items() if client.steps == steps]
+            RECOVERY_S, "to get on", lambda: [client for client, was in before.items() if client.successes == was]
         )
         self.over = True
         self._wait(ENDING_S, "to end", lambda: [client for client in self.all_clients if not client.is_done])

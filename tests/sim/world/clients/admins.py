@@ -32,6 +32,7 @@ class Admin(Client):
         act = self.draw.choice([self._toggle, self._trim, self._trim, self._alter, self._grow, self._restart_topic])
         try:
             await act()
+            self.successes += 1
         except Lost:
             await self.back_off()
 

@@ -59,7 +59,8 @@ class Client:
         self.name = name
         self.host = host
         self.draw = world.draws(name)
-        self.steps = 0
+        # What succeeded: after the faults each client must get on.
+        self.successes = 0
         self.is_done = False
         self.channel: Channel | None = None
         self.spots: list[Spot] = []
@@ -68,7 +69,6 @@ class Client:
         await self.begin()
         while not self.world.over:
             await self.step()
-            self.steps += 1
             await asyncio.sleep(self.draw.choice([0.0, 0.001, 0.01, 0.1, 0.4]))
         await self.finish()
         self.is_done = True

@@ -74,6 +74,7 @@ class Member(Fetcher):
     def _react(self, code: ErrorCode) -> bool:
         """Take over what an answer says about the membership; returns whether the request succeeded."""
         if code is ErrorCode.NONE:
+            self.successes += self.generation >= 0
             return True
         if code in REJOIN:
             self.generation = -1

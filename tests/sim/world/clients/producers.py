@@ -73,6 +73,7 @@ class Sender(Client):
         for at, (value, key) in enumerate(batch.values):
             offset = base_offset + at if base_offset is not None else None
             self.world.recorder.add(Send(value, batch.spot.place, fate, offset, batch.transaction, key))
+        self.successes += fate is not Fate.UNKNOWN
         if fate is Fate.ACKED:
             self.world.acked += len(batch.values)
 

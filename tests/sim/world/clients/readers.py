@@ -98,6 +98,7 @@ class Fetcher(Client):
         positions = {spot.place: at for spot, at in self.positions.items() if spot in spots}
         self.world.recorder.add(Poll(self.name, self.world.recorder.now(), tuple(reads), positions))
         self.world.reads += len(reads)
+        self.successes += 1
         if gone:
             self.assign({spot: at for spot, at in self.positions.items() if spot.topic_id not in gone})
             self.spots.clear()

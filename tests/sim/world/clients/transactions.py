@@ -60,6 +60,7 @@ class TransactionalProducer(Sender):
         return None
 
     def _record(self, name: str, outcome: Outcome, began: int | None) -> None:
+        self.successes += outcome is not Outcome.UNKNOWN
         self.world.recorder.add(Transaction(name, outcome, began))
 
     async def _fill(self, name: str) -> bool:
