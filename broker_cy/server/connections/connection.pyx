@@ -13,7 +13,7 @@ from broker_cy.core.clock cimport coarse_ms, now_ns
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.core.writer cimport Writer
 from broker_cy.metrics.requests cimport HANDLER, QUEUE, RequestMetrics, count_time
-from broker_cy.server.connections.gate cimport ADMITTED, WITHOUT_BODY, api_name
+from broker_cy.server.connections.gate cimport ADMITTED, WITHOUT_BODY, Gate, admits_at_once, api_name
 from broker_cy.server.connections.response_errors cimport count_errors
 from broker_cy.server.connections.transport cimport Transport
 from broker_cy.wire.codec cimport decode_at
@@ -283,17 +283,19 @@ cdef class Connection(AnswerQueue):
         cdef object client_id = None
         cdef Py_ssize_t at
         cdef int verdict
+        cdef Gate gate = self.server.gate
         if n < 8:
             return self.fail("", f"a request of {n} bytes is shorter than its header")
         key = be16(p)
         version = be16(p + 2)
         correlation_id = be32(p + 4)
-        verdict = self.server.gate.judge(key, version, self.principal, self.listener)
-        if verdict == WITHOUT_BODY:
-            self.key = key
-            return self.call_handler(key, -1, correlation_id, None, NULL, 0)
-        if verdict != ADMITTED:
-            return self.fail(api_name(key), self.server.gate.refusal)
+        if not admits_at_once(gate, key, version):
+            verdict = gate.judge(key, version, self.principal, self.listener)
+            if verdict == WITHOUT_BODY:
+                self.key = key
+                return self.call_handler(key, -1, correlation_id, None, NULL, 0)
+            if verdict != ADMITTED:
+                return self.fail(api_name(key), gate.refusal)
         if n < 10:
             return self.fail(api_name(key), "the request ends within its header")
         client_id_length = be16(p + 8)
