@@ -93,6 +93,7 @@ class QuorumState:
         if stored is None or stored.epoch < self.epoch:
             self.become(Role.UNATTACHED)
         elif stored.leader_id == self.node_id:
+            self.voted_id = self.node_id
             self.become(Role.RESIGNED)
         elif stored.leader_id in self.voters:
             self.leader_id = stored.leader_id
@@ -155,6 +156,7 @@ class QuorumState:
             self.send(voter, EndQuorumEpoch(self.epoch, tuple(successors)))
         self.become(Role.RESIGNED)
         self.leader_id = NO_LEADER
+        self.voted_id = self.node_id  # in this epoch, also when it stands for the next one
         self.wait_for_election()
 
     def wait_for_election(self) -> None:

@@ -129,7 +129,10 @@ def test_a_restarted_leader_does_not_lead_or_vote_in_its_epoch() -> None:
     output = voter.receive(3, VoteRequest(4, OffsetAndEpoch(99, 4), pre_vote=False))
     assert sent(output, 3) == [VoteResponse(4, -1, False, False)]
     assert output.persist is None
-    tick(voter, 1000)
+    # It still has voted for itself when it stands for the next epoch.
+    assert tick(voter, 1000).persist == ElectionState(4, voted_id=1, voters=THREE)
+    output = voter.receive(3, VoteRequest(4, OffsetAndEpoch(99, 4), pre_vote=False))
+    assert sent(output, 3) == [VoteResponse(4, -1, False, False)]
     assert voter.receive(2, granted(4, pre_vote=True)).epoch == 5
 
 
@@ -269,7 +272,8 @@ def test_a_leader_without_followers_resigns() -> None:
     output = tick(voter, 1)
     assert (output.role, output.leader_id, output.persist) == (Role.RESIGNED, -1, None)
     assert sent(output, 4) == [EndQuorumEpoch(1, (2, 3, 4, 5))]
-    assert tick(voter, 1000).role is Role.PROSPECTIVE
+    output = tick(voter, 1000)
+    assert (output.role, output.persist) == (Role.PROSPECTIVE, ElectionState(1, voted_id=1, voters=(1, 2, 3, 4, 5)))
 
 
 def test_a_leader_reminds_voters_that_do_not_fetch() -> None:
