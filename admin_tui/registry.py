@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from admin_tui.screens.view import View
+    from textual.screen import Screen
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Spec:
     argument: str = ""
     aliases: tuple[str, ...] = ()
 
-    def load(self) -> type[View]:
+    def load(self) -> type[Screen[None]]:
         """The class of the screen."""
-        loaded: type[View] = getattr(import_module(f"admin_tui.screens.{self.module}"), self.view)
+        loaded: type[Screen[None]] = getattr(import_module(f"admin_tui.screens.{self.module}"), self.view)
         return loaded
 
 

@@ -38,6 +38,8 @@ from dashboard.pages import report
 from dashboard.pages.registry import PAGES
 from dashboard.record_routes import routes as record_routes
 from dashboard.report_file import routes as report_routes
+from dashboard.security.guard import Guard
+from dashboard.security.routes import routes
 
 _LOG = logging.getLogger(__name__)
 ASSETS = Path(__file__).with_name("assets")
@@ -85,7 +87,7 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
         *(Route(f"/act/{run.__name__}", _act(run), methods=["POST"]) for run in (acts.open, acts.plan, acts.execute)),
         *record_routes(context),
         *report_routes(context),
-        *context.security.routes(),
+        *routes(context.security),
     ]
     app = _dash(context, server)
     server.router.routes[:] = [
@@ -96,7 +98,7 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
         if isinstance(route, Route) and route.path == CALLBACK_PATH:
             route.app = Lenient(route.app)
     hashes = _script_hashes(app, server)
-    return context.security.guard(Named(compressed), hashes, frames=context.report is not None)
+    return Guard(Named(compressed), context.security, hashes, frames=context.report is not None)
 
 
 def _script_hashes(app: Dash, server: FastAPI) -> list[str]:

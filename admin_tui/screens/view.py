@@ -26,7 +26,7 @@ from broker_cy.console.listeners import Source, call
 from broker_cy.console.session import Session
 
 if TYPE_CHECKING:
-    from admin_tui.app import Console
+    from admin_tui.console_app import ConsoleApp
 
 V = TypeVar("V")
 # If making the plan of an act takes longer, the screen says that it waits for the broker.
@@ -92,8 +92,8 @@ class View(Screen[None]):
     # Used by subclasses.
 
     @property
-    def console_app(self) -> Console:
-        return cast("Console", self.app)
+    def console_app(self) -> ConsoleApp:
+        return cast("ConsoleApp", self.app)
 
     @property
     def session(self) -> Session:

@@ -17,7 +17,7 @@ from textual.widgets import Input, Label
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from admin_tui.app import Console
+    from admin_tui.console_app import ConsoleApp
 
 
 class TitleBar(Widget):
@@ -30,7 +30,7 @@ class TitleBar(Widget):
         self.path = path
 
     def render(self) -> Text:
-        app = cast("Console", self.app)
+        app = cast("ConsoleApp", self.app)
         left = Text()
         left.append(f" {app.session.entry.name}", "bold")
         left.append(f"  {self.path}")
@@ -196,11 +196,11 @@ class CommandBar(Horizontal):
     def candidates(self, value: str) -> list[str]:
         if self.mode != ":":
             return []
-        return cast("Console", self.app).complete(value, self._names)
+        return cast("ConsoleApp", self.app).complete(value, self._names)
 
     def recall(self, step: int) -> None:
         """Recall a command that was typed before."""
-        typed = cast("Console", self.app).typed
+        typed = cast("ConsoleApp", self.app).typed
         if self.mode != ":" or not typed:
             return
         self._recalled = max(-len(typed), min(0, self._recalled + step))

@@ -22,7 +22,7 @@ from dashboard.collector.patches import State
 from dashboard.security.roles import Need, Role, Scope
 
 if TYPE_CHECKING:
-    from dashboard.collector.hub import ClusterHub
+    from dashboard.collector.cluster import Cluster
 
 Row = TypeVar("Row")
 Params = Mapping[str, str]
@@ -67,7 +67,7 @@ class Channel:
     REQUIRED: ClassVar[frozenset[str]] = frozenset()
     ROLE: ClassVar[Role] = Role.VIEWER
 
-    def __init__(self, hub: ClusterHub, params: Params, scope: Scope) -> None:
+    def __init__(self, hub: Cluster, params: Params, scope: Scope) -> None:
         self.hub = hub
         self.session = hub.session
         self.params = params

@@ -14,9 +14,9 @@ from typing import Final
 from broker_cy.client.errors import ClientError
 from broker_cy.console.listeners import Listener, Listeners, call
 from broker_cy.console.session import now_ms
-from dashboard.collector.charts import POINTS_MAX, Range
 from dashboard.collector.history import History
 from dashboard.collector.history_ranges import GroupLagRange
+from dashboard.collector.time_range import POINTS_MAX, Range
 
 _LOG = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dash import html
 from dash.development.base_component import Component
 
-from dashboard.collector.charts import LIVE, RANGES
+from dashboard.collector.time_range import LIVE, RANGES
 from dashboard.components.attributes import attributes
 from dashboard.components.panel import page_path
 

@@ -18,11 +18,12 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.metrics.events import EVENTS, Commits, ConfigChanged, Stamped
 from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel, linked
-from dashboard.collector.charts import Ranged, parse_range
+from dashboard.collector.charts import Ranged
 from dashboard.collector.frames import Health
 from dashboard.collector.history_marks import LIMIT_MAX
 from dashboard.collector.patches import State
 from dashboard.collector.seen_events import KEPT_UNKNOWN, may_see, seen_events, shown_to
+from dashboard.collector.time_range import parse_range
 from dashboard.components.chips import chips
 from dashboard.components.panel import link, listing, page_path, table
 from dashboard.components.ranges import ranges

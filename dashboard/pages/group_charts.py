@@ -19,12 +19,13 @@ from broker_cy.console.history import Follower
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import GroupView, now_ms
 from dashboard.collector.channel import channel
-from dashboard.collector.charts import POINTS_MAX, TimeChannel, marks
+from dashboard.collector.charts import TimeChannel, marks
 from dashboard.collector.frames import Health
 from dashboard.collector.group_readings import GroupReading
 from dashboard.collector.history_ranges import GroupLagRange, LagLines
 from dashboard.collector.patches import State
 from dashboard.collector.rings import Line
+from dashboard.collector.time_range import POINTS_MAX
 from dashboard.pages.groups import seen_view
 from dashboard.pages.rebalance_rows import seen_rebalances
 

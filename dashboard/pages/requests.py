@@ -19,12 +19,13 @@ from broker_cy.console.figures import Fact, process_facts
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from dashboard.collector.channel import FactsChannel, channel
-from dashboard.collector.charts import LIVE, TimeChannel
+from dashboard.collector.charts import TimeChannel
 from dashboard.collector.history import HeatMap
 from dashboard.collector.history_measures import API_ERRORS, API_REQUESTS, latencies
 from dashboard.collector.holdings import BrokerChart, OfBroker, recent
 from dashboard.collector.patches import State
 from dashboard.collector.rings import Key
+from dashboard.collector.time_range import LIVE
 from dashboard.components.chips import chips
 from dashboard.components.panel import listing, page_path, panel, table
 from dashboard.components.ranges import ranges

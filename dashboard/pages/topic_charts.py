@@ -20,11 +20,12 @@ from broker_cy.console.figures import rate
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from dashboard.collector.channel import channel
-from dashboard.collector.charts import LIVE, MARKS_MAX, POINTS_MAX, RANGES, HistoryChart, TimeChannel, marks
+from dashboard.collector.charts import MARKS_MAX, HistoryChart, TimeChannel, marks
 from dashboard.collector.history_measures import TOPIC_IN, TOPIC_OUT
 from dashboard.collector.history_ranges import TopicRange
 from dashboard.collector.patches import State
 from dashboard.collector.rings import Key
+from dashboard.collector.time_range import LIVE, POINTS_MAX, RANGES
 
 # Columns of the heat map, and its rows: the partitions with the lowest numbers.
 COLUMNS: Final = 60

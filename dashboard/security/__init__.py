@@ -1,14 +1,14 @@
 """Security of the web dashboard: login, roles, sessions, the guard of every request, masking and the audit log.
 
-An application builds a SecurityConfig and a Security, adds `security.routes()`, and runs `security.guard(app)`:
+An application builds a SecurityConfig and a Security, adds the `routes` of it, and runs behind the `Guard`:
 
     security = Security(SecurityConfig("127.0.0.1", 8050, state_directory))
-    app.router.routes[:0] = security.routes()
-    uvicorn.run(security.guard(app), proxy_headers=False, server_header=False, ...)
+    app.router.routes[:0] = routes(security)
+    uvicorn.run(Guard(app, security), proxy_headers=False, server_header=False, ...)
 
-Modules: roles (who may do what), users (the users file), sessions (the cookie), guard (every request; addresses and
-headers are its parts), login and oidc (pages), limits (of failed logins), masking, audit, user_commands (`broker-dash
-user`), files and fields (private files, values of configuration tables).
+Modules: core (Security), roles (who may do what), users (the users file), sessions (the cookie), guard (every request;
+addresses and headers are its parts), login and oidc (pages), routes (of both), limits (of failed logins), masking,
+audit, user_commands (`broker-dash user`), files and fields (private files, values of configuration tables).
 """
 
 from dashboard.security.audit import Audit, Entry

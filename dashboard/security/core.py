@@ -9,26 +9,20 @@ from __future__ import annotations
 import hmac
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker_cy.client.errors import ClientError, Failure
 from dashboard.security.addresses import Hosts, is_loopback
 from dashboard.security.audit import Audit
 from dashboard.security.files import make_private_directory, take_lock
-from dashboard.security.guard import ASGIApp, Guard
 from dashboard.security.masking import Mask, Masking
 from dashboard.security.oidc_config import OidcConfig
 from dashboard.security.roles import LOOPBACK, OIDC, PASSWORD, Identity, Need, Role, Scope, decide
 from dashboard.security.sessions import Sessions, Ticket, load_key
 from dashboard.security.users import Users
-
-if TYPE_CHECKING:
-    from starlette.routing import Route
-
-    from dashboard.security.oidc import Oidc
 
 LOCAL_USER: Final = "local"
 # May see and do everything: whoever reaches a loopback address could also use the command line.
@@ -59,8 +53,8 @@ class SecurityConfig:
 class Security:
     """The security of one dashboard. `close` it before another one uses the same state directory.
 
-    Attributes: `audit`, `masking`, `users` and `oidc` (None if not configured), `sessions`, `hosts`, and
-    `login_required`.
+    Attributes: `audit`, `masking`, `users` and `oidc`, the configuration of the provider (None if not configured),
+    `sessions`, `hosts`, and `login_required`.
     """
 
     def __init__(self, config: SecurityConfig) -> None:
@@ -80,7 +74,7 @@ class Security:
         self.hosts = Hosts(config.host, config.port, config.hosts, tls=config.tls)
         self.masking = Masking(config.masks)
         self.users: Users | None = None
-        self.oidc: Oidc | None = None
+        self.oidc = config.oidc
         directory = config.state_directory
         make_private_directory(directory)
         self._lock = take_lock(directory / "dashboard.lock", directory, 0)
@@ -95,11 +89,6 @@ class Security:
             )
             if config.users_path is not None:
                 self.users = Users(config.users_path)
-            if config.oidc is not None:
-                # Importing Authlib takes 0.3 s and 15 MB.
-                from dashboard.security.oidc import Oidc
-
-                self.oidc = Oidc(config.oidc, self)
             self.audit = Audit(directory, clock=config.clock)
         except BaseException:
             os.close(self._lock)
@@ -111,18 +100,6 @@ class Security:
         if self.users is not None:
             self.users.close()
         os.close(self._lock)
-
-    def guard(self, app: ASGIApp, script_hashes: Sequence[str] = (), *, frames: bool = False) -> Guard:
-        """Return the ASGI application that the server runs: `app` behind the guard. `frames`: pages may show other
-        pages of the dashboard in frames. Raises ClientError.
-        """
-        return Guard(app, self, script_hashes, frames=frames)
-
-    def routes(self) -> list[Route]:
-        """Return the routes of login, logout and the identity provider, for the application to add."""
-        from dashboard.security.login import routes
-
-        return routes(self)
 
     def identify(self, cookies: Iterable[str], address: str) -> Identity | None:
         """Return who sends these values of the session's cookie from the address; None if nobody is logged in."""
@@ -142,10 +119,9 @@ class Security:
             if user is not None and hmac.compare_digest(user.fingerprint(), ticket.session.record):
                 return user.role, user.scope
         if ticket.login == OIDC and self.oidc is not None:
-            grant = self.oidc.config.grants.get(ticket.session.role)
-            if grant is not None and hmac.compare_digest(
-                self.oidc.config.fingerprint(ticket.session.role), ticket.session.record
-            ):
+            grant = self.oidc.grants.get(ticket.session.role)
+            fingerprint = self.oidc.fingerprint(ticket.session.role)
+            if grant is not None and hmac.compare_digest(fingerprint, ticket.session.record):
                 return grant
         return None
 

@@ -16,16 +16,14 @@ import contextlib
 import html
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from dashboard.security.addresses import QUERY_BYTES_MAX, Host, local_path, parse_host, path_problem
+from dashboard.security.core import Security
 from dashboard.security.headers import Headers, ResponseHeaders
 from dashboard.security.limits import Buckets, address_key
 from dashboard.security.roles import Identity
-
-if TYPE_CHECKING:
-    from dashboard.security.core import Security
 
 ASGIMessage = MutableMapping[str, Any]
 ASGIScope = MutableMapping[str, Any]

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import html
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qs, quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Route
 
 from dashboard.security.addresses import local_path
+from dashboard.security.core import Security
 from dashboard.security.limits import Buckets, Failures, KnownPlaces, address_key
 from dashboard.security.roles import PASSWORD, Identity
 from dashboard.security.users import NAME_CHARACTERS_MAX, PASSWORD_CHARACTERS_MAX, Busy, User
-
-if TYPE_CHECKING:
-    from dashboard.security.core import Security
 
 # A form has a name, a password and a path, each percent-encoded.
 FORM_BYTES_MAX: Final = 32 << 10
@@ -181,7 +178,7 @@ class LoginPages:
             )
         if security.oidc is not None:
             link = html.escape(f"/oidc/login?next={quote(target, safe='')}")
-            provider = html.escape(security.oidc.config.provider)
+            provider = html.escape(security.oidc.provider)
             parts.append(f'<a class="button" href="{link}">Log in with {provider}</a>')
         return page("Log in", "\n".join(parts), status, headers)
 
@@ -212,16 +209,3 @@ class LoginPages:
         self._security.sessions.revoke(identity.session)
         self._note(identity.name, identity.address, "done", "logout")
         return RedirectResponse("/login", 303, {"Set-Cookie": self._security.sessions.clearing_header()})
-
-
-def routes(security: Security) -> list[Route]:
-    """Return the routes of login and logout, and those of the identity provider if one is configured."""
-    pages = LoginPages(security)
-    found = [
-        Route("/login", pages.show, methods=["GET"]),
-        Route("/login", pages.log_in, methods=["POST"]),
-        Route("/login.css", pages.css, methods=["GET"]),
-        Route("/logout", pages.ask_logout, methods=["GET"]),
-        Route("/logout", pages.log_out, methods=["POST"]),
-    ]
-    return found if security.oidc is None else [*found, *security.oidc.routes()]

@@ -21,7 +21,7 @@ import secrets
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from authlib.deprecate import AuthlibDeprecationWarning  # type: ignore[import-untyped]
 from joserfc import jwt
@@ -32,6 +32,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from dashboard.security.addresses import local_path
+from dashboard.security.core import Security
 from dashboard.security.limits import Buckets, address_key
 from dashboard.security.login import identity_of, page
 from dashboard.security.oidc_config import CALLBACK_PATH, OidcConfig, problem_of_url
@@ -42,9 +43,6 @@ with warnings.catch_warnings():
     # Authlib prefers the package httpx2, and says so whenever it is imported with httpx.
     warnings.filterwarnings("ignore", category=AuthlibDeprecationWarning)
     from authlib.integrations.httpx_client import AsyncOAuth2Client, OAuthError  # type: ignore[import-untyped]
-
-if TYPE_CHECKING:
-    from dashboard.security.core import Security
 
 # Time for a user to log in at the provider.
 PENDING_S: Final = 600

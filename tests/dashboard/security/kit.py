@@ -16,6 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from dashboard.security import Identity, Role, Scope, Security, SecurityConfig
 from dashboard.security.guard import Guard
+from dashboard.security.routes import routes
 from dashboard.security.users import User, hash_password, save_user
 
 PORT = 8050
@@ -104,7 +105,7 @@ class Dashboard:
         self.security = Security(self.config)
         self.inner = Starlette(
             routes=[
-                *self.security.routes(),
+                *routes(self.security),
                 Route("/", _whoami),
                 Route("/change", _change, methods=["POST"]),
                 Route("/fail", _fail),
@@ -115,7 +116,7 @@ class Dashboard:
                 WebSocketRoute("/live", _live),
             ]
         )
-        self.app: Guard = self.security.guard(self.inner)
+        self.app = Guard(self.inner, self.security)
 
     def restart(self) -> None:
         self.security.close()

@@ -10,7 +10,7 @@ import pytest
 
 from broker_cy.client.errors import ClientError
 from dashboard.security import Role, Scope, Security, SecurityConfig
-from dashboard.security.guard import BODY_BYTES_MAX, SOCKET_MESSAGE_BYTES_MAX
+from dashboard.security.guard import BODY_BYTES_MAX, SOCKET_MESSAGE_BYTES_MAX, Guard
 from dashboard.security.users import remove_user
 from tests.dashboard.security.kit import HOST, HTML, ORIGIN, PORT, Dashboard, Make, add_user, run_socket, unused
 
@@ -212,7 +212,7 @@ def test_large_bodies_are_refused(make: Make) -> None:
 def test_every_answer_has_the_headers(make: Make, users_path: Path) -> None:
     """If this fails, a mistake in a page becomes a hole: scripts run, frames embed, caches keep data."""
     dashboard = make(users_path=users_path)
-    dashboard.app = dashboard.security.guard(dashboard.inner, ["sha256-abc+/="])
+    dashboard.app = Guard(dashboard.inner, dashboard.security, ["sha256-abc+/="])
     cookie = dashboard.cookie("anna")
     for answer, status in (
         (dashboard.send("GET", "/", [cookie]), 200),
@@ -244,7 +244,7 @@ def test_every_answer_has_the_headers(make: Make, users_path: Path) -> None:
     assert dashboard.send("GET", "/assets/a.js", [cookie]).header("cache-control") == "public, max-age=60"
     assert dashboard.send("GET", "/assets/a.js").header("cache-control") == "no-store"
     with pytest.raises(ClientError, match="is not the hash of a script"):
-        dashboard.security.guard(dashboard.inner, ["'unsafe-inline'"])
+        Guard(dashboard.inner, dashboard.security, ["'unsafe-inline'"])
 
 
 def test_a_crash_before_an_answer_has_the_headers(make: Make) -> None:
@@ -254,7 +254,7 @@ def test_a_crash_before_an_answer_has_the_headers(make: Make) -> None:
     async def crash(scope: Any, receive: Any, send: Any) -> None:
         raise RuntimeError("a secret of the program")
 
-    dashboard.app = dashboard.security.guard(crash)
+    dashboard.app = Guard(crash, dashboard.security)
     answer = dashboard.send("GET", "/")
     assert answer.status == 500
     assert "secret" not in answer.text
@@ -294,7 +294,7 @@ def test_a_message_after_the_end_of_the_login_is_not_received(dashboard: Dashboa
         received.extend([await receive(), await receive(), await receive()])
 
     headers = [("origin", ORIGIN), dashboard.cookie("ben")]
-    dashboard.app = dashboard.security.guard(listening)
+    dashboard.app = Guard(listening, dashboard.security)
     run_socket(dashboard, headers, ["hello", lambda: remove_user(users_path, "ben"), "delete"])
     assert [each.get("text") for each in received] == ["hello", None, None]
     assert [each["type"] for each in received[1:]] == ["websocket.disconnect"] * 2
@@ -332,7 +332,7 @@ def test_a_socket_that_only_sends_ends_with_the_login(dashboard: Dashboard, user
         sent.append(await receive())
 
     headers = [("origin", ORIGIN), dashboard.cookie("ben")]
-    dashboard.app = dashboard.security.guard(frames)
+    dashboard.app = Guard(frames, dashboard.security)
     answers = run_socket(dashboard, headers, ["hello"])
     assert [each["type"] for each in answers] == ["websocket.accept", "websocket.send", "websocket.close"]
     assert sent == [{"type": "websocket.disconnect", "code": 1008}]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dashboard.security.addresses import local_path
+from dashboard.security.guard import Guard
 from tests.dashboard.security.kit import HOST, HTML, ORIGIN, PORT, Dashboard, Header, Make, run_socket, unused
 
 # Origins
@@ -145,7 +146,7 @@ def test_the_state_of_the_server_is_no_login(dashboard: Dashboard) -> None:
 
     state = {"identity": "anna", "other": 1}
     scope = {"type": "http", "method": "GET", "path": "/login", "headers": [(b"host", HOST.encode())], "state": state}
-    asyncio.run(dashboard.security.guard(recording)(scope, unused, unused))
+    asyncio.run(Guard(recording, dashboard.security)(scope, unused, unused))
     assert found == [{"other": 1}]
     assert state == {"identity": "anna", "other": 1}
 
