@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from broker_cy.coordinator.step import Now, Step
 from broker_cy.coordinator.timers import Timers
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.image import ImageDelta, MetadataImage
 
 K = TypeVar("K")
 S = TypeVar("S", bound=Step)
@@ -25,8 +26,19 @@ class StateMachine(Generic[K, S]):
     def __init__(self) -> None:
         self.next_offset = 0
         self.timers: Timers[K] = Timers()
+        self.image = MetadataImage()
+        """The committed metadata."""
         self.unknown_records = 0
         """Records that a newer Kafka may know; they stay in the log."""
+
+    def take_image(self, image: MetadataImage) -> None:
+        """The committed metadata are `image` now; nothing follows from that yet, as the state is not loaded."""
+        self.image = image
+
+    def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> S:
+        """The committed metadata are `image` now, and `delta` is what changed: return what follows."""
+        self.take_image(image)
+        return self.new_step()
 
     def written(self, steps: Iterable[S], now: Now) -> S:
         """The records of these steps are written: return what follows."""

@@ -7,9 +7,8 @@ calls `expire` no later than `next_wake_ms`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from broker_cy.coordinator import admin, commit, expiry, fetch
 from broker_cy.coordinator.classic import join, membership, rebalance, sync
@@ -19,6 +18,7 @@ from broker_cy.coordinator.shard import GroupShard, MarkerBefore
 from broker_cy.coordinator.step import ClientFacts, Now, Step, Token
 from broker_cy.coordinator.timers import TimerKind
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.image import ImageDelta, MetadataImage
 from broker_cy.wire import messages
 
 
@@ -77,10 +77,11 @@ class GroupStateMachine(GroupShard):
         expiry.sweep(self, step, now)
         return step
 
-    def topics_deleted(self, topics: Collection[tuple[str, UUID]]) -> Step:
-        """Delete the offsets committed in deleted topics, given as (name, id)."""
-        step = Step()
-        expiry.topics_deleted(self, step, topics)
+    def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> Step:
+        """Offsets that were committed in deleted topics are deleted."""
+        step = super().metadata_changed(delta, image)
+        if gone := delta.gone():
+            expiry.topics_deleted(self, step, [(topic.name, topic.topic_id) for topic in gone])
         return step
 
     def unload(self) -> Step:

@@ -369,6 +369,14 @@ class ImageDelta(NamedTuple):
     brokers: list[int]
     features: list[str]
 
+    def gone(self) -> list[TopicImage]:
+        """The topics that were deleted, also those that were created again."""
+        return [
+            topic.before
+            for topic in self.topics
+            if topic.before is not None and (topic.after is None or topic.after.topic_id != topic.before.topic_id)
+        ]
+
     @classmethod
     def of_branch(cls, base: MetadataImage, above: MetadataImage) -> ImageDelta:
         topics = [

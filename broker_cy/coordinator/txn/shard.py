@@ -14,8 +14,10 @@ from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.step import Now, Record, Step
 from broker_cy.coordinator.txn import records
 from broker_cy.coordinator.txn.settings import TxnSettings
-from broker_cy.coordinator.txn.state import Ending, Markers, Transaction, TxnState
+from broker_cy.coordinator.txn.state import Ending, Markers, TopicPartition, Transaction, TxnState
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata import features
+from broker_cy.metadata.image import MetadataImage
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ class TransactionShard(StateMachine[str, TxnStep]):
         super().__init__()
         self.settings = settings
         self.transaction_version = 0
-        """The finalized level of the feature `transaction.version`, from the metadata image."""
+        """The finalized level of the feature `transaction.version`."""
         self.coordinator_epoch = 0
         """The leader epoch of the partition, which markers carry."""
         self.transactions: dict[str, Transaction] = {}
@@ -53,6 +55,16 @@ class TransactionShard(StateMachine[str, TxnStep]):
         # The steps whose records of a transactional id are not on disk yet, the oldest first.
         self._unwritten: dict[str, list[TxnStep]] = {}
         self.endings = 0
+
+    # ---- the metadata ----
+
+    def take_image(self, image: MetadataImage) -> None:
+        super().take_image(image)
+        self.transaction_version = image.features.finalized.get(features.TRANSACTION_VERSION, 0)
+
+    def exists(self, partition: TopicPartition) -> bool:
+        topic = self.image.topics.by_name(partition[0])
+        return topic is not None and partition[1] in topic.partitions
 
     # ---- loading ----
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from broker_cy.core.clock import Clock
+    from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.metrics.events import Event
     from broker_cy.replica.partition import Partition
     from broker_cy.server.telemetry.log_events import LogEvents
@@ -57,6 +58,8 @@ class Machine(Protocol):
     def load_record(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None: ...
     def load_marker(self, offset: int, producer_id: int, committed: bool) -> None: ...
     def loaded(self, now: Now) -> Any: ...
+    def take_image(self, image: MetadataImage) -> None: ...
+    def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> Any: ...
     def written(self, steps: Iterable[Any], now: Now) -> Any: ...
     def failed(self, steps: Sequence[Any], code: ErrorCode, now: Now) -> Any: ...
     def next_wake_ms(self) -> int | None: ...
@@ -123,6 +126,13 @@ class CoordinatorRuntime(Generic[M, S]):
     def is_writing(self) -> bool:
         """Whether answers wait for records to be written."""
         return bool(self._in_flight or self._pending)
+
+    def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """The committed metadata changed."""
+        if self.state is LoadState.ACTIVE:
+            self.accept(self.machine.metadata_changed(delta, image))
+        else:
+            self.machine.take_image(image)
 
     # ---- loading ----
 

@@ -16,6 +16,7 @@ from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.routing import partition_for
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
+from broker_cy.metadata.image import MetadataImage
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime, LoadState, M, RuntimeContext, ignore
 from broker_cy.server.metadata.internal_topics import creatable_topic
 from broker_cy.wire import messages
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
-    from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicImage
+    from broker_cy.metadata.image import ImageDelta
     from broker_cy.metrics.events import Event
     from broker_cy.replica.partition import Partition
     from broker_cy.replica.partition_table import PartitionTable
@@ -113,6 +114,7 @@ class CoordinatorService(Generic[S, M]):
         self._submit = context.submit
         self._topic_settings = context.topic_settings
         self._max_batch_bytes = 0
+        self._image = MetadataImage()
         self._runtime_context = RuntimeContext(
             context.clock, context.loop, lambda: self._max_batch_bytes, context.executor, context.log_events
         )
@@ -134,23 +136,16 @@ class CoordinatorService(Generic[S, M]):
         """Open runtimes for new partitions of the topic; close all of them if it was deleted."""
         if self._stopped:
             return
-        gone = [
-            topic.before
-            for topic in delta.topics
-            if topic.before is not None and (topic.after is None or topic.after.topic_id != topic.before.topic_id)
-        ]
-        if any(topic.name == self.topic for topic in gone):
+        self._image = image
+        if any(topic.name == self.topic for topic in delta.gone()):
             self._close_runtimes()
+        for runtime in self.runtimes.values():
+            runtime.metadata_changed(delta, image)
         known = image.topics.by_name(self.topic)
         if known is not None:
             self._max_batch_bytes = self._topic_settings(self.topic)["max.message.bytes"]
             self.partition_count = len(known.partitions)
             self._open_runtimes()
-        if gone:
-            self._topics_gone(gone)
-
-    def _topics_gone(self, topics: list[TopicImage]) -> None:
-        """Topics were deleted."""
 
     def _open_runtimes(self) -> None:
         fresh = []
@@ -160,6 +155,7 @@ class CoordinatorService(Generic[S, M]):
                 continue
             runtime = self.runtimes[index] = self._new_runtime(partition)
             runtime.on_event = self.on_event
+            runtime.machine.take_image(self._image)
             fresh.append(runtime)
         if fresh:
             before = self._loading

@@ -18,7 +18,6 @@ from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.server.coordinators.group_runtime import GroupRuntime
 
 if TYPE_CHECKING:
-    from broker_cy.metadata.image import TopicImage
     from broker_cy.replica.partition import Partition
 
 Operation = Callable[[GroupStateMachine, Any, Now], Step]
@@ -36,12 +35,6 @@ class GroupService(CoordinatorService[GroupRuntime, GroupStateMachine]):
 
     def _new_runtime(self, partition: Partition) -> GroupRuntime:
         return GroupRuntime(partition, self._runtime_context, self.settings)
-
-    def _topics_gone(self, topics: list[TopicImage]) -> None:
-        """Delete the offsets committed for the deleted topics."""
-        deleted = [(topic.name, topic.topic_id) for topic in topics]
-        for runtime in self._active():
-            runtime.accept(runtime.machine.topics_deleted(deleted))
 
     # ---- for handlers ----
 

@@ -50,14 +50,11 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine, TxnStep]):
         context: RuntimeContext,
         settings: TxnSettings,
         markers: MarkerWriter,
-        exists: Callable[[TopicPartition], bool],
         next_producer_id: Callable[[], Awaitable[int]],
     ) -> None:
-        """`exists` returns whether a partition exists in the metadata."""
         super().__init__(partition, TransactionStateMachine(settings), context)
         self.machine.coordinator_epoch = partition.leader_epoch
         self._markers = markers
-        self._exists = exists
         self._next_producer_id = next_producer_id
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._fetching: asyncio.Task[None] | None = None
@@ -80,7 +77,7 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine, TxnStep]):
 
     def _send(self, markers: Markers) -> None:
         """Send the markers; a partition that was deleted needs none."""
-        wanted = [partition for partition in markers.partitions if self._exists(partition)]
+        wanted = [partition for partition in markers.partitions if self.machine.exists(partition)]
         if not wanted:
             self._loop.call_soon(self._sent, markers, {})
             return

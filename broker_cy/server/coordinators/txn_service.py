@@ -18,13 +18,12 @@ from broker_cy.coordinator.txn.shard import TxnStep
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.metadata import features, topic_names
+from broker_cy.metadata import topic_names
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService, ServiceContext
 from broker_cy.server.coordinators.txn_runtime import MarkerWriter, Results, TransactionRuntime
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
-    from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.replica.partition import Partition
 
 T = TypeVar("T")
@@ -47,31 +46,13 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
         self.settings = TxnSettings.from_config(context.config)
         self._markers = markers
         self._next_producer_id = next_producer_id
-        self._image: MetadataImage
-        self._transaction_version = 0
         self._sweep_every(self.settings.abort_interval_ms, TransactionRuntime.abort_timed_out)
         self._sweep_every(self.settings.expiration_interval_ms, TransactionRuntime.remove_expired)
 
-    # ---- following the metadata ----
-
-    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
-        """Follow the metadata as every coordinator does, and also the feature `transaction.version`."""
-        self._image = image
-        self._transaction_version = image.features.finalized.get(features.TRANSACTION_VERSION, 0)
-        for runtime in self.runtimes.values():
-            runtime.machine.transaction_version = self._transaction_version
-        super().apply(delta, image)
-
     def _new_runtime(self, partition: Partition) -> TransactionRuntime:
-        runtime = TransactionRuntime(
-            partition, self._runtime_context, self.settings, self._markers, self._exists, self._next_producer_id
+        return TransactionRuntime(
+            partition, self._runtime_context, self.settings, self._markers, self._next_producer_id
         )
-        runtime.machine.transaction_version = self._transaction_version
-        return runtime
-
-    def _exists(self, partition: TopicPartition) -> bool:
-        topic = self._image.topics.by_name(partition[0])
-        return topic is not None and partition[1] in topic.partitions
 
     # ---- for handlers ----
 

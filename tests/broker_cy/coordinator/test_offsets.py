@@ -9,6 +9,7 @@ import pytest
 from broker_cy.coordinator.classic.group import GroupState
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta, TopicImage
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator.harness import GROUP, SESSION_MS, TOPIC_ID, Harness, subscription
 
@@ -246,7 +247,8 @@ def test_offsets_of_a_deleted_topic_go_with_it(h: Harness) -> None:
     h.commit("t", 1)
     h.commit("u", 2, topic="u", topic_id=UUID(int=5))
     h.commit("v", 3, topic="t", partition=1, topic_id=UUID(int=6))
-    h.take(h.machine.topics_deleted([("t", TOPIC_ID)]))
+    deleted = ImageDelta([TopicDelta(TopicImage("t", TOPIC_ID, {}), None)], [], [], [])
+    h.take(h.machine.metadata_changed(deleted, MetadataImage()))
     h.restart()
     assert h.fetch().committed_offset == -1
     assert h.fetch(topic="u").committed_offset == 2
