@@ -284,7 +284,7 @@ PLANTED: dict[str, Planted] = {
     "transaction indexes are not made again after a power cut": Planted(_trust_every_snapshot, 1000, is_rare=True),
     "log start offsets are applied by name": Planted(_by_name(checkpoints.LOG_START_OFFSETS), 2500, is_rare=True),
     "recovery points are applied by name": Planted(_by_name(checkpoints.RECOVERY_POINTS), 2500, is_rare=True),
-    "what is cleaned counts by name": Planted(_cleaned_by_name, 300),
+    "what is cleaned counts by name": Planted(_cleaned_by_name, 1500),
     "segments are dropped under staged batches": Planted(_drop_staged, 3000, is_rare=True, may_crash=True),
     "notes of the page cache are trusted in a copy": Planted(_trust_copies, 400),
     "a stop is clean although a partition is offline": Planted(_clean_with_offline, 300),
