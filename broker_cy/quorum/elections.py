@@ -40,21 +40,22 @@ def stand(state: QuorumState) -> None:
     leader that works.
     """
     state.become(Role.PROSPECTIVE)
-    state.wait_for_election()
-    state.votes[state.node_id] = True
-    for voter in state.others:
-        state.send(voter, VoteRequest(state.epoch, state.log.end, pre_vote=True))
-    _count(state)
+    _begin_round(state, pre_vote=True)
 
 
 def _become_candidate(state: QuorumState) -> None:
     state.enter_epoch(state.epoch + 1)
     state.become(Role.CANDIDATE)
     state.voted_id = state.node_id
+    _begin_round(state, pre_vote=False)
+
+
+def _begin_round(state: QuorumState, *, pre_vote: bool) -> None:
+    """Vote for this node, and ask the others for their votes."""
     state.wait_for_election()
     state.votes[state.node_id] = True
     for voter in state.others:
-        state.send(voter, VoteRequest(state.epoch, state.log.end, pre_vote=False))
+        state.send(voter, VoteRequest(state.epoch, state.log.end, pre_vote))
     _count(state)
 
 

@@ -12,19 +12,15 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.core.clock import MACHINE_CLOCK
-from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.storage import maintenance, snapshots, txn_index
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import CLEANED_OFFSETS, LOG_START_OFFSETS, read_entries
-from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.disk import set_write_budget, sync_file
 from broker_cy.storage.errors import StorageError
-from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from tests.broker_cy.storage.batches import batch, contents, overwrite
-from tests.broker_cy.storage.managing import Manager, open_manager
+from tests.broker_cy.storage.managing import Manager, open_manager, with_cleaner
 from tests.broker_cy.storage.test_open_transactions import marker, transactional
 from tests.sim.power_machine import Least, Machine, machine_in_memory, needs_memory
 
@@ -44,15 +40,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 def started(disk: Machine, config: LogConfig = CONFIG) -> Manager:
     """A manager with a cleaner that has loaded the partitions of the topic `t`."""
     manager = open_manager(disk.root, load=False)
-    manager.cleaner = LogCleaner(
-        manager.logs,
-        manager.directories,
-        CleanerSettings(backoff_ms=0),
-        InlineJobs(),
-        manager.removal.files,
-        MACHINE_CLOCK,
-        MACHINE_RANDOMNESS,
-    )
+    with_cleaner(manager)
     manager.load(lambda topic: config, 0, lambda topic: TOPIC_ID if topic == "t" else None)
     return manager
 

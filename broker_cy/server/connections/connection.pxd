@@ -30,7 +30,7 @@ cdef class Connection(AnswerQueue):
     cdef Py_ssize_t in_start
     cdef Py_ssize_t in_end
     cdef Py_ssize_t proven_bytes    # largest request that really arrived: the buffer taken for the next large one
-    cdef int wake_bytes             # what the transport was told last
+    cdef int wake_bytes             # the last size given to the transport
     cdef bint resume_scheduled
 
     cdef int read(self) except -1

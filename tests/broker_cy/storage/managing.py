@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
+from broker_cy.core.clock import MACHINE_CLOCK
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.storage.checkpoints import TopicPartition
+from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_config import LogConfig
@@ -51,6 +54,20 @@ def open_manager(
     if load:
         manager.load(lambda topic: config or LogConfig(), now_ms, late=late)
     return manager
+
+
+def with_cleaner(manager: Manager) -> LogCleaner:
+    """Give the manager a cleaner, whose jobs run inline."""
+    manager.cleaner = LogCleaner(
+        manager.logs,
+        manager.directories,
+        CleanerSettings(backoff_ms=0),
+        InlineJobs(),
+        manager.removal.files,
+        MACHINE_CLOCK,
+        MACHINE_RANDOMNESS,
+    )
+    return manager.cleaner
 
 
 class ClockedJobs(InlineJobs):

@@ -8,8 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.core.clock import MACHINE_CLOCK
-from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.storage import checkpoints, flusher, noted_state
 from broker_cy.storage.checkpoints import (
     CLEANED_OFFSETS,
@@ -20,14 +18,12 @@ from broker_cy.storage.checkpoints import (
     read_entries,
     write_offsets,
 )
-from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
-from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.written_points import WRITTEN_POINTS
 
 from .batches import batch, contents, fill, overwrite
-from .managing import HeldJobs, Manager, open_manager
+from .managing import HeldJobs, Manager, open_manager, with_cleaner
 
 OLD, NEW = UUID(int=100), UUID(int=200)
 KEY = ("t", 0)
@@ -126,19 +122,6 @@ def test_a_high_watermark_of_the_old_topic_is_not_taken_over(tmp_path: Path) -> 
     again = open_manager(tmp_path)
     assert again.high_watermarks == {}
     again.crash()
-
-
-def with_cleaner(manager: Manager) -> LogCleaner:
-    manager.cleaner = LogCleaner(
-        manager.logs,
-        manager.directories,
-        CleanerSettings(backoff_ms=0),
-        InlineJobs(),
-        manager.removal.files,
-        MACHINE_CLOCK,
-        MACHINE_RANDOMNESS,
-    )
-    return manager.cleaner
 
 
 def test_the_new_topic_is_compacted_from_its_start(tmp_path: Path) -> None:

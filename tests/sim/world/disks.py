@@ -21,7 +21,9 @@ class End(Enum):
 
 
 class Current:
-    """Whose calls these are, and after how many more of them the process ends, and how (0: it does not)."""
+    """Whose calls these are. `calls_left`: by disk, after how many more calls the process ends, and how, if it does.
+    `end` is how the last one ended.
+    """
 
     def __init__(self) -> None:
         self.disk: Disk | None = None

@@ -1,6 +1,7 @@
 """One machine of the world with its disk, its clocks and, while it runs, one real broker.
 
-The process ends in the middle of a call to the disk (`dies_at`), between two turns of its loop, or by an orderly stop.
+The process ends in the middle of a call to the disk (disks.die_at), between two turns of its loop, or by an orderly
+stop.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from broker_cy.server.seams import Seams
 from broker_cy.storage import data_directory, written_points
 from broker_cy.storage.data_directory import DataDirectory
 from tests.sim.world import disks
+from tests.sim.world.checks import check_partitions
 from tests.sim.world.clock import MachineClock
 from tests.sim.world.disks import End
 from tests.sim.world.loop import SimLoop
@@ -34,7 +36,7 @@ PORT = 9092
 # An orderly stop may take this long, and a broker that failed to start is started again after this time.
 STOP_US = 20_000_000
 RESTART_US = 300_000
-# Small, so that a few hundred records fill segments, snapshots and the cleaner's buffers.
+# Few internal partitions, and short intervals: a world lasts for seconds.
 SETTINGS = {
     "listeners": f"PLAINTEXT://0.0.0.0:{PORT}",
     "offsets.topic.num.partitions": "2",
@@ -45,7 +47,7 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # They contain times of the real machine.
+    # Samples contain CPU and memory of the real process.
     "brokercy.metrics.sample.interval.ms": "0",
 }
 
@@ -196,7 +198,7 @@ class Machine:
         if self.listening is not None:
             self.listening.collect()
         if self.is_started:
-            self.world.check_machine(self)
+            check_partitions(self)
         self._schedule()
 
     def run(self, work: Callable[[], object]) -> None:

@@ -2,7 +2,7 @@
 
 A broker's end of a connection is one of two real sockets of this process, so that its recv, send and sendfile run as
 they are; the network holds the other one and moves bytes when the world lets it. As with TCP a lost packet comes later,
-and a link that is cut in one direction delivers everything of that direction once it is mended. A host that has lost
+and a link that is cut in one direction delivers everything of that direction once it is restored. A host that has lost
 its power does not say so: what is sent to it is answered by a reset when it is back.
 """
 
@@ -42,7 +42,7 @@ class Link:
     jitter_us: int = 0
     loss: float = 0.0
     is_cut: bool = False
-    # What waits for the link to be mended.
+    # What waits until the link is restored.
     held: list[Callable[[], None]] = field(default_factory=list)
 
     def mend(self) -> list[Callable[[], None]]:

@@ -1,7 +1,7 @@
 """One world: it runs a plan to its end, and checks.
 
 Time goes from event to event: bytes that arrive, turns of loops, jobs of workers, faults. After the faults everything
-is mended, and each client must get on within RECOVERY_S; then the clients end, two consumers read all that is
+is repaired, and each client must get on within RECOVERY_S; then the clients end, two consumers read all that is
 left, and the history is checked (tests.history.checker).
 """
 
@@ -17,7 +17,6 @@ from typing import Any
 from tests.history.checker import check
 from tests.history.operations import Compact, Recorder
 from tests.sim.world import disks, faults
-from tests.sim.world.checks import check_partitions
 from tests.sim.world.clients.admins import Admin
 from tests.sim.world.clients.base import Client, Spot
 from tests.sim.world.clients.members import Member
@@ -175,10 +174,6 @@ class World:
             raise self.clients.failure
         if (due_s := self.clients.next_s()) is not None:
             self._wake_clients(due_s)
-
-    def check_machine(self, machine: Machine) -> None:
-        """What must hold after each turn of a broker."""
-        check_partitions(machine)
 
     def _close(self) -> None:
         for machine in self.machines.values():

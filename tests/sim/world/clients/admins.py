@@ -40,8 +40,7 @@ class Admin(Client):
         await self.look()
         return {spot.topic: spot.topic_id for spot in self.spots}
 
-    async def _create(self, topic: str, partitions: int) -> ErrorCode | None:
-        """The result; None if there is no answer."""
+    async def _create(self, topic: str, partitions: int) -> None:
         settings = {"segment.ms": self.draw.choice(SEGMENT_MS), "max.message.bytes": "20000"}
         if topic[0] == "c":
             settings |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
@@ -55,7 +54,7 @@ class Admin(Client):
         try:
             answer = (await self.once(m.CreateTopicsRequest(topics=[created]), 7)).topics[0]
         except Lost:
-            return None
+            return
         code = ErrorCode(answer.error_code)
         assert code in RETRIABLE | {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_SERVER_ERROR}, (
             f"{self.name}: CreateTopics of {topic}: {code.name} {answer.error_message}"
@@ -63,7 +62,6 @@ class Admin(Client):
         if code is ErrorCode.NONE:
             known = await self._topics()
             assert known.get(topic) == answer.topic_id, f"{topic} was created as {answer.topic_id}, and is {known}"
-        return code
 
     async def _delete(self, topic: str, topic_id: UUID) -> None:
         for partition in range(PARTITIONS_MAX):

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 EARLIEST, LATEST = -2, -1
-CONTROL_ABORT = 0
 
 
 def records_of(spot: Spot, part: Any, position: int, *, committed: bool) -> tuple[list[Read], int]:
@@ -30,6 +29,7 @@ def records_of(spot: Spot, part: Any, position: int, *, committed: bool) -> tupl
         while committed and aborted and aborted[0].first_offset <= batch.last_offset:
             skipped.add(aborted.pop(0).producer_id)
         if batch.is_control:
+            # The key is version and type; type 0 is an abort.
             if bytes(batch.records()[0].key or b"")[2:4] == b"\0\0":
                 skipped.discard(batch.producer_id)
         elif not (committed and batch.is_transactional and batch.producer_id in skipped):

@@ -124,10 +124,8 @@ class TransactionalProducer(Sender):
         request = m.EndTxnRequest(
             transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commits
         )
-        attempts = 0
         while True:
             answer: Any = await self.ask(request, 5 if self.is_v2 else 4)
-            attempts += 1
             code = ErrorCode(answer.error_code)
             if code is ErrorCode.NONE:
                 if self.is_v2:
