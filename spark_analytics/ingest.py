@@ -37,6 +37,8 @@ BATCH_RECORDS_MAX = 1_000_000
 # Records, and bytes, that are parsed together at most; a sample may have 100 KB.
 PIECE_RECORDS_MAX = 10_000
 PIECE_BYTES_MAX = 16 << 20
+# Between two lines about a batch that is still read.
+PROGRESS_S = 10.0
 # Threads that parse, of which one can hold the interpreter at a time: more are not faster.
 THREADS_MAX = 4
 
@@ -216,6 +218,7 @@ class _Batch:
     """
 
     def __init__(self, generation: Generation, number: int, pool: ThreadPoolExecutor) -> None:
+        self._number = number
         self._folders = generation.folders(number)
         self._pool = pool
         self._parsing: deque[asyncio.Future[rows.Rows]] = deque()
@@ -229,7 +232,7 @@ class _Batch:
         """Write all that the reader has. Returns the number of records, and how many were left out; then the files are
         on the disk. Raises IngestError, ClientError and OSError.
         """
-        count = 0
+        count, shown_s = 0, time.monotonic()
         with _no_collection(), BatchFiles(self._folders) as files:
             async with reader:
                 async for chunk in reader:
@@ -240,6 +243,9 @@ class _Batch:
                     for text in chunk.damage:
                         show(f"{source.bootstrap}: {part}: left out, because it is damaged: {text}")
                     count += len(chunk.records)
+                    if time.monotonic() - shown_s >= PROGRESS_S:
+                        shown_s = time.monotonic()
+                        show(f"batch {self._number}: {count:,} records read so far")
                     self._pieces[part.topic] += chunk.records
                     self._bytes[part.topic] += chunk.size_bytes
                     if len(self._pieces[part.topic]) >= PIECE_RECORDS_MAX or self._bytes[part.topic] >= PIECE_BYTES_MAX:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _INGEST = "_ingest"
 _GENERATION = "generation-"
+_GENERATION_NAME = re.compile(rf"{_GENERATION}[1-9][0-9]{{0,8}}")
 _COMPLETE = "complete.json"
 _EARLY = "{} was written by an early version of broker-cy: ingest into another folder"
 
@@ -149,9 +150,13 @@ class Lake:
         return Generation(self.path, checked(cluster), checked(source), number)
 
     def generations(self, cluster: str, source: str) -> list[Generation]:
-        """Return the generations of a source, the first one first."""
-        names = (each.removeprefix(_GENERATION) for each in _folders(self.source(cluster, source)))
-        return [self.generation(cluster, source, number) for number in sorted(int(each) for each in names)]
+        """Return the generations of a source, the first one first. Raises LakeError for a folder that is none."""
+        folder = self.source(cluster, source)
+        found = _folders(folder)
+        if strange := [each for each in found if not _GENERATION_NAME.fullmatch(each)]:
+            raise LakeError(f"{folder / strange[0]} is not a folder of a lake: move it elsewhere")
+        numbers = sorted(int(each.removeprefix(_GENERATION)) for each in found)
+        return [self.generation(cluster, source, number) for number in numbers]
 
     @contextmanager
     def locked(self, cluster: str, source: str) -> Iterator[None]:

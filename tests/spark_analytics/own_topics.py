@@ -9,14 +9,19 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from broker_cy.metrics import events, sample
+from spark_analytics import batch_files
 from spark_analytics import ingest as reading
 from spark_analytics.ingest import TOPICS, Ingested
 from spark_analytics.lake import Lake
+from spark_analytics.rows import events_of, samples_of
 from spark_analytics.schema import TABLES
 from tests.spark_analytics import rows_by_spark as rows
 from tests.support.broker import Target
@@ -42,17 +47,23 @@ def ingest(
 
 def read(broker: Target, topic: str) -> list[bytes]:
     """Return the values of a topic's only partition."""
+    return [value for _, value in read_with_keys(broker, topic)]
+
+
+def read_with_keys(broker: Target, topic: str) -> list[tuple[bytes | None, bytes]]:
+    """Return the keys and values of a topic's only partition."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False})
     try:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
         consumer.assign([TopicPartition(topic, 0, 0)])
-        found: list[bytes] = []
+        found: list[tuple[bytes | None, bytes]] = []
         while len(found) < end:
-            for message in consumer.consume(1000, timeout=10):
+            # As many as there are: it would wait for more, up to the time limit.
+            for message in consumer.consume(min(1000, end - len(found)), timeout=10):
                 assert message.error() is None
-                value = message.value()
+                key, value = message.key(), message.value()
                 assert value is not None
-                found.append(value)
+                found.append((key, value))
         return found
     finally:
         consumer.close()
@@ -64,10 +75,23 @@ def times_of(broker: Target) -> list[int]:
     return [each.time_ms for each in found if each is not None]
 
 
-def in_lake(spark: SparkSession, lake: Path) -> list[int]:
+def in_lake(lake: Path) -> list[int]:
     """Return the times of the samples of a lake, in ms."""
-    found = Lake(lake).read(spark, "samples").selectExpr("unix_millis(at) AS ms").collect()
-    return sorted(each.ms for each in found)
+    return sorted(pc.cast(rows_in(lake, "samples")["at"], pa.int64()).to_numpy() // 1000)
+
+
+def rows_in(lake: Path, table: str) -> pa.Table:
+    """Return the rows of the complete batches of a table, without Spark."""
+    there = Lake(lake)
+    batches = [
+        path
+        for cluster in there.clusters
+        for source in there.sources(cluster)
+        for generation in there.generations(cluster, source)
+        for folder in generation.batches(table)
+        for path in sorted(folder.rglob(batch_files.FILE))
+    ]
+    return pa.concat_tables(pq.read_table(each, partitioning=None) for each in batches)
 
 
 def some_samples(broker: Target) -> None:
@@ -75,9 +99,31 @@ def some_samples(broker: Target) -> None:
     until(lambda: len(read(broker, sample.TOPIC)) > 3, "some samples", 60, tolerate=(KafkaException,))
 
 
-def check_against_batch(spark: SparkSession, broker: Target, lake: Path) -> dict[str, int]:
-    """Compare all tables of a lake with those that a batch makes of the same range of offsets. AssertionError names the
-    first difference. Returns the number of rows by table.
+def check_against_batch(broker: Target, lake: Path) -> dict[str, int]:
+    """Compare all tables of a lake with those of the same range of offsets that are made at once of all records, and
+    never were in a file. Returns the number of rows by table.
+    """
+    (source,) = Lake(lake).sources(CLUSTER)
+    (generation,) = Lake(lake).generations(CLUSTER, source)
+    expected: dict[str, pa.Table] = {}
+    for topic in TOPICS:
+        keys, values = zip(*read_with_keys(broker, topic)[: generation.ends[topic][0]], strict=True)
+        of_values = pa.array(values, pa.binary())
+        made = samples_of(of_values) if topic == sample.TOPIC else events_of(pa.array(keys, pa.binary()), of_values)
+        expected |= made.tables
+    counts = {}
+    for name, table in expected.items():
+        found = rows_in(lake, name)
+        of_days = table.drop_columns("day")  # which are folders
+        _check_equal(name, *(Counter(map(repr, each.to_pylist())) for each in (of_days, found)))
+        counts[name] = found.num_rows
+    assert counts.keys() == TABLES.keys()
+    return counts
+
+
+def check_against_spark(spark: SparkSession, broker: Target, lake: Path) -> None:
+    """Compare all tables of a lake, as jobs read it, with those that Spark's own source and JSON parser make of the
+    same range of offsets.
     """
     there = Lake(lake)
     (source,) = there.sources(CLUSTER)
@@ -92,23 +138,22 @@ def check_against_batch(spark: SparkSession, broker: Target, lake: Path) -> dict
         .persist()
     )
     try:
-        counts = {}
         for topic, tables, parsed in (
             (sample.TOPIC, rows.SAMPLE_TABLES, rows.samples_of),
             (events.TOPIC, rows.EVENT_TABLES, rows.events_of),
         ):
             records = parsed(whole.where(F.col("topic") == topic))
             for name in tables:
-                expected = _counted(rows.table_of(name, records, CLUSTER))
-                found = _counted(there.read(spark, name))
-                lacks, has = (sorted((a - b).elements())[:2] for a, b in ((expected, found), (found, expected)))
-                assert not lacks, f"{name} lacks {lacks} and has {has} instead"
-                assert not has, f"{name} has too much: {has}"
-                counts[name] = found.total()
-        assert counts.keys() == TABLES.keys()
-        return counts
+                _check_equal(name, _counted(rows.table_of(name, records, CLUSTER)), _counted(there.read(spark, name)))
     finally:
         whole.unpersist()
+
+
+def _check_equal(name: str, expected: Counter[str], found: Counter[str]) -> None:
+    """Raise AssertionError, which names the first difference, unless both have the same rows."""
+    lacks, has = (sorted((a - b).elements())[:2] for a, b in ((expected, found), (found, expected)))
+    assert not lacks, f"{name} lacks {lacks} and has {has} instead"
+    assert not has, f"{name} has too much: {has}"
 
 
 def _counted(frame: DataFrame) -> Counter[str]:

@@ -33,6 +33,7 @@ from tests.spark_analytics.own_topics import (
     SETTINGS,
     busy,
     check_against_batch,
+    check_against_spark,
     in_lake,
     ingest,
     read,
@@ -97,16 +98,19 @@ def test_what_came_since_is_added_once(
     done, shown = ingest(broker, tmp_path)
     assert done.batches > 1
     assert [text.split(":")[0] for text in shown] == [f"batch {number}" for number in range(done.batches)]
-    first = in_lake(spark, tmp_path)
+    first = in_lake(tmp_path)
     assert len(first) >= len(before)
     monkeypatch.undo()
-    second, _ = ingest(broker, tmp_path)
+    monkeypatch.setattr(reading, "PROGRESS_S", 0.0)
+    second, shown = ingest(broker, tmp_path)
+    assert any(re.fullmatch(r"batch \d+: [\d,]+ records read so far", text) for text in shown), shown
     assert done.left_out == second.left_out == 0
-    found = in_lake(spark, tmp_path)
+    found = in_lake(tmp_path)
     assert found == times_of(broker)[: len(found)]
     assert len(found) > len(first)
-    counts = check_against_batch(spark, broker, tmp_path)
+    counts = check_against_batch(broker, tmp_path)
     assert all(counts.values()), counts
+    check_against_spark(spark, broker, tmp_path)
     assert done.records + second.records == sum(parts[0] for parts in of(tmp_path).ends.values())
     stamped = [events.decode(each) for each in read(broker, events.TOPIC)]
     types = [each.event.TYPE for each in stamped if each is not None and each.event.TYPE != "commits"]
@@ -149,14 +153,14 @@ def test_an_ingest_that_is_killed_loses_and_doubles_nothing(
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=ENDS_S, check=False)
     assert done.returncode == 0, done.stderr
     assert f"{CLUSTER}: " in done.stdout
-    check_all(spark, broker, lake)
+    check_all(broker, lake)
 
 
-def check_all(spark: SparkSession, broker: Target, lake: Path) -> None:
+def check_all(broker: Target, lake: Path) -> None:
     """Check that a lake has all that was ingested, once."""
-    found, there = in_lake(spark, lake), times_of(broker)
+    found, there = in_lake(lake), times_of(broker)
     assert found == there[: len(found)]
-    counts = check_against_batch(spark, broker, lake)
+    counts = check_against_batch(broker, lake)
     assert all(counts.values()), counts
 
 
@@ -184,11 +188,11 @@ def test_a_batch_that_was_not_noted_is_written_again(
     complete = of(tmp_path).complete
     assert complete == (0 if name == "add" else 1)
     if complete:
-        found = in_lake(spark, tmp_path)
+        found = in_lake(tmp_path)
         assert found == times_of(broker)[: len(found)]
     monkeypatch.undo()
     ingest(broker, tmp_path)
-    check_all(spark, broker, tmp_path)
+    check_all(broker, tmp_path)
 
 
 def test_two_at_once_are_refused(spark: SparkSession, broker: Target, tmp_path: Path) -> None:
@@ -210,7 +214,7 @@ def test_an_ingest_that_waited_for_another_goes_on_where_it_ended(
     until(lambda: reading.find(broker.bootstrap, CLUSTER).topics[sample.TOPIC].ends[0] > seen + 2, "samples", 60)
     ingest(broker, tmp_path)
     reading.ingest(Lake(tmp_path), before)
-    check_all(spark, broker, tmp_path)
+    check_all(broker, tmp_path)
 
 
 @pytest.mark.parametrize("folder", ["file/lake", "/proc/lake"])
@@ -228,17 +232,17 @@ def test_records_that_are_gone_are_reported(
     own = make_broker({**SETTINGS, "log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100"})
     some_samples(own)
     ingest(own, tmp_path)
-    first = in_lake(spark, tmp_path)
+    first = in_lake(tmp_path)
     asyncio.run(keep(own, sample.TOPIC, 100))
     until(lambda: asyncio.run(starts_at(own, sample.TOPIC)) > len(first), "retention", 60)
     asyncio.run(keep(own, sample.TOPIC, 86_400_000))
     gone = rf"{sample.TOPIC}-0: offsets {len(first)} to \d+ were not ingested yet and are gone: retention removed them"
     with pytest.raises(IngestError, match=rf"{gone}.*--accept-loss"):
         ingest(own, tmp_path)
-    assert in_lake(spark, tmp_path) == first
+    assert in_lake(tmp_path) == first
     _, shown = ingest(own, tmp_path, accept_loss=True)
     assert any(re.search(gone, text) for text in shown), shown
-    found = in_lake(spark, tmp_path)
+    found = in_lake(tmp_path)
     assert found[: len(first)] == first
     assert len(found) > len(first)
     assert len(found) == len(set(found))

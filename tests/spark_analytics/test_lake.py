@@ -126,3 +126,13 @@ def test_a_damaged_note_is_named(tmp_path: Path) -> None:
     path.write_text("")
     with pytest.raises(LakeError, match=f"{path} is damaged .*restore the lake"):
         lake.check(())
+
+
+def test_a_folder_that_is_no_generation_is_named(tmp_path: Path) -> None:
+    """If this fails, a copy that somebody made beside a generation ends every command in a traceback."""
+    lake = Lake(tmp_path)
+    complete(lake, 0)
+    strange = generation(lake).folder.with_name("generation-old")
+    strange.mkdir()
+    with pytest.raises(LakeError, match=f"{strange} is not a folder of a lake"):
+        lake.check(())

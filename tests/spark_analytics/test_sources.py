@@ -131,14 +131,14 @@ def test_a_topic_that_was_created_again_is_read_from_its_start(
     own = make_broker(SETTINGS)
     some_samples(own)
     ingest(own, tmp_path)
-    first = in_lake(spark, tmp_path)
+    first = in_lake(tmp_path)
     before = asyncio.run(delete(own, sample.TOPIC))
     until(lambda: asyncio.run(topic_ids(own)).get(sample.TOPIC) not in (None, before), "another topic", 60)
     some_samples(own)
     _, shown = ingest(own, tmp_path)
     assert any(f"{sample.TOPIC} was created again since the last ingest" in text for text in shown)
     assert not any(events.TOPIC in text for text in shown)
-    found, there = in_lake(spark, tmp_path), times_of(own)
+    found, there = in_lake(tmp_path), times_of(own)
     assert found == [*first, *there[: len(found) - len(first)]]
     assert len(found) > len(first)
     # The other topic goes on where it was.
