@@ -54,9 +54,9 @@ types:
 unit:
 	$(BIN)/pytest -q -n $(WORKERS) -m "not soak and not serial" --ignore=tests/spark_analytics tests || $(BIN)/python tools/run_again.py $$?
 
-# In one process with one JVM; the other tests' processes would each start their own.
+# In two processes, each with a JVM; the other tests' processes would each start their own. A file's tests share lakes.
 spark:
-	$(BIN)/pytest -q -m "not soak" tests/spark_analytics
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not soak" tests/spark_analytics
 
 serial:
 	$(BIN)/pytest -q -m "serial and not soak" tests

@@ -45,7 +45,7 @@ GOALS = Goals(
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = goals.parser(PROGRAM, __doc__, PARTS)
     parser.add_argument("--pairs", type=int, default=4, help="how often each source is measured")
-    parser.add_argument("--warm-ups", type=int, default=3, help="reads of each source before that")
+    parser.add_argument("--warm-up", type=float, default=60.0, help="seconds that each source reads before that")
     parser.add_argument("--records", type=int, default=10_000_000, help="records of 100 B that each source reads")
     parser.add_argument("--range-gb", type=float, default=20.0, help="size of the topic of range")
     parser.add_argument("--events", type=int, default=2_000_000, help="events that are ingested")
@@ -53,7 +53,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--memory", default="2000m", help="memory of the driver of the jobs")
     parser.add_argument("--dir", metavar="FOLDER", help="where the files are: 25 GB of a disk are needed")
     given = parser.parse_args(argv)
-    goals.check(parser, given, PARTS, ("pairs", "warm_ups", "records", "events", "commits"))
+    goals.check(parser, given, PARTS, ("pairs", "records", "events", "commits"))
+    if not 0 <= given.warm_up <= 3_600:
+        parser.error(f"--warm-up {given.warm_up:g}: a number from 0 to 3600 is expected")
     if not 0.01 <= given.range_gb <= 1_000:
         parser.error(f"--range-gb {given.range_gb:g}: a number from 0.01 to 1000 is expected")
     return given
@@ -64,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = arguments(argv)
     sizes = Sizes(
         given.pairs,
-        given.warm_ups,
+        given.warm_up,
         given.records,
         round(given.range_gb * 1e9),
         given.events,

@@ -35,7 +35,7 @@ class Sizes:
     """How much is measured, and how often."""
 
     pairs: int
-    warm_ups: int  # of each source
+    warm_up_s: float  # of each source
     records: int  # that each source reads
     range_bytes: int  # of the topic of which a part is read
     events: int  # that are ingested
@@ -89,7 +89,7 @@ def sources(place: Place, sizes: Sizes) -> Figures:
                 *_where(target, count),
                 f"--bootstrap={address_of(target)}",
                 f"--pairs={sizes.pairs}",
-                f"--warm-ups={sizes.warm_ups}",
+                f"--warm-up={sizes.warm_up_s}",
                 timeout_s=ENDS_S,
             )
     ours, official = ([count / each for each in found[name]] for name in ("segments_s", "official_s"))

@@ -24,7 +24,7 @@ from spark_analytics.jars import fetch
 from tests.support.wait import until
 
 SMALL = [
-    "--records", "20000", "--pairs", "2", "--warm-ups", "1", "--range-gb", "0.05", "--events", "500",
+    "--records", "20000", "--pairs", "2", "--warm-up", "1", "--range-gb", "0.05", "--events", "500",
     "--commits", "20000", "--memory", "1g",
 ]  # fmt: skip
 PARTS = list(analytics_parts.PARTS)
@@ -151,7 +151,7 @@ def test_an_ingest_that_reads_less_is_no_figure() -> None:
     [
         (["--only", "jobs,job"], "--only job: unknown (allowed: sources, range, ingest, jobs)"),
         (["--pairs", "0"], "--pairs 0: a number from 1 on is expected"),
-        (["--warm-ups", "0"], "--warm-ups 0: a number from 1 on is expected"),
+        (["--warm-up", "-1"], "--warm-up -1: a number from 0 to 3600 is expected"),
         (["--range-gb", "0"], "--range-gb 0: a number from 0.01 to 1000 is expected"),
     ],
 )

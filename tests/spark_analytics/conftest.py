@@ -1,4 +1,4 @@
-"""One Spark session for all tests: a JVM takes seconds to start."""
+"""One Spark session for all tests of a process: a JVM takes seconds to start."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from spark_analytics.jars import fetch
 from spark_analytics.session import session
 
 # The tables of tests are small: most of the time is spent on compiling what runs once. With the first compiler alone,
-# an ingest of a few samples takes half the CPU time (13 s instead of 22 s in a new JVM). Programs that tests start
-# inherit this.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# an ingest of a few samples takes half the CPU time (13 s instead of 22 s in a new JVM); a small heap needs no threads
+# that collect garbage beside the tests. Programs that tests start inherit this.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")
