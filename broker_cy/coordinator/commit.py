@@ -9,7 +9,7 @@ from broker_cy.coordinator.classic.rebalance import set_session
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.coordinator.other_groups import GroupType, OtherGroup
 from broker_cy.coordinator.shard import GroupShard
-from broker_cy.coordinator.step import Now, Record, Step, Token
+from broker_cy.coordinator.step import Now, OffsetsCommitted, Place, Record, Step, Token
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.text import STRING_BYTES_MAX
 from broker_cy.core.uuid import ZERO
@@ -51,6 +51,7 @@ def commit(
     if request.retention_time_ms != DEFAULT_RETENTION_MS:
         expire_ms = min(max(now.wall_ms + request.retention_time_ms, 0), INT64_MAX)
     records: list[Record] = []
+    places: list[Place] = []
     topics = []
     for topic in request.topics:
         results = []
@@ -71,12 +72,15 @@ def commit(
                 topic_id,
             )
             records.append(Record(key, value))
+            places.append((request.group_id, topic.name, partition.partition_index))
         topics.append(
             messages.OffsetCommitResponse.OffsetCommitResponseTopic(
                 name=topic.name, topic_id=topic.topic_id, partitions=results
             )
         )
     machine.append(step, records)
+    if places:
+        step.then(OffsetsCommitted(tuple(places)))
     step.reply_when_written(
         token,
         messages.OffsetCommitResponse(topics=topics),

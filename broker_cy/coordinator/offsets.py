@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from broker_cy.coordinator.offset_record import CommittedOffset
+from broker_cy.coordinator.step import Place
 
-Place = tuple[str, str, int]  # group, topic, partition
 PartitionOffsets = dict[int, CommittedOffset]
 
 NO_PRODUCER_ID = -1
-CHANGED_MAX = 100_000
 
 
 class OffsetsBefore(NamedTuple):
@@ -33,15 +32,13 @@ class OffsetStore:
     it over, unless a younger record has been seen for the partition; an abort marker drops it.
     """
 
-    __slots__ = ("_open", "_pending", "by_group", "changed", "commits", "count")
+    __slots__ = ("_open", "_pending", "by_group", "commits", "count")
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, PartitionOffsets]] = {}
         self.count = 0
         # Offsets committed since the partition was loaded: a counter, which a failed write does not decrease.
         self.commits = 0
-        # (group, topic, partition) of the commits since the commit sampler last took this; at most CHANGED_MAX.
-        self.changed: dict[Place, None] = {}
         self._pending: dict[int, dict[Place, CommittedOffset]] = {}
         # Producer ids with a pending offset, by group and then (topic, partition): the index over _pending.
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
@@ -98,13 +95,8 @@ class OffsetStore:
         """A commit outside of a transaction."""
         place = (group_id, topic, partition)
         before = self._put(group_id, topic, partition, offset)
-        self._committed(place)
-        return OffsetsBefore(((place, before),))
-
-    def _committed(self, place: Place) -> None:
         self.commits += 1
-        if len(self.changed) < CHANGED_MAX:
-            self.changed[place] = None
+        return OffsetsBefore(((place, before),))
 
     def load_commit(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
         """As replay_commit, with nothing to undo: this is called once for each record of a log that is loaded."""
@@ -156,7 +148,7 @@ class OffsetStore:
             if current is None or offset.record_offset > current.record_offset:
                 replaced.append((place, current))
                 self._put(*place, offset)
-                self._committed(place)
+                self.commits += 1
         dropped = tuple((producer_id, place, offset) for place, offset in pending.items())
         return OffsetsBefore(tuple(replaced), dropped)
 

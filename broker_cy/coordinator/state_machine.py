@@ -15,7 +15,7 @@ from broker_cy.coordinator.classic import join, membership, rebalance, sync
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.records import load_group
 from broker_cy.coordinator.shard import GroupShard, MarkerBefore
-from broker_cy.coordinator.step import ClientFacts, Now, Step, Token
+from broker_cy.coordinator.step import ClientFacts, Now, OffsetsCommitted, Step, Token
 from broker_cy.coordinator.timers import TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage
@@ -133,8 +133,11 @@ class GroupStateMachine(GroupShard):
     def end_transaction(self, producer_id: int, committed: bool, token: Token) -> Step:
         """The marker that ends the producer's transaction is the next record; `token` gets its ErrorCode."""
         step = Step()
-        step.before.append(MarkerBefore(self.offsets.replay_marker(producer_id, committed)))
+        before = self.offsets.replay_marker(producer_id, committed)
+        step.before.append(MarkerBefore(before))
         self.next_offset += 1
+        if before.committed:
+            step.then(OffsetsCommitted(tuple(place for place, _ in before.committed)))
         step.then(MarkerWritten(token))
         return step
 

@@ -18,6 +18,8 @@ from broker_cy.metrics.events import Event
 # Names a request that waits for its answer. Opaque to the coordinator, which hands it back in `Step.replies`.
 Token = Any
 
+Place = tuple[str, str, int]  # group, topic, partition
+
 
 class Now(NamedTuple):
     """One moment on both clocks: `wall_ms` goes into records, `mono_ms` is what timeouts are counted on."""
@@ -81,10 +83,22 @@ class Answered(NamedTuple):
         out.reply(self.token, self.refuse(*self.about, append_error(code)))
 
 
+class OffsetsCommitted(NamedTuple):
+    """Readers see other offsets once the records are on disk."""
+
+    places: tuple[Place, ...]
+
+    def written(self, machine: Any, out: Step, now: Now) -> None:
+        out.committed += self.places
+
+    def failed(self, machine: Any, out: Step, now: Now, code: ErrorCode) -> None:
+        """Nothing was committed."""
+
+
 @dataclass(slots=True)
 class Step:
-    """Records to append, answers to give, and events for `__cluster_events`: a value, which can be printed and
-    compared.
+    """Records to append, answers to give, events for `__cluster_events`, and the places whose committed offset is
+    another one from now on: a value, which can be printed and compared.
 
     `atomic` records go into one batch, so that a crash leaves all of them or none; only deletions are not atomic.
     `before` (one for each change of the durable state) and `follows` are for the state machine, whose `written` or
@@ -94,6 +108,7 @@ class Step:
     records: list[Record] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    committed: list[Place] = field(default_factory=list)
     atomic: bool = True
     before: list[Before] = field(default_factory=list)
     follows: list[Follow] = field(default_factory=list)

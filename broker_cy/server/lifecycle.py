@@ -328,6 +328,7 @@ class BrokerServer:
         broker.events = EventLog(self.config, self.clock, self.loop, broker.partitions, broker.controller.submit)
         broker.groups.on_event = broker.transactions.on_event = broker.events.note
         self._commit_sampler = CommitSampler(broker)
+        broker.groups.on_commits = self._commit_sampler.note
         broker.controller.subscribe(self._on_image)
         self._loaded = False
         await broker.controller.start(endpoints, self.config["broker.rack"])

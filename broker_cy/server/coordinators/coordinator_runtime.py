@@ -16,7 +16,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from broker_cy.coordinator.step import Now, Record, Step
+from broker_cy.coordinator.step import Now, Place, Record, Step
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
 from broker_cy.storage.errors import StorageError
@@ -98,6 +98,7 @@ class CoordinatorRuntime(Generic[M, S]):
         self.machine = machine
         self.state = LoadState.LOADING
         self.on_event: Callable[[Event], None] = ignore
+        self.on_commits: Callable[[M, Sequence[Place]], None] = ignore_commits
         self._clock = context.clock
         self._loop = context.loop
         self._max_batch_bytes = context.max_batch_bytes
@@ -229,6 +230,8 @@ class CoordinatorRuntime(Generic[M, S]):
         """Send the answers that depend on no record, queue the records, and set the timer to the next deadline."""
         for event in step.events:
             self.on_event(event)
+        if step.committed:
+            self.on_commits(self.machine, step.committed)
         for token, response in step.replies:
             if not token.done():
                 token.set_result(response)
@@ -369,6 +372,10 @@ def _wait_for_the_last(_: BaseException | None) -> None:
 
 def ignore(_: Event) -> None:
     """Ignore an event; the default of `on_event`."""
+
+
+def ignore_commits(_: object, __: Sequence[Place]) -> None:
+    """Ignore commits; the default of `on_commits`."""
 
 
 def code_of(error: BaseException) -> ErrorCode:

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.coordinator.routing import OFFSETS_TOPIC
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.state_machine import GroupStateMachine
-from broker_cy.coordinator.step import Now, Step
+from broker_cy.coordinator.step import Now, Place, Step
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.coordinators.coordinator_runtime import ignore_commits
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService, ServiceContext
 from broker_cy.server.coordinators.group_runtime import GroupRuntime
 
@@ -30,11 +31,14 @@ class GroupService(CoordinatorService[GroupRuntime, GroupStateMachine]):
 
     def __init__(self, context: ServiceContext) -> None:
         super().__init__(context)
+        self.on_commits: Callable[[GroupStateMachine, Sequence[Place]], None] = ignore_commits
         self.settings = GroupSettings.from_config(context.config)
         self._sweep_every(self.settings.offsets_retention_check_interval_ms, GroupRuntime.sweep)
 
     def _new_runtime(self, partition: Partition) -> GroupRuntime:
-        return GroupRuntime(partition, self._runtime_context, self.settings)
+        runtime = GroupRuntime(partition, self._runtime_context, self.settings)
+        runtime.on_commits = self.on_commits
+        return runtime
 
     # ---- for handlers ----
 

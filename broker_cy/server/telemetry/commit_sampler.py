@@ -1,14 +1,16 @@
 """Samples committed offsets with the time of the record at each, which makes a group's time lag exact.
 
-Every PERIOD_S the state machines of the group coordinator list the partitions that were committed since the last time,
-so there is at most one sample per partition and period. Looking up a record's time reads its batch; LOOKUPS_MAX
-bounds the lookups, and the rest waits for the next period.
+The group coordinator reports what was committed; every PERIOD_S there is at most one sample of each of these
+partitions. Looking up a record's time reads its batch; LOOKUPS_MAX bounds the lookups, and the rest waits for the next
+period. Of more than NOTED_MAX partitions that wait, some have no sample.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from broker_cy.metrics.events import Commits, Committed
@@ -18,12 +20,14 @@ from broker_cy.storage.lookups import timestamp_at
 
 if TYPE_CHECKING:
     from broker_cy.coordinator.state_machine import GroupStateMachine
+    from broker_cy.coordinator.step import Place
     from broker_cy.server.broker import Broker
 
 LOGGER = logging.getLogger("broker_cy.server.commits")
 
 PERIOD_S = 1.0
 LOOKUPS_MAX = 1_000
+NOTED_MAX = 100_000
 # Lookups per turn of the loop; in memory, each takes a few microseconds.
 LOOKUPS_PER_TURN = 20
 NO_RECORD = -1
@@ -35,8 +39,14 @@ class CommitSampler:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._task: asyncio.Task[None] | None = None
-        # Left over from the last period: at most the partitions of one.
-        self._due: dict[tuple[str, str, int], GroupStateMachine] = {}
+        # What was committed and has no sample yet, the oldest first.
+        self._due: dict[Place, GroupStateMachine] = {}
+
+    def note(self, machine: GroupStateMachine, places: Sequence[Place]) -> None:
+        """Other offsets were committed at `places`."""
+        for place in places:
+            if len(self._due) < NOTED_MAX or place in self._due:
+                self._due[place] = machine
 
     def start(self) -> None:
         self._task = self._broker.loop.create_task(self._run())
@@ -56,16 +66,12 @@ class CommitSampler:
                     LOGGER.warning("could not sample commits", exc_info=error)
 
     async def sample(self) -> None:
-        """Report the commits since the last call."""
-        due, self._due = self._due, {}
-        for machine in self._broker.groups.machines_now():
-            changed, machine.offsets.changed = machine.offsets.changed, {}
-            due.update(dict.fromkeys(changed, machine))
+        """Report the commits that were noted, the oldest LOOKUPS_MAX of them."""
+        due = list(islice(self._due.items(), LOOKUPS_MAX))
+        for key, _ in due:
+            del self._due[key]
         sampled: dict[str, list[Committed]] = {}
-        for count, (key, machine) in enumerate(due.items()):
-            if count >= LOOKUPS_MAX:
-                self._due[key] = machine
-                continue
+        for count, (key, machine) in enumerate(due):
             found = await self._look_at(machine, *key)
             if found is not None:
                 sampled.setdefault(key[0], []).append(found)

@@ -10,7 +10,7 @@ from uuid import UUID
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.state_machine import GroupStateMachine
-from broker_cy.coordinator.step import ClientFacts, Now, Record, Step
+from broker_cy.coordinator.step import ClientFacts, Now, Place, Record, Step
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
@@ -39,6 +39,7 @@ class Harness:
         self.mono_ms = 0
         self.log: list[Record] = []
         self.answers: dict[object, Any] = {}
+        self.committed: list[Place] = []
         self.hold = False
         self.held: list[Step] = []
         self.machine = GroupStateMachine(self.settings)
@@ -58,6 +59,7 @@ class Harness:
         for token, response in step.replies:
             assert token not in self.answers, f"{token} is answered twice"
             self.answers[token] = response
+        self.committed += step.committed
         if step.records:
             self.held.append(step)
             if not self.hold:

@@ -51,6 +51,37 @@ def test_commit_is_answered_when_written_and_undone_when_not(h: Harness) -> None
     assert "fresh" not in h.machine.groups
 
 
+def test_a_commit_is_part_of_the_output_once_it_is_written(h: Harness) -> None:
+    """If this fails, the time lag of a group is that of offsets that nobody committed, or does not change."""
+    h.hold = True
+    h.commit("one", 1)
+    h.commit("two", 2, partition=1)
+    assert h.committed == []
+    h.write()
+    assert h.committed == [(GROUP, "t", 0), (GROUP, "t", 1)]
+    h.commit("failed", 3)
+    h.fail()
+    h.commit("refused", 4, member_id="ghost", generation=1)
+    h.restart()
+    assert len(h.committed) == 2
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_offsets_of_a_transaction_are_part_of_the_output_when_it_commits(h: Harness, committed: bool) -> None:
+    """If this fails, a group that reads in transactions has no exact time lag, or that of an aborted one."""
+    topic = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    part = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+    request = messages.TxnOffsetCommitRequest(
+        transactional_id="x", group_id=GROUP, producer_id=7, producer_epoch=0,
+        topics=[topic(name="t", partitions=[part(partition_index=3, committed_offset=5)])],
+    )  # fmt: skip
+    h.take(h.machine.commit_transactional(request, "pending", h.now))
+    assert h.committed == []
+    h.take(h.machine.written([h.machine.end_transaction(7, committed, "end")], h.now))
+    assert h.answers["end"] is ErrorCode.NONE
+    assert h.committed == ([(GROUP, "t", 3)] if committed else [])
+
+
 def test_consumer_without_membership_commits_only_while_nobody_is_a_member(h: Harness) -> None:
     """If this fails, a tool that resets offsets races with live consumers."""
     assert h.commit("c1", 1) is ErrorCode.NONE
