@@ -100,7 +100,8 @@ cdef class AnswerQueue(Outbox):
     cdef bint reading               # the loop watches for input
     cdef bint parsing               # requests are being handled: what becomes ready leaves after them
     cdef bint closing               # close once everything due is sent
-    cdef bint in_touched            # is in the list of connections to drain after a write
+    cdef bint in_touched            # is in the chain of connections to drain after a write, before `next_touched`
+    cdef AnswerQueue next_touched
     cdef bint running               # a handler's task is not done: the request behind it waits, as in Kafka
     cdef int64_t staged_at          # server.flushes when this connection last staged a batch; -1: never
     cdef bint awaits_sync           # may have produced what is not on disk yet, to a partition with flush.messages

@@ -155,9 +155,8 @@ cdef class ServerCore(FlushGroup):
 
     cdef int release(self, list replies) except -1:
         """Let these answers leave, one send per connection."""
-        cdef list touched = []
         cdef Reply reply
-        cdef AnswerQueue connection
+        cdef AnswerQueue connection, first = None, last = None
         cdef int64_t now = now_ns(&self.clock.source) if self.metrics.on else 0
         for reply in replies:
             reply.ready = True
@@ -167,8 +166,14 @@ cdef class ServerCore(FlushGroup):
             connection = reply.connection
             if not connection.in_touched:
                 connection.in_touched = True
-                touched.append(connection)
-        for connection in touched:
+                if last is None:
+                    first = connection
+                else:
+                    last.next_touched = connection
+                last = connection
+        while first is not None:
+            connection, first = first, first.next_touched
+            connection.next_touched = None
             connection.in_touched = False
             if not connection.parsing:
                 connection.drain_guarded()
