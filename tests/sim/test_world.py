@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.world.plan import Fault, Plan, plan_of
+from tests.sim.world.plan import EVERYTHING, PROFILES, Fault, Plan, plan_of
 from tests.sim.world.planted import PLANTED
 from tests.sim.world.run import MEMORY, Result, run_plan, run_seed, shrink
 
@@ -25,6 +25,8 @@ FIRST_SEED = int(os.environ.get("WORLD_FIRST_SEED", "0"))
 SOAK_SEEDS = int(os.environ.get("WORLD_SEEDS", "20000"))
 # The seeds are divided into parts so that test workers can share them.
 PARTS = min(5, SEEDS)
+# Of each profile besides that of the whole world.
+PROFILE_SEEDS = max(1, SEEDS // 20)
 # One seed of so many runs twice.
 TWICE_EVERY = 100
 SOAK_TIMEOUT_S = 8 * 3600
@@ -32,22 +34,22 @@ SOAK_TIMEOUT_S = 8 * 3600
 pytestmark = pytest.mark.skipif(not os.path.isdir(MEMORY), reason="no directory in memory: every sync would be real")
 
 
-def fail(result: Result) -> None:
+def fail(result: Result, profile: str) -> None:
     """Fail with the smallest plan that fails in the same way."""
     assert result.failure is not None
     smallest = shrink(result)
     assert smallest.failure is not None
-    smallest.failure.add_note(f"repeat: python -m tests.sim.world --first {result.plan.seed}")
+    smallest.failure.add_note(f"repeat: python -m tests.sim.world --profile {profile} --first {result.plan.seed}")
     smallest.failure.add_note(f"smallest plan: {smallest.plan.to_json()}")
     raise smallest.failure
 
 
-def run_seeds(first: int, count: int) -> None:
+def run_seeds(first: int, count: int, profile: str = EVERYTHING) -> None:
     began_s, steps, virtual_s, acked, reads = time.process_time(), 0, 0.0, 0, 0
     for seed in range(first, first + count):
-        result = run_seed(seed)
+        result = run_seed(seed, profile)
         if result.failure is not None:
-            fail(result)
+            fail(result, profile)
         steps += result.steps
         virtual_s += result.virtual_s
         acked += result.acked
@@ -66,6 +68,12 @@ def test_no_seed_finds_anything(part: int) -> None:
     """If this fails, clients lose what was acknowledged, read what they must not, or wait in vain after faults."""
     first, end = (FIRST_SEED + SEEDS * at // PARTS for at in (part, part + 1))
     run_seeds(first, end - first)
+
+
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name != EVERYTHING])
+def test_no_seed_of_a_profile_finds_anything(profile: str) -> None:
+    """The same, with the clients and faults that reach the rare states of one part of the broker."""
+    run_seeds(FIRST_SEED, PROFILE_SEEDS, profile)
 
 
 @pytest.mark.soak
@@ -99,7 +107,7 @@ def test_the_world_finds_planted_defects(name: str, monkeypatch: pytest.MonkeyPa
     planted = PLANTED[name]
     planted.plant(monkeypatch)
     for seed in range(planted.first, planted.first + planted.seeds):
-        result = run_seed(seed)
+        result = run_seed(seed, planted.profile)
         if result.failure is not None:
             assert not isinstance(result.failure, TypeError | AttributeError | NameError), (
                 f"{name!r} no longer fits the code: {result.failure!r}"
@@ -130,6 +138,7 @@ def test_a_plan_is_data() -> None:
     plan = plan_of(7)
     assert Plan.from_json(plan.to_json()) == plan
     assert plan_of(7) == plan != plan_of(8)
+    assert len({plan_of(7, profile).to_json() for profile in PROFILES}) == len(PROFILES)
     fewer = plan.without_clients({0})
     assert fewer.clients == plan.clients[1:]
     assert Fault(1, "kill", "broker1") not in plan.without_faults(set(range(len(plan.faults)))).faults

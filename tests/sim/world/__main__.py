@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 
 from tests.sim.world.draws import Trace
-from tests.sim.world.plan import Plan, plan_of
+from tests.sim.world.plan import EVERYTHING, PROFILES, Plan, plan_of
 from tests.sim.world.run import Result, run_plan, run_seed, shrink
 
 
@@ -18,6 +18,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.world", description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="first seed (0)")
     parser.add_argument("--count", type=int, default=1, help="number of seeds (1)")
+    parser.add_argument(
+        "--profile", choices=PROFILES, default=EVERYTHING, help="what plans are drawn from (everything)"
+    )
     parser.add_argument("--plan", type=Path, metavar="FILE", help="run the plan in this file instead of seeds")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write the smallest plan that fails to this file")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write all draws and events to this file")
@@ -26,7 +29,7 @@ def main() -> int:
     if options.plan is not None:
         return _one(Plan.from_json(options.plan.read_text()), options)
     if options.count == 1 and not options.digests:
-        return _one(plan_of(options.first), options)
+        return _one(plan_of(options.first, options.profile), options)
     return _many(options)
 
 
@@ -44,7 +47,7 @@ def _many(options: argparse.Namespace) -> int:
     began = time.monotonic()
     steps, virtual_s = 0, 0.0
     for seed in range(options.first, options.first + options.count):
-        result = run_seed(seed)
+        result = run_seed(seed, options.profile)
         steps += result.steps
         virtual_s += result.virtual_s
         if options.digests:

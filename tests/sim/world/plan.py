@@ -62,23 +62,48 @@ class Plan:
 
 # Kinds of faults by what the world guarantees: a process may always end; power, and what a disk refuses, only where
 # everything is synced.
-ALWAYS = ("kill", "kill_in_call", "stop", "pause", "cut", "cut_up", "cut_down", "loss", "delay", "set_clock")
+ENDS = ("kill", "kill_in_call", "stop")
+LINKS = ("cut", "cut_up", "cut_down", "loss", "delay")
+ALWAYS = (*ENDS, "pause", *LINKS, "set_clock")
 SYNCED_ONLY = ("lose_power", "lose_power_in_call", "break_disk")
-CLIENTS = ("plain", "plain", "refused", "txn", "txn", "reader", "reader", "member", "member")
 
 
-def plan_of(seed: int) -> Plan:
+@dataclass(frozen=True)
+class Profile:
+    """What the plans of a profile are drawn from. A kind that is named twice is drawn twice as often."""
+
+    clients: tuple[str, ...]
+    always: tuple[str, ...] = ALWAYS
+    synced_only: tuple[str, ...] = SYNCED_ONLY
+    # Probabilities that everything is synced, and that there is one machine.
+    synced: float = 0.5
+    alone: float = 0.85
+
+
+# The world as a whole, and parts of it that reach the rare states of one part of the broker in fewer seeds.
+EVERYTHING = "everything"
+PROFILES = {
+    EVERYTHING: Profile(("plain", "plain", "refused", "txn", "txn", "reader", "reader", "member", "member")),
+    "storage": Profile(("plain", "plain", "refused", "txn"), ENDS, synced=1.0, alone=1.0),
+    "groups": Profile(("member", "member", "member", "plain"), (*ENDS, "pause", *LINKS), (), synced=0.0, alone=1.0),
+    "transactions": Profile(("txn", "txn", "txn", "reader"), (*ENDS, "pause", *LINKS), (), synced=0.0, alone=1.0),
+    "clients": Profile(("plain", "refused", "txn", "reader", "member"), ("pause", *LINKS), (), synced=0.0, alone=1.0),
+}
+
+
+def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
     """The plan of a seed."""
+    content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
-    is_synced = draw.chance(0.5)
-    hosts = ("broker1",) if draw.chance(0.85) else ("broker1", "broker2")
+    is_synced = draw.chance(content.synced)
+    hosts = ("broker1",) if draw.chance(content.alone) else ("broker1", "broker2")
     clients = []
     for host in hosts:
         clients.append((f"admin-{host}", host))
         for number in range(draw.randint(3, 8)):
-            clients.append((f"{draw.choice(CLIENTS)}{number}-{host}", host))
+            clients.append((f"{draw.choice(content.clients)}{number}-{host}", host))
     duration_us = draw.randint(500_000, DURATION_US_MAX)
-    kinds = ALWAYS + (SYNCED_ONLY if is_synced else ())
+    kinds = content.always + (content.synced_only if is_synced else ())
     faults = [_fault(draw, kinds, hosts, duration_us) for _ in range(draw.randint(0, FAULTS_MAX))]
     return Plan(
         seed,

@@ -22,25 +22,27 @@ from broker_cy.server.partitions.partition_service import PartitionService
 from broker_cy.storage import maintenance
 from tests.sim import group_defects, txn_defects
 from tests.sim.power_planted import PLANTED as OF_STORAGE
+from tests.sim.world.plan import EVERYTHING
 
 Plant = Callable[[pytest.MonkeyPatch], Any]
 
 
 @dataclass(frozen=True)
 class Planted:
-    """`plant` makes the code wrong; one of `seeds` seeds from `first` on finds it."""
+    """`plant` makes the code wrong; one of `seeds` seeds of `profile` from `first` on finds it."""
 
     plant: Plant
     seeds: int
     first: int = 0
+    profile: str = EVERYTHING
 
 
 def _of_storage(name: str, seeds: int, first: int = 0) -> tuple[str, Planted]:
     return name, Planted(OF_STORAGE[name].plant, seeds, first)
 
 
-def _of_groups(plant: Plant, seeds: int, first: int = 0) -> tuple[str, Planted]:
-    return f"groups: {plant.__name__}", Planted(plant, seeds, first)
+def _of_groups(plant: Plant, seeds: int, profile: str = EVERYTHING) -> tuple[str, Planted]:
+    return f"groups: {plant.__name__}", Planted(plant, seeds, profile=profile)
 
 
 def _of_transactions(plant: Plant, seeds: int, first: int = 0) -> tuple[str, Planted]:
@@ -111,6 +113,7 @@ PLANTED: dict[str, Planted] = dict(
         _of_groups(group_defects.assignment_of_the_previous_generation, 20),
         _of_groups(group_defects.older_offset_wins_a_reload, 20),
         _of_groups(group_defects.members_are_lost_by_a_reload, 20),
+        _of_groups(group_defects.join_phase_never_ends, 5, "groups"),
         _of_transactions(txn_defects.init_keeps_the_epoch, 20),
         _of_transactions(txn_defects.init_forgets_the_open_transaction, 20),
         _of_transactions(txn_defects.added_partitions_replace_the_previous_ones, 20),

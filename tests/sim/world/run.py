@@ -13,7 +13,7 @@ import pytest
 
 from broker_cy.storage import flusher
 from tests.sim.world.draws import Trace
-from tests.sim.world.plan import Plan, plan_of
+from tests.sim.world.plan import EVERYTHING, Plan, plan_of
 from tests.sim.world.world import World
 
 # A file system in memory: every sync would be real elsewhere.
@@ -84,8 +84,8 @@ def run_plan(plan: Plan, trace: Trace | None = None) -> Result:
     )
 
 
-def run_seed(seed: int) -> Result:
-    return run_plan(plan_of(seed))
+def run_seed(seed: int, profile: str = EVERYTHING) -> Result:
+    return run_plan(plan_of(seed, profile))
 
 
 def shrink(found: Result, report: Callable[[Result], object] = lambda found: None) -> Result:
