@@ -85,7 +85,7 @@ EVERYTHING = "everything"
 PROFILES = {
     EVERYTHING: Profile(("plain", "plain", "refused", "txn", "txn", "reader", "reader", "member", "member")),
     "storage": Profile(("plain", "plain", "refused", "txn"), ENDS, synced=1.0, alone=1.0),
-    "groups": Profile(("member", "member", "member", "plain"), (*ENDS, "pause", *LINKS), (), synced=0.0, alone=1.0),
+    "groups": Profile(("member", "member", "static", "plain"), (*ENDS, "pause", *LINKS), (), synced=0.0, alone=1.0),
     "transactions": Profile(("txn", "txn", "txn", "reader"), (*ENDS, "pause", *LINKS), (), synced=0.0, alone=1.0),
     "clients": Profile(("plain", "refused", "txn", "reader", "member"), ("pause", *LINKS), (), synced=0.0, alone=1.0),
 }

@@ -114,6 +114,7 @@ PLANTED: dict[str, Planted] = dict(
         _of_groups(group_defects.older_offset_wins_a_reload, 20),
         _of_groups(group_defects.members_are_lost_by_a_reload, 20),
         _of_groups(group_defects.join_phase_never_ends, 5, "groups"),
+        _of_groups(group_defects.fenced_static_member_commits, 5, "groups"),
         _of_transactions(txn_defects.init_keeps_the_epoch, 20),
         _of_transactions(txn_defects.init_forgets_the_open_transaction, 20),
         _of_transactions(txn_defects.added_partitions_replace_the_previous_ones, 20),

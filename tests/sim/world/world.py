@@ -19,7 +19,7 @@ from tests.history.operations import Compact, Recorder
 from tests.sim.world import disks, faults
 from tests.sim.world.clients.admins import Admin
 from tests.sim.world.clients.base import Client, Spot
-from tests.sim.world.clients.members import Member
+from tests.sim.world.clients.members import Member, StaticMember
 from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
 from tests.sim.world.clients.readers import LastReader, Reader
 from tests.sim.world.clients.transactions import TransactionalProducer
@@ -42,6 +42,7 @@ KINDS: dict[str, type[Client]] = {
     "txn": TransactionalProducer,
     "reader": Reader,
     "member": Member,
+    "static": StaticMember,
 }
 SYNCED = {"log.flush.interval.messages": "1"}
 

@@ -39,6 +39,7 @@ class Member(Fetcher):
         super().__init__(world, name, host)
         self.group = f"group-{host}"
         self.committed = True
+        self.instance_id: str | None = None
         self.member_id = ""
         self.generation = -1
 
@@ -61,7 +62,10 @@ class Member(Fetcher):
                 await self._commit()
             else:
                 request = m.HeartbeatRequest(
-                    group_id=self.group, generation_id=self.generation, member_id=self.member_id
+                    group_id=self.group,
+                    generation_id=self.generation,
+                    member_id=self.member_id,
+                    group_instance_id=self.instance_id,
                 )
                 self._react(ErrorCode((await self.once(request, 4)).error_code))
         except Lost:
@@ -78,7 +82,7 @@ class Member(Fetcher):
             return True
         if code in REJOIN:
             self.generation = -1
-            if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
                 self.member_id = ""
             return False
         assert code in RETRIABLE, f"{self.name}: {code.name}"
@@ -86,7 +90,7 @@ class Member(Fetcher):
 
     async def _leave(self) -> None:
         if self.member_id:
-            identity = m.LeaveGroupRequest.MemberIdentity(member_id=self.member_id)
+            identity = m.LeaveGroupRequest.MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
             try:
                 await self.once(m.LeaveGroupRequest(group_id=self.group, members=[identity]), 5)
             except Lost:
@@ -103,6 +107,7 @@ class Member(Fetcher):
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             member_id=self.member_id,
+            group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocols=[protocol],
         )
@@ -115,12 +120,15 @@ class Member(Fetcher):
             if not self._react(ErrorCode(joined.error_code)):
                 return False
             self.member_id = joined.member_id
-            assignments = self._share(joined) if joined.leader == joined.member_id else []
+            # A leader that has replaced itself in a stable group leaves the assignment as it is (KIP-814).
+            shares = joined.leader == joined.member_id and not joined.skip_assignment
+            assignments = self._share(joined) if shares else []
             synced = await channel.send(
                 m.SyncGroupRequest(
                     group_id=self.group,
                     generation_id=joined.generation_id,
                     member_id=self.member_id,
+                    group_instance_id=self.instance_id,
                     protocol_type="consumer",
                     protocol_name="all",
                     assignments=assignments,
@@ -151,7 +159,7 @@ class Member(Fetcher):
         by_name = {(spot.topic, spot.partition): spot for spot in self.spots}
         mine = [by_name[topic, partition] for topic, partition in share if (topic, partition) in by_name]
         for spot in mine:
-            self.world.groups.own(self.group, self.generation, spot.place, self.member_id)
+            self.world.groups.own(self.group, self.generation, spot.place, self.instance_id or self.member_id)
         positions: dict[Spot, int] = {}
         for spot in mine:
             offset = await self._fetched(spot)
@@ -181,27 +189,54 @@ class Member(Fetcher):
         self.world.groups.check_fetched(self.group, spot.place, found, acknowledged)
         return found if found >= 0 else await self.offset_of(spot, EARLIEST)
 
-    async def _commit(self) -> None:
-        """Commit all positions. Raises Lost."""
+    def _commit_request(self, positions: dict[Spot, int], member_id: str) -> Any:
         Topic = m.OffsetCommitRequest.OffsetCommitRequestTopic
         Part = m.OffsetCommitRequest.OffsetCommitRequestPartition
-        positions = dict(self.positions)
-        topics = [
-            Topic(name=spot.topic, partitions=[Part(partition_index=spot.partition, committed_offset=at)])
-            for spot, at in positions.items()
-        ]
-        if not topics:
-            return
-        request = m.OffsetCommitRequest(
+        return m.OffsetCommitRequest(
             group_id=self.group,
             generation_id_or_member_epoch=self.generation,
-            member_id=self.member_id,
-            topics=topics,
+            member_id=member_id,
+            group_instance_id=self.instance_id,
+            topics=[
+                Topic(name=spot.topic, partitions=[Part(partition_index=spot.partition, committed_offset=at)])
+                for spot, at in positions.items()
+            ],
         )
-        answer = await self.once(request, 9)
+
+    async def _commit(self) -> None:
+        """Commit all positions. Raises Lost."""
+        positions = dict(self.positions)
+        if not positions:
+            return
+        answer = await self.once(self._commit_request(positions, self.member_id), 9)
         codes = [ErrorCode(part.error_code) for topic in answer.topics for part in topic.partitions]
         for (spot, at), code in zip(positions.items(), codes, strict=True):
             if code is ErrorCode.NONE:
                 self.world.groups.commit(self.group, spot.place, at)
         for code in codes:
             self._react(code)
+
+
+class StaticMember(Member):
+    """A member with an instance id (KIP-345): it restarts without leaving, and takes over from itself."""
+
+    def __init__(self, world: World, name: str, host: str) -> None:
+        super().__init__(world, name, host)
+        self.instance_id = name
+
+    async def step(self) -> None:
+        if self.generation >= 0 and self.draw.chance(0.15):
+            return await self._restart()
+        return await super().step()
+
+    async def _restart(self) -> None:
+        """Join as a new process would. Raises AssertionError if the one before can still commit."""
+        before, self.member_id, self.generation = self.member_id, "", -1
+        if not await self._join() or not self.positions:
+            return
+        try:
+            answer = await self.once(self._commit_request(dict(self.positions), before), 9)
+        except Lost:
+            return
+        codes = {ErrorCode(part.error_code) for topic in answer.topics for part in topic.partitions}
+        assert codes <= RETRIABLE | REJOIN, f"{self.name}: a commit of {before}, which was replaced: {codes}"
