@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from broker_cy.storage.producer_state cimport BATCHES_RETAINED, ProducedBatch, Producer, ProducerState
 from broker_cy.storage.recovery cimport BatchReader
@@ -59,21 +59,28 @@ cdef int64_t batch_before(Segment segment, int64_t position) except -1:
 
 
 cdef int put_older(ProducerState producers, int64_t producer_id, recent) except -1:
-    """Add batches to the ring of a producer that are older than those in it, as far as there is room."""
+    """Put batches that are older than those in the ring of a producer before them, as far as there is room.
+
+    A ring that is not full begins at index 0, and `check` reads no other part of it.
+    """
     cdef Producer* producer = producers.find(producer_id)
     cdef ProducedBatch* batch
-    if producer == NULL or producer.count == 0:
+    cdef list older
+    cdef int i, added
+    if producer == NULL or not 0 < producer.count < BATCHES_RETAINED:
         return 0
-    for epoch, base_sequence, delta, last_offset, timestamp in reversed(recent):
-        batch = &producer.batches[(producer.newest + BATCHES_RETAINED + 1 - producer.count) % BATCHES_RETAINED]
-        if producer.count == BATCHES_RETAINED or epoch != producer.epoch:
-            return 0
-        if last_offset >= batch.last_offset:
-            continue
-        batch = &producer.batches[(producer.newest + BATCHES_RETAINED - producer.count) % BATCHES_RETAINED]
+    older = [each for each in recent if each[0] == producer.epoch and each[3] < producer.batches[0].last_offset]
+    older = older[-(BATCHES_RETAINED - producer.count):]
+    added = <int>len(older)
+    for i in range(producer.count - 1, -1, -1):
+        producer.batches[i + added] = producer.batches[i]
+    for i in range(added):
+        batch = &producer.batches[i]
+        _epoch, base_sequence, delta, last_offset, timestamp = older[i]
         batch.last_offset = last_offset
         batch.timestamp = timestamp
         batch.offset_delta = delta
         batch.last_sequence = (base_sequence + delta) & 0x7FFFFFFF
-        producer.count += 1
+    producer.newest += <uint8_t>added
+    producer.count += <uint8_t>added
     return 0

@@ -14,6 +14,7 @@ from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.producer_state import ProducerState
+from broker_cy.storage.resends import refill_producers
 
 from .batches import batch
 
@@ -141,6 +142,27 @@ def test_snapshots_round_trip(tmp_path: Path) -> None:
         assert state.check_batch(sent(600, (i, i % 3, 2, 2), 0))[0] == ErrorCode.NONE
     state.load(data, 600, now_ms=1_100, expiration_ms=1_000)
     assert sorted(producer[0] for producer in state.describe()) == list(range(101, 300))
+
+
+@pytest.mark.parametrize("since", range(4))
+@pytest.mark.parametrize("written", range(1, 8))
+def test_the_last_batches_are_known_after_a_snapshot(tmp_path: Path, written: int, since: int) -> None:
+    """If this fails, a client that resends its last batches after a restart is refused: they are in the log."""
+    log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
+    log.append(sent(0, (9, 0, 0, 2), 0), 0)
+    offsets = [log.log_end_offset + 3 * i for i in range(written + since)]
+    for i in range(written):
+        log.append(sent(offsets[i], (7, 0, 3 * i, 3), 50 + i), 0)
+    log.producers.load(log.producers.encode(), log.log_end_offset)
+    for i in range(written, written + since):
+        log.append(sent(offsets[i], (7, 0, 3 * i, 3), 50 + i), 0)
+    refill_producers(log.segments, log.producers)
+    end, known = log.log_end_offset, max(0, written + since - 5)
+    for i in range(known, written + since):
+        assert log.producers.check_batch(sent(end, (7, 0, 3 * i, 3), 0)) == (DUPLICATE, offsets[i], 50 + i)
+    assert log.producers.check_batch(sent(end, (7, 0, 3 * (written + since), 3), 0))[0] == ErrorCode.NONE
+    for i in range(known):
+        assert log.producers.check_batch(sent(end, (7, 0, 3 * i, 3), 0))[0] == OUT_OF_ORDER
 
 
 def test_damaged_snapshots_are_refused(tmp_path: Path) -> None:
