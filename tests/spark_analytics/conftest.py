@@ -15,7 +15,7 @@ from spark_analytics.session import session
 # The tables of tests are small: most of the time is spent on compiling what runs once. With the first compiler alone,
 # an ingest of a few samples takes half the CPU time (13 s instead of 22 s in a new JVM); a small heap needs no threads
 # that collect garbage beside the tests. Programs that tests start inherit this.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from spark_analytics.report import collect, content, page
 from spark_analytics.report.content import HOUR_MS, MINUTE_MS, Cluster, Gap, Report
 from tests.spark_analytics.jobs.job_frames import START_MS, sample, table
 
-SIZE = Size(days=4, sample_s=240, commit_s=120, rebalance_s=8 * 3600)
+SIZE = Size(days=4, sample_s=120, commit_s=60, rebalance_s=8 * 3600)
 SEED = 5
 
 
