@@ -13,7 +13,7 @@ import gc
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -184,8 +184,9 @@ async def _run(
         with ThreadPoolExecutor(min(THREADS_MAX, os.cpu_count() or 1)) as pool:
             while ends := _next_ends(source, starts):
                 batch = _Batch(generation, number, pool)
-                reader = client.records.reader(_flat(starts), ends=_flat(ends))
-                read, missed = await batch.read(reader, source, accept_loss, show)
+                until = _flat(ends)
+                reader = client.records.reader(_flat(starts), ends=until)
+                read, missed = await batch.read(reader, until, source, accept_loss, show)
                 generation.note(number + 1, ends)
                 show(f"batch {number}: {read:,} records")
                 starts, number = ends, number + 1
@@ -227,10 +228,15 @@ class _Batch:
         self._left_out = 0
 
     async def read(
-        self, reader: Reader, source: Source, accept_loss: bool, show: Callable[[str], None]
+        self,
+        reader: Reader,
+        until: Mapping[TopicPartition, int],
+        source: Source,
+        accept_loss: bool,
+        show: Callable[[str], None],
     ) -> tuple[int, int]:
-        """Write all that the reader has. Returns the number of records, and how many were left out; then the files are
-        on the disk. Raises IngestError, ClientError and OSError.
+        """Write all that the reader has, which are the records up to `until`. Returns the number of records, and how
+        many were left out; then the files are on the disk. Raises IngestError, ClientError and OSError.
         """
         count, shown_s = 0, time.monotonic()
         with _no_collection(), BatchFiles(self._folders) as files:
@@ -239,6 +245,8 @@ class _Batch:
                     part = chunk.partition
                     if chunk.lost_from is not None:
                         end = chunk.records[0].offset if chunk.records else chunk.next_offset
+                        # Of what is gone beyond that, the next batch, or the next ingest, reports its part.
+                        end = min(end, until[part])
                         _lost(source, part, chunk.lost_from, end, accept_loss, show)
                     for text in chunk.damage:
                         show(f"{source.bootstrap}: {part}: left out, because it is damaged: {text}")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
 from bench import protocol
@@ -28,6 +31,7 @@ from spark_analytics.batch_files import BatchFiles
 from spark_analytics.errors import IngestError
 from spark_analytics.ingest import TOPICS
 from spark_analytics.lake import Generation, Lake, LakeError
+from spark_analytics.schema import TABLES
 from tests.spark_analytics.own_topics import (
     CLUSTER,
     SETTINGS,
@@ -118,27 +122,37 @@ def test_what_came_since_is_added_once(
     assert sorted(whole) == sorted(types[: len(whole)])
 
 
-def killed(broker: Target, lake: Path, when: str, chance: random.Random, directory: Path) -> None:
-    """Start an ingest, and kill it: at a random time of its start, when it has begun to write a batch, or when the
-    files of one table are there and the batch is not complete.
+def killed(broker: Target, lake: Path, when: str, chance: random.Random, directory: Path) -> bool:
+    """Start an ingest, and kill it: at a random time of its start, when it has begun to write a file, or when it has
+    begun that of the commits. Returns whether it was killed in the middle of a batch.
     """
     words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--out", str(lake), "--cluster", CLUSTER]
     number = of(lake).complete if Lake(lake).sources(CLUSTER) else 0
-
-    def there(pattern: str) -> bool:
-        return bool(Lake(lake).sources(CLUSTER)) and any(of(lake).batch("commits", number).glob(pattern))
-
+    # What an ingest that was killed has left is no sign of this one.
+    left = files_of(lake, number, TABLES)
     until_s = time.monotonic() + chance.uniform(0, STARTS_S)
     conditions = {
         "before": lambda: time.monotonic() >= until_s,
-        "begun": lambda: there("day=*"),
-        "written": lambda: there("day=*/*.parquet"),
+        "begun": lambda: bool(files_of(lake, number, TABLES) - left),
+        "written": lambda: bool(files_of(lake, number, ["commits"]) - left),
     }
     child = Child(words, directory, "killed", env={"PYTHONPATH": str(ROOT)})
     try:
         until(lambda: child.returncode is not None or conditions[when](), when, ENDS_S, 0.001)
     finally:
         child.kill()
+    return bool(files_of(lake, number, TABLES) - left) and of(lake).complete == number
+
+
+def files_of(lake: Path, number: int, tables: Iterable[str]) -> set[tuple[Path, int, int]]:
+    """Return the files of a batch, with what changes if one is written again."""
+    found = set()
+    for table in tables if Lake(lake).sources(CLUSTER) else ():
+        for path in of(lake).batch(table, number).glob("day=*/*.parquet"):
+            with contextlib.suppress(FileNotFoundError):
+                known = path.stat()
+                found.add((path, known.st_ino, known.st_mtime_ns))
+    return found
 
 
 def test_an_ingest_that_is_killed_loses_and_doubles_nothing(
@@ -146,9 +160,11 @@ def test_an_ingest_that_is_killed_loses_and_doubles_nothing(
 ) -> None:
     """If this fails, a reboot in an ingest leaves wrong sums in the lake for ever."""
     lake, chance = tmp_path / "lake", random.Random(10)
-    for when in ["written", *chance.choices(["before", "begun", "written"], k=9)]:
-        killed(broker, lake, when, chance, tmp_path)
-        print(f"killed {when}: complete {of(lake).complete if Lake(lake).sources(CLUSTER) else None}")
+    times = ["written", *chance.choices(["before", "begun", "written"], k=9)]
+    interrupted = [killed(broker, lake, when, chance, tmp_path) for when in times]
+    print(f"killed {times}, in the middle of a batch: {interrupted}")
+    # Of the others, some had not begun a batch, or had just noted it.
+    assert sum(interrupted) >= 3
     words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--out", str(lake), "--cluster", CLUSTER]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=ENDS_S, check=False)
     assert done.returncode == 0, done.stderr
@@ -233,9 +249,7 @@ def test_records_that_are_gone_are_reported(
     some_samples(own)
     ingest(own, tmp_path)
     first = in_lake(tmp_path)
-    asyncio.run(keep(own, sample.TOPIC, 100))
-    until(lambda: asyncio.run(starts_at(own, sample.TOPIC)) > len(first), "retention", 60)
-    asyncio.run(keep(own, sample.TOPIC, 86_400_000))
+    remove_all(own, sample.TOPIC, len(first) + 1)
     gone = rf"{sample.TOPIC}-0: offsets {len(first)} to \d+ were not ingested yet and are gone: retention removed them"
     with pytest.raises(IngestError, match=rf"{gone}.*--accept-loss"):
         ingest(own, tmp_path)
@@ -246,6 +260,60 @@ def test_records_that_are_gone_are_reported(
     assert found[: len(first)] == first
     assert len(found) > len(first)
     assert len(found) == len(set(found))
+
+
+@pytest.mark.parametrize("accept_loss", [False, True])
+def test_retention_that_overtakes_an_ingest_is_reported(
+    make_broker: Callable[..., Target], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accept_loss: bool
+) -> None:
+    """If this fails, records that are removed between two batches leave a hole in the lake that nobody knows of."""
+    own = make_broker({**SETTINGS, "log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100"})
+    until(lambda: len(times_of(own)) >= 30, "samples", 60, tolerate=(KafkaException,))
+    before = times_of(own)
+    monkeypatch.setattr(reading, "BATCH_RECORDS_MAX", len(before) // 3)
+    shown: list[str] = []
+
+    def show(text: str) -> None:
+        shown.append(text)
+        if text.startswith("batch 0:"):
+            with ThreadPoolExecutor(1) as pool:  # this thread's event loop reads the records
+                pool.submit(remove_all, own, sample.TOPIC, of(tmp_path).ends[sample.TOPIC][0] + 1).result()
+
+    source = reading.find(own.bootstrap, CLUSTER)
+    planned = source.topics[sample.TOPIC].ends[0]
+    if accept_loss:
+        reading.ingest(Lake(tmp_path), source, accept_loss=True, show=show)
+    else:
+        with pytest.raises(IngestError, match="--accept-loss goes on with what is there") as raised:
+            reading.ingest(Lake(tmp_path), source, show=show)
+        shown.append(str(raised.value))
+    found = [list(map(int, each)) for text in shown for each in re.findall(r"offsets (\d+) to (\d+) were not", text)]
+    first, last = found[0][0], found[-1][1]
+    assert 0 < first < planned
+    # No record is lost twice.
+    assert [start for start, _ in found] == [first, *(end + 1 for _, end in found[:-1])]
+    there = in_lake(tmp_path)
+    assert there[:first] == before[:first]
+    assert len(there) == len(set(there))
+    if accept_loss:
+        assert of(tmp_path).complete > 1
+        assert len(there) == of(tmp_path).ends[sample.TOPIC][0] - (last + 1 - first)
+    else:
+        assert (of(tmp_path).complete, there) == (1, before[:first])
+
+
+def remove_all(broker: Target, topic: str, least: int) -> None:
+    """Let retention remove the records of a topic up to offset `least` or a later one."""
+    asyncio.run(keep(broker, topic, 100))
+    until(lambda: asyncio.run(starts_at(broker, topic)) >= least, "retention", 60)
+    asyncio.run(keep(broker, topic, 86_400_000))
+
+
+def test_a_broker_without_the_topics_is_named(make_broker: Callable[..., Target]) -> None:
+    """If this fails, an ingest of Apache Kafka, or of a broker that writes neither topic, ends without a word."""
+    own = make_broker({"brokercy.metrics.sample.interval.ms": "0", "brokercy.events.enable": "false"})
+    with pytest.raises(IngestError, match=f"{own.bootstrap} has neither {sample.TOPIC} nor {events.TOPIC}: only"):
+        reading.find(own.bootstrap, None)
 
 
 async def keep(broker: Target, topic: str, kept_ms: int) -> None:
