@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from spark_analytics import cluster
@@ -108,11 +108,17 @@ def _launch(conf: Any, verbose: bool) -> None:
 
     if SparkContext._gateway is not None:
         return  # there is one JVM for each process
-    log = Path(tempfile.gettempdir()) / f"broker-analytics-{os.getpid()}.log"
-    with open(os.devnull if verbose else log, "w") as quiet:
-        extra: dict[str, Any] = {} if verbose else {"stderr": quiet}
+    with ExitStack() as stack:
+        settings: dict[str, Any] = {}
+        if not verbose:
+            # A new file, whoever else can write to that directory.
+            log = stack.enter_context(
+                tempfile.NamedTemporaryFile("w", prefix="broker-analytics-", suffix=".log", delete=False)
+            )
+            settings["stderr"] = log
         try:
-            SparkContext._ensure_initialized(gateway=launch_gateway(conf, extra))
+            SparkContext._ensure_initialized(gateway=launch_gateway(conf, settings))
         except PySparkRuntimeError as error:
-            raise SetUpError(f"Spark did not start ({error}); its log: {log}") from None
-    log.unlink(missing_ok=True)  # the JVM keeps it open; what it still logs is only needed while it starts
+            raise SetUpError(f"Spark did not start ({error}){'' if verbose else f'; its log: {log.name}'}") from None
+    if not verbose:
+        os.unlink(log.name)  # the JVM keeps it open; what it still logs is only needed while it starts
