@@ -17,6 +17,7 @@ from spark_analytics.cells import text_of
 from spark_analytics.cluster import is_local
 from spark_analytics.errors import DamagedError, NothingError
 from spark_analytics.lake import Span
+from spark_analytics.progress import Progress
 from spark_analytics.segments import report
 from spark_analytics.segments.errors import HINT, SegmentsError
 from spark_analytics.segments.options import SKIP
@@ -51,6 +52,7 @@ def show(
     for name, at in (("starting_timestamp", span.start), ("ending_timestamp", span.end)):
         if at is not None:
             bounds[name] = round(at.timestamp() * 1000)
+    progress = Progress(spark)
     stack, reported = ExitStack(), dict[str, str]()
     # Workers on other machines would write their figures there.
     if on_damage == SKIP and is_local(spark.sparkContext.master or ""):
@@ -69,7 +71,8 @@ def show(
     )
     try:
         with stack:
-            of_partitions = counts.orderBy("topic", "partition").collect()
+            with progress.during("segments: counting the records"):
+                of_partitions = counts.orderBy("topic", "partition").collect()
             if reported:
                 _print_damage(report.total(reported["report"]))
         if not of_partitions:
@@ -80,7 +83,9 @@ def show(
             read(spark, directories, topics, **bounds).orderBy("timestamp", "topic", "partition", "offset").limit(limit)
         )
         columns = ("topic", "partition", "offset", "timestamp", "key", "value")
-        console.print(_table(f"the first {limit}", first.select(*columns).collect()))
+        with progress.during(f"segments: the first {limit}"):
+            of_records = first.select(*columns).collect()
+        console.print(_table(f"the first {limit}", of_records))
     except PySparkException as error:
         if found := _DAMAGE.search(str(error)):
             raise DamagedError(found[0].replace(HINT, "(--on-damage skip leaves it out)")) from None
@@ -92,9 +97,8 @@ def show(
 def _print_damage(found: Counters) -> None:
     if not found.damaged:
         return
-    print(
-        f"left out, because it is damaged: {found.damaged_bytes:,} bytes in {found.damaged:,} place(s)", file=sys.stderr
-    )
+    where = "1 place" if found.damaged == 1 else f"{found.damaged:,} places"
+    print(f"left out, because it is damaged: {found.damaged_bytes:,} bytes in {where}", file=sys.stderr)
     for place in found.places:
         print(f"  {place}", file=sys.stderr)
     if found.damaged > len(found.places):
