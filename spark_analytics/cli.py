@@ -1,8 +1,8 @@
 """The command `broker-analytics`: what a cluster's own events and samples say over days, on Apache Spark. See
 docs/analytics.md.
 
-Exit codes: 0 good; 64 an option or a plan is wrong; 65 there is nothing to read, or the lake is in use; 69 Spark, the
-jars or the cluster are missing.
+Exit codes: 0 good; 64 an option or a plan is wrong; 65 there is nothing to read, the lake is in use, or a segment is
+damaged; 69 the broker, Spark, the jars or the cluster are missing, or the lake cannot be written.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _together(*options: Decorator) -> Decorator:
 
 
 _with_source = _together(
-    click.option("--bootstrap", required=True, metavar="HOST:PORT[,..]", help="The cluster."),
+    click.option("--bootstrap", required=True, metavar="HOST:PORT[,..]", help="Brokers of the cluster."),
     click.option("--out", required=True, type=_folder, metavar="LAKE", help="The folder of the lake."),
     click.option("--cluster", metavar="NAME", help="Its name in the lake; by default the cluster's id."),
 )
@@ -265,10 +265,16 @@ def report(
 
 @command.command()
 @click.argument("directories", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--topic", "topics", multiple=True, required=True, help="A topic; may be repeated.")
+@click.option("--topic", "topics", multiple=True, required=True, metavar="TOPIC", help="A topic; may be repeated.")
 @_with_range
 @_with_limit
-@click.option("--on-damage", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="What to do.")
+@click.option(
+    "--on-damage",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    show_default=True,
+    help="At damage: end, or go on behind it and list what was left out.",
+)
 @_with_spark
 def segments(
     directories: tuple[Path, ...],

@@ -43,7 +43,7 @@ def run(
         tables = {name: lake.read(spark, name, span, clusters or None) for name in names}
         is_empty = all(table.isEmpty() for table in tables.values())
     if is_empty:
-        raise LakeError(f"{lake.path} holds nothing from {span} of what {', '.join(job.name for job in jobs)} need")
+        raise LakeError(f"{lake.path} holds nothing from {span} that {', '.join(job.name for job in jobs)} could use")
     for job in jobs:
         began_s = time.monotonic()
         console.print(f"{job.name}: {job.help}", style="bold")

@@ -88,7 +88,7 @@ def test_a_plan_is_predicted_from_the_command_line(
     done = CliRunner().invoke(cli.command, [*words, "--out", "out"], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     assert "load of each broker before and after the plan" in done.stdout
-    assert done.stderr == ""  # no terminal: no progress, and Spark is quiet
+    assert done.stderr == ""  # no terminal: no progress
     load = {row.broker: row for row in spark.read.parquet(str(tmp_path / "out" / "what-if" / "load")).collect()}
     assert [(load[each].moved_in, load[each].moved_out) for each in range(3)] == [(1, 0), (0, 1), (0, 0)]
     gained = load[0].in_bytes_per_s_after - load[0].in_bytes_per_s
