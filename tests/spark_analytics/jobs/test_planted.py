@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_analytics import synthetic
-from spark_analytics.jobs import forecast, lag, nodes, rebalances, skew
+from spark_analytics.jobs import end_to_end, forecast, lag, nodes, rebalances, skew, throughput, what_if
 from spark_analytics.planted import Answers, Size, plant
+from spark_analytics.reassignment import Reassignment
 from spark_analytics.schema import TABLES
 
 RECALL_LEAST = 0.95
@@ -43,9 +44,10 @@ def short(spark: SparkSession) -> Iterator[Lake]:
     """A day with many commits."""
     answers = plant(SHORT, seed=3, slow=0)
     made = synthetic.tables(spark, SHORT, 3, answers, "planted")
-    made["commits"] = made["commits"].cache()
+    cached = [made[name].cache() for name in ("commits", "topic_rates")]
     yield Lake(answers, made)
-    made["commits"].unpersist()
+    for each in cached:
+        each.unpersist()
 
 
 def utc(at: datetime) -> datetime:
@@ -90,6 +92,7 @@ def test_anomalies_of_brokers_are_found_and_nothing_else(long: Lake, anomalies: 
     assert sum(found) / len(found) >= RECALL_LEAST, f"{found}"
     false = [row for row in planted if not explained(row, long.answers)]
     quiet = [row for row in anomalies if row.cluster == "quiet"]
+    print(f"found {sum(found)} of {len(found)}; false alarms: {len(false)}, in the quiet cluster {len(quiet)}")
     for alarms, size in ((false, LONG), (quiet, QUIET)):
         assert len(alarms) <= FALSE_ALARMS_MOST * size.brokers * size.days, [row.words for row in alarms]
 
@@ -175,6 +178,59 @@ def test_the_dear_rebalance_is_found(short: Lake) -> None:
     assert first is not None
     assert (first.group, first.generation, first.stall_max_ms) == (planted.group, planted.generation, planted.stall_ms)
     assert (first.clients, first.hosts) == ([planted.client_id], [planted.host])
+
+
+def test_the_growing_lag_delays_records(short: Lake) -> None:
+    """If this fails, the records that wait hours for their commit do not stand out from those that wait a minute."""
+    (planted,) = short.answers.growing
+    end = SHORT.start + timedelta(seconds=SHORT.seconds)
+    found = end_to_end.end_to_end(short.tables["commits"])
+    rows = found.where(found.minute >= end - timedelta(minutes=3)).collect()
+    slowest = {(row.group, row.topic): row.max_ms / 1000 for row in sorted(rows, key=lambda row: row.minute)}
+    most = slowest.pop((planted.group, planted.topic))
+    expected_s = (1 - planted.reads) * (end - planted.start).total_seconds() + SHORT.commit_s
+    assert most == pytest.approx(expected_s, rel=0.05)
+    assert len(slowest) == SHORT.groups * SHORT.topics - 1
+    assert all(each < 180 for each in slowest.values())
+
+
+def test_the_traffic_of_the_hot_partition_is_that_of_its_broker(short: Lake) -> None:
+    """If this fails, records of a broker are counted twice, lost, or counted on another one."""
+    (planted,) = short.answers.hot
+    rates, samples = short.tables["topic_rates"], short.tables["samples"]
+    rows = throughput.throughput(rates, samples, throughput.HOUR_MS).where(f"topic = '{planted.topic}'").collect()
+    assert len(rows) == 24 * SHORT.brokers
+    assert all(row.covered_ms == throughput.HOUR_MS for row in rows)
+    others = [each for each in range(SHORT.partitions) if each != planted.partition]
+    shares = [0.0] * SHORT.brokers
+    for each in range(SHORT.partitions):
+        share = planted.share if each == planted.partition else (1 - planted.share) / len(others)
+        shares[broker_of(planted.topic, each)] += share
+    total = sum(row.records for row in rows)
+    for broker, share in enumerate(shares):
+        assert sum(row.records for row in rows if row.broker == broker) / total == pytest.approx(share, abs=0.01)
+
+
+def broker_of(topic: str, partition: int) -> int:
+    """Return the broker that leads a partition of the made-up cluster."""
+    return (partition + int(topic.removeprefix("topic-"))) % SHORT.brokers
+
+
+def test_moving_the_hot_partition_moves_its_load(spark: SparkSession, short: Lake) -> None:
+    """If this fails, a plan that would help looks as if it did not, or the load that it moves comes from nowhere."""
+    (planted,) = short.answers.hot
+    source = broker_of(planted.topic, planted.partition)
+    target = (source + 1) % SHORT.brokers
+    plan = what_if.plan_of(spark, "planted", [Reassignment(planted.topic, planted.partition, target, source)])
+    shares = skew.partitions(short.tables["commits"])
+    loads = what_if.load(plan, shares, short.tables["topic_rates"], short.tables["samples"]).collect()
+    change = {row.broker: row.in_bytes_per_s_after - row.in_bytes_per_s for row in loads}
+    of_topic = short.tables["topic_rates"].where(f"topic = '{planted.topic}'").groupBy().sum("in_bytes").first()
+    assert of_topic is not None
+    expected = planted.share * of_topic[0] / SHORT.seconds
+    assert change[target] == pytest.approx(expected, rel=0.02)
+    assert change[source] == pytest.approx(-expected, rel=0.02)
+    assert {each for each, by in change.items() if by == 0} == set(range(SHORT.brokers)) - {source, target}
 
 
 def test_rows_depend_on_the_seed_alone(spark: SparkSession) -> None:
