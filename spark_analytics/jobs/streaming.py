@@ -47,9 +47,6 @@ from spark_analytics.jobs.lag_windows import (
     last_of_ticks,
 )
 
-NAME = "streaming"
-HELP = "throughput and lag as streams, with a watermark; late rows are counted"
-
 _DELAY = re.compile(r"[0-9]+ (millisecond|second|minute|hour|day)s?")
 # Of a partition: the rows of `lag_windows.State` as an Arrow stream, its numbers (an array of them is refused by Spark
 # 4.2's Python workers), and the first minute that is not reported.
