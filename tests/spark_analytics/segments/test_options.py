@@ -58,6 +58,13 @@ def test_options_have_any_case_and_lists() -> None:
     assert found.isolation == "read_uncommitted"
 
 
+def test_all_options_are_documented() -> None:
+    """If this fails, a user has to read the code to find an option."""
+    text = (Path(__file__).resolve().parents[3] / "docs" / "analytics.md").read_text()
+    rows = "\n".join(line for line in text.splitlines() if line.startswith("| `"))
+    assert [name for name in options.NAMES.values() if f"`{name}`" not in rows] == []
+
+
 def test_topics_and_directories_that_are_not_there_are_named(tmp_path: Path) -> None:
     """If this fails, a misspelt topic or directory reads as empty."""
     Log(tmp_path, "orders").append(records(1))
