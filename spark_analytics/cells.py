@@ -7,13 +7,15 @@ from typing import Any
 
 from rich.markup import escape
 
+from broker_cy.client.text import clean
+
 # Bytes of a key or value that are shown.
 SHOWN_BYTES = 60
 
 
 def text_of(value: Any, timespec: str = "seconds") -> str:
     """Return the text of a value, with times in UTC and as exact as `timespec`, and nothing that rich would take for
-    markup.
+    markup, or a terminal for a command.
     """
     if value is None:
         return "–"
@@ -28,5 +30,5 @@ def text_of(value: Any, timespec: str = "seconds") -> str:
         return value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec=timespec)
     if isinstance(value, bytes | bytearray):
         shown = bytes(value[:SHOWN_BYTES]).decode("utf-8", "backslashreplace")
-        return escape(shown + ("…" if len(value) > SHOWN_BYTES else ""))
-    return escape(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+        return escape(clean(shown + ("…" if len(value) > SHOWN_BYTES else "")))
+    return escape(clean(", ".join(map(str, value)) if isinstance(value, list) else str(value)))

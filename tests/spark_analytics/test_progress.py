@@ -86,6 +86,17 @@ def test_texts() -> None:
     assert Doing((7, 9, 12), 1, 2).text == "stage 7 and 2 more, 1 of 2 tasks"
 
 
+def test_foreign_text_is_no_command() -> None:
+    """If this fails, who writes a record or names a group commands the terminal of who looks at it."""
+    evil = "\x1b]0;title\x07\x9b2J[red]\n"
+    for each in (evil, evil.encode(), [evil]):
+        shown = text_of(each)
+        assert not set("\x1b\x07\x9b\n") & set(shown)
+        assert "title" in shown
+        assert "\\[red]" in shown
+    assert text_of(b"\xff" * 100).endswith("…")
+
+
 @contextmanager
 def zone(name: str) -> Iterator[None]:
     before = os.environ.get("TZ")
