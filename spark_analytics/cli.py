@@ -2,7 +2,7 @@
 docs/analytics.md.
 
 Exit codes: 0 good; 64 an option or a plan is wrong; 65 there is nothing to read, the lake is in use, or a segment is
-damaged; 69 the broker, Spark, the jars or the cluster are missing, or the lake cannot be written.
+damaged; 69 the broker, Spark, the jars or the cluster are missing, or the lake cannot be written; 70 Spark failed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from rich.console import Console
 from broker_cy import __version__
 from spark_analytics import schedule as timers
 from spark_analytics import times
-from spark_analytics.errors import DamagedError, IngestError, NothingError, SetUpError
+from spark_analytics.errors import DamagedError, IngestError, NothingError, SetUpError, SparkFailedError
+from spark_analytics.failures import in_one_line
 from spark_analytics.jars import fetch
 from spark_analytics.lake import Lake, LakeError, Span, check_writable
 from spark_analytics.reassignment import PlanError, read
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from spark_analytics.jobs.registry import Job
 
 PROGRAM = "broker-analytics"
-WRONG_USE, NO_DATA, UNAVAILABLE = 64, 65, 69
+WRONG_USE, NO_DATA, UNAVAILABLE, FAILED = 64, 65, 69, 70
 WIDE = 200
 EPILOG = """\b
 examples:
@@ -60,6 +61,8 @@ class Program(click.Group):
             _end(error, WRONG_USE)
         except (SetUpError, IngestError) as error:
             _end(error, UNAVAILABLE)
+        except SparkFailedError as error:
+            _end(error, FAILED)
 
 
 def _end(error: Exception, code: int) -> None:
@@ -204,7 +207,8 @@ def run(
         except OSError as error:
             raise click.ClickException(f"--out {out}: {error.strerror or error}") from None
     spark = session(f"run {job}", **of_spark)
-    running.run(spark, there, chosen, span=span, clusters=clusters, limit=limit, out=out, console=_console())
+    with in_one_line(of_spark["verbose"]):
+        running.run(spark, there, chosen, span=span, clusters=clusters, limit=limit, out=out, console=_console())
 
 
 def _chosen(job: str, lake: Lake, clusters: Sequence[str], plan: Path | None, current: Path | None) -> list[Job]:
@@ -257,7 +261,8 @@ def report(
     try:
         check_writable(out.parent)
         spark = session("report", **of_spark)
-        page.write(collect.collect(spark, there, span, clusters), out)
+        with in_one_line(of_spark["verbose"]):
+            page.write(collect.collect(spark, there, span, clusters), out)
     except OSError as error:
         raise click.ClickException(f"--out {out}: {error.strerror or error}") from None
     click.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
@@ -291,7 +296,8 @@ def segments(
 
     span = span_of(start, end)
     spark = session("segments", **of_spark)
-    on_disk.show(spark, directories, topics, span=span, limit=limit, on_damage=on_damage, console=_console())
+    with in_one_line(of_spark["verbose"]):
+        on_disk.show(spark, directories, topics, span=span, limit=limit, on_damage=on_damage, console=_console())
 
 
 @command.command()

@@ -13,5 +13,9 @@ class NothingError(Exception):
     """There are no records in the range; the text names the range."""
 
 
+class SparkFailedError(Exception):
+    """Spark could not do what it was to do; the text has its reason."""
+
+
 class DamagedError(Exception):
     """A segment is damaged; the text names the file, the byte and the offset."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -63,6 +64,23 @@ def test_a_job_runs_from_the_command_line(
     done = CliRunner().invoke(cli.command, [*words, "--to", "1999-01-01"])
     assert done.exit_code == cli.NO_DATA
     assert "holds nothing from the beginning to 1999-01-01 00:00:00 UTC that lag could use" in done.stderr
+
+
+def test_a_damaged_file_of_the_lake_is_named(spark: SparkSession, lake: Lake) -> None:
+    """If this fails, nobody finds the file that is damaged between the stack traces of two languages, or, with
+    --verbose, the stack traces.
+    """
+    (path,) = lake.path.glob("commits/*/*.0/**/*.parquet")
+    path.write_bytes(path.read_bytes()[:100])
+    path.with_name(f".{path.name}.crc").unlink()
+    words = ["run", "lag", "--lake", str(lake.path)]
+    done = CliRunner().invoke(cli.command, words)
+    assert done.exit_code == cli.FAILED
+    assert re.fullmatch(
+        rf"broker-analytics: Spark failed: .*{path.name}.*not a Parquet file.* \(--verbose shows more\)\n", done.stderr
+    )
+    done = CliRunner().invoke(cli.command, [*words, "--verbose"])
+    assert "\tat org.apache.spark." in str(done.exception)
 
 
 def test_damage_on_disk_is_named(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
