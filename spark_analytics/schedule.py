@@ -13,7 +13,7 @@ def units(python: str, bootstrap: str, lake: Path, every: str, cluster: str | No
     """Return the text of both units, which are named after the first address, as each broker of a lake may have its
     own. Raises ValueError for a time span that systemd does not know.
     """
-    if not _SPAN.fullmatch(every):
+    if not _SPAN.fullmatch(every) or not re.search("[1-9]", every):
         raise ValueError(f"{every!r} is not a time span (allowed: 30s, 10m, 1h 30m, 1d)")
     words = [python, "-m", "spark_analytics", "ingest", "--bootstrap", bootstrap, "--out", str(lake)]
     if cluster is not None:

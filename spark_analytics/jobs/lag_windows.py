@@ -207,8 +207,7 @@ def _with_incarnations(state: State, ends: _Ends) -> pd.DataFrame:
 
 def _samples_of(own: pd.DataFrame, ends: _Ends, start: int, until: int, bounds: Bounds) -> _Samples:
     """Return the samples of a group from tick `start` to before `until`. There is none where its commit is of an
-    incarnation
-    that has ended or too old, or the end of the partition is not known.
+    incarnation that has ended or too old, or the end of the partition is not known.
     """
     own_ticks, own_ends = own["tick"].to_numpy(np.int64), own["end"].to_numpy(np.int64)
     own_lives = own["incarnation"].to_numpy(np.int64)

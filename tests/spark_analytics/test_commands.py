@@ -115,7 +115,7 @@ def test_damage_on_disk_is_named(spark: SparkSession, tmp_path: Path, capsys: py
         (("run", "lag", "--lake", "nothing", "--from", "soon"), 64, "'soon' is not a time (allowed: -90m"),
         (("run", "lag", "--lake", "x", "--from", "-1h", "--to", "-2h"), 64, "is not before --to"),
         (("run", "lag", "--lake", "x", "--memory", "10x"), 64, "'10x' is not an amount of memory (allowed: 512m, 2g)"),
-        (("schedule", "--bootstrap", "a:1", "--out", "lake", "--every", "often"), 64, "'often' is not a time span"),
+        (("schedule", "--bootstrap", "a:1", "--out", "lake", "--every", "0s"), 64, "'0s' is not a time span"),
     ],
 )
 def test_bad_input(words: tuple[str, ...], code: int, text: str, tmp_path: Path) -> None:
@@ -162,3 +162,6 @@ def test_units_of_systemd_are_quoted() -> None:
     assert "--out '/my lake/100%%' --cluster prod" in text
     assert "# /etc/systemd/system/broker-analytics-h-de-1.timer" in text
     assert "OnUnitInactiveSec=10m" in text
+    for bad in ("often", "0m", "10", "-1h", "10m\nUser=root"):
+        with pytest.raises(ValueError, match="is not a time span"):
+            units("python3", "a:1", Path("lake"), bad)

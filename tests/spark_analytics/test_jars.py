@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from spark_analytics.errors import SetUpError
-from spark_analytics.jars import check_java, fetch, present
+from spark_analytics.jars import SPARK, check_java, fetch, present
 
 
 def program(folder: Path, name: str, script: str) -> None:
@@ -33,6 +34,14 @@ def test_an_unsuitable_java_is_named(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SetUpError, match=text):
         check_java()
+
+
+def test_the_jars_are_those_of_the_installed_spark() -> None:
+    """If this fails, no command runs after PySpark was changed in the requirements, and the tests that would show it
+    are skipped.
+    """
+    assert version("pyspark") == SPARK
+    assert f"pyspark=={SPARK}" in (Path(__file__).resolve().parents[2] / "requirements" / "analytics.in").read_text()
 
 
 def test_java_17_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def test_two_brokers_report_one_group(found: DataFrame) -> None:
     ]
 
 
-def test_a_topic_that_was_created_again_begins_anew(found: DataFrame) -> None:
+def test_a_topic_that_was_created_again_begins_again(found: DataFrame) -> None:
     """If this fails, offsets of a deleted topic count in the new one, or its first commit looks like a rewind."""
     assert rows_of(found, "gone") == [(0, 500, 1_000, 500, 500, 59_000, 59_000, "STOPPED", False)]
     minutes = rows_of(found, "new")
@@ -121,8 +121,7 @@ def test_a_rebalance_tells_whether_a_group_has_members(spark: SparkSession, memb
 
 def test_a_gap_has_no_rows(spark: SparkSession) -> None:
     """If this fails, a time in which nobody reported the end of the partition looks like one with a known lag, or a
-    group is
-    carried for ever.
+    group is carried for ever.
     """
     rows = [Commit(5, "g", 1, 5, record_s=1), Commit(6, "x", 5, 5), Commit(605, "x", 5, 5), Commit(1_200, "x", 5, 5)]
     bounds = Bounds(carry_ms=660_000, end_age_max_ms=120_000)
