@@ -27,7 +27,7 @@ def end_all(world: World) -> None:
     for machine in world.machines.values():
         machine.paused_until_us = 0
         disks.stay_alive(machine.disk)
-        machine.disk.faults.end()
+        disks.repair(machine.disk)
         machine.start()
         machine.stop()
 
@@ -111,11 +111,8 @@ def _set_clock(world: World, machine: Machine, fault: Fault) -> None:
 
 
 def _break_disk(world: World, machine: Machine, fault: Fault) -> None:
-    if len(world.machines) > 1:
-        # The bytes that the C code still writes are counted for the whole process.
-        return
-    machine.disk.faults.begin()
-    world.at(world.time.now_us + fault.us, machine.disk.faults.end)
+    disks.break_down(machine.disk)
+    world.at(world.time.now_us + fault.us, lambda: disks.repair(machine.disk))
 
 
 KINDS: dict[str, Callable[[World, Machine, Fault], None]] = {

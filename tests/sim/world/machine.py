@@ -62,6 +62,7 @@ class Machine:
         self.settings["advertised.listeners"] = f"PLAINTEXT://{host}:{PORT}"
         self.draw = world.draws(host)
         self.disk = Disk(root, world.draws(f"{host}/disk"))
+        self.disk.takes_notes = True
         self.clock = MachineClock(world.time, rate)
         self.boot = 0
         self.server: BrokerServer | None = None

@@ -13,6 +13,7 @@ from tests.sim.world.draws import Draws, Trace
 # Virtual time with faults, and how many there are at most.
 DURATION_US_MAX = 6_000_000
 FAULTS_MAX = 12
+ADMIN = "admin"
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,14 @@ class Plan:
     def without_faults(self, dropped: set[int]) -> Plan:
         return replace(self, faults=tuple(each for at, each in enumerate(self.faults) if at not in dropped))
 
-    def without_clients(self, dropped: set[int]) -> Plan:
-        return replace(self, clients=tuple(each for at, each in enumerate(self.clients) if at not in dropped))
+    @property
+    def workers(self) -> tuple[tuple[str, str], ...]:
+        """The clients other than administrators."""
+        return tuple(each for each in self.clients if not each[0].startswith(ADMIN))
+
+    def without_workers(self, dropped: set[int]) -> Plan:
+        left = {each for at, each in enumerate(self.workers) if at not in dropped}
+        return replace(self, clients=tuple(each for each in self.clients if each[0].startswith(ADMIN) or each in left))
 
 
 # Kinds of faults by what the world guarantees: a process may always end; power, and what a disk refuses, only where
@@ -99,7 +106,7 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
     hosts = ("broker1",) if draw.chance(content.alone) else ("broker1", "broker2")
     clients = []
     for host in hosts:
-        clients.append((f"admin-{host}", host))
+        clients.append((f"{ADMIN}-{host}", host))
         for number in range(draw.randint(3, 8)):
             clients.append((f"{draw.choice(content.clients)}{number}-{host}", host))
     duration_us = draw.randint(500_000, DURATION_US_MAX)

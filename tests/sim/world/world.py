@@ -111,7 +111,9 @@ class World:
             kind = name.partition("-")[0].rstrip("0123456789")
             self._add(KINDS[kind](self, name, host))
         for fault in self.plan.faults:
-            self.at(fault.at_us, lambda fault=fault: faults.begin(self, fault))  # type: ignore[misc]
+            # Of a plan that was made shorter, later faults would come when everything has been repaired.
+            if fault.at_us <= self.plan.duration_us:
+                self.at(fault.at_us, lambda fault=fault: faults.begin(self, fault))  # type: ignore[misc]
         self._until(self.plan.duration_us)
         self.note("the faults are over")
         faults.end_all(self)
@@ -179,7 +181,7 @@ class World:
     def _close(self) -> None:
         for machine in self.machines.values():
             machine.stays_down = True
-            machine.disk.faults.end()
+            disks.repair(machine.disk)
             disks.stay_alive(machine.disk)
         with disks.installed():
             for machine in self.machines.values():
