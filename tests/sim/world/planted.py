@@ -10,9 +10,12 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from broker_cy.replica.partition import Partition
+from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.connections.listener import Listener
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.jobs import LoopJobs
@@ -105,6 +108,27 @@ def _jobs_are_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LoopJobs, "_deliver", wrong)
 
 
+def _names_lead_to_the_first_life(patch: pytest.MonkeyPatch) -> None:
+    """What is sent by name reaches the first topic that had the name; what is sent by id, the right one."""
+    add = PartitionTable.add
+
+    def wrong(self: PartitionTable, partition: Partition) -> None:
+        name = partition.topic.encode()
+        first = self.by_name.pop(name, None)
+        if partition.topic_id.bytes in self.by_id:
+            self.by_name[name] = self.by_id[partition.topic_id.bytes]
+        add(self, partition)
+        if first is not None:
+            self.by_name[name] = first
+
+    patch.setattr(PartitionTable, "add", wrong)
+
+    def remove(self: PartitionTable, topic: str, topic_id: UUID) -> list[Partition]:
+        return [each for each in self.by_id.pop(topic_id.bytes, []) if each is not None]
+
+    patch.setattr(PartitionTable, "remove_topic", remove)
+
+
 PLANTED: dict[str, Planted] = dict(
     [
         _of_storage("group commit syncs nothing", 20),
@@ -125,6 +149,7 @@ PLANTED: dict[str, Planted] = dict(
         ("the controller answers before its log is synced", Planted(_metadata_is_not_synced, 40)),
         ("producers are forgotten by a start", Planted(_producers_are_forgotten, 20)),
         ("partitions of deleted topics stay", Planted(_deleted_topics_stay, 20)),
+        ("names lead to the first life of a topic", Planted(_names_lead_to_the_first_life, 20)),
         ("coordinators load for ever", Planted(_nothing_is_served_after_a_start, 20)),
         ("a stop waits for ever", Planted(_stop_waits_for_ever, 20)),
         ("a listener accepts one client", Planted(_full_listener_stays_closed, 20)),
