@@ -212,7 +212,7 @@ def committed_offsets_are_lost_by_a_reload(patch: Patch) -> None:
     right = OffsetStore.load_commit
 
     def load_commit(self: OffsetStore, group_id: str, topic: str, partition: int, committed: Any) -> Any:
-        if partition != 3:
+        if partition != 1:
             right(self, group_id, topic, partition, committed)
 
     patch.setattr(OffsetStore, "load_commit", load_commit)
