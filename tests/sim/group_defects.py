@@ -306,3 +306,10 @@ DEFECTS: list[Planter] = [
     replaced_join_gets_no_response,
     rebalance_ignores_syncing_members,
 ]
+# Those that the world (tests/sim/world) does not find within its seeds.
+RARE: list[Planter] = [
+    failed_records_are_not_undone,
+    rebalance_ignores_syncing_members,
+    answered_join_sets_no_session,
+    sync_phase_never_ends,
+]

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from tests.sim.defects import Planter, must_find
-from tests.sim.group_defects import failed_records_are_not_undone
+from tests.sim.group_defects import RARE
 from tests.sim.group_world import World
 from tests.sim.real_partitions import new_directory
 
@@ -45,7 +45,7 @@ def test_members_come_and_go_and_nothing_acknowledged_is_lost(seed: int) -> None
 
 
 # The world (tests/sim/world) finds the others.
-@pytest.mark.parametrize("plant", [failed_records_are_not_undone])
+@pytest.mark.parametrize("plant", RARE)
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the simulation passes although the coordinator has this defect."""
     must_find(plant, run, monkeypatch)

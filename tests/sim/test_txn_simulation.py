@@ -11,7 +11,7 @@ import pytest
 
 from tests.sim.defects import Planter, must_find
 from tests.sim.real_partitions import new_directory
-from tests.sim.txn_defects import verified_before_it_is_written
+from tests.sim.txn_defects import RARE
 from tests.sim.txn_world import World
 
 # 40,000 steps over all seeds. After each step, the state is compared with what a restart would find.
@@ -48,7 +48,7 @@ def test_transactions_end_in_one_way_whatever_happens(seed: int) -> None:
 
 
 # The world (tests/sim/world) finds the others.
-@pytest.mark.parametrize("plant", [verified_before_it_is_written])
+@pytest.mark.parametrize("plant", RARE)
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the simulation passes although the coordinator has this defect."""
     must_find(plant, run, monkeypatch)

@@ -1,7 +1,7 @@
 """Defects that the world has to find: wrong behaviours of all parts of the broker, with the seeds of which one fails.
 
-Most are those of power_planted, group_defects and txn_defects: the whole broker shows them to its clients. Of each of
-the latter two, all but one are found.
+Most are those of power_planted, group_defects and txn_defects: the whole broker shows them to its clients. Those of
+the latter two that are RARE are not found.
 """
 
 from __future__ import annotations
@@ -131,11 +131,8 @@ def _names_lead_to_the_first_life(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionTable, "remove_topic", remove)
 
 
-# Those that need a calm time with few members, or a rebalance within another one.
-GROUPS_LATE: dict[Plant, int] = {
-    group_defects.expired_member_is_kept: 120,
-    group_defects.rebalance_ignores_syncing_members: 120,
-}
+# It needs a calm time with few members.
+GROUPS_LATE: dict[Plant, int] = {group_defects.expired_member_is_kept: 120}
 PLANTED: dict[str, Planted] = dict(
     [
         _of_storage("group commit syncs nothing", 60),
@@ -143,13 +140,9 @@ PLANTED: dict[str, Planted] = dict(
         *(
             _of_groups(plant, GROUPS_LATE.get(plant, SEEDS))
             for plant in group_defects.DEFECTS
-            if plant is not group_defects.failed_records_are_not_undone
+            if plant not in group_defects.RARE
         ),
-        *(
-            _of_transactions(plant, SEEDS)
-            for plant in txn_defects.DEFECTS
-            if plant is not txn_defects.verified_before_it_is_written
-        ),
+        *(_of_transactions(plant, SEEDS) for plant in txn_defects.DEFECTS if plant not in txn_defects.RARE),
         _of_storage("logs are opened late after a power cut", 60),
         ("the controller answers before its log is synced", Planted(_metadata_is_not_synced, 80)),
         ("producers are forgotten by a start", Planted(_producers_are_forgotten, 60)),
