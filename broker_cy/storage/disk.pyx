@@ -49,10 +49,14 @@ def set_read_refusals(int64_t count):
 
 
 def set_write_budget(int64_t size_bytes, int error):
-    """Let the next `size_bytes` be written, then fail every write with errno `error`. -1 lifts the limit. For tests."""
+    """Let the next `size_bytes` be written, then fail every write with errno `error`. -1 lifts the limit. Returns what is
+    left of the limit before, with its errno, so that a simulation can change to the disk of another machine. For tests.
+    """
     global write_budget, write_errno
+    before = write_budget, write_errno
     write_budget = size_bytes
     write_errno = error
+    return before
 
 
 cdef int pwritev_all(int fd, iovec* iov, Py_ssize_t count, int64_t position) noexcept nogil:

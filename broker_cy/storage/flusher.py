@@ -246,6 +246,9 @@ class Flusher:
         for log in self.logs.values():
             if log.offline is not None:
                 failed.add(os.path.dirname(log.directory))
+                if log.sync_failed:
+                    # The disk may have refused the note of that, too, and have room for it by now.
+                    syncs.mark_failed(log.directory)
                 continue
             try:
                 maintenance.complete_active(log)

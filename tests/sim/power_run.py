@@ -55,6 +55,8 @@ STEPS = {
 # In every fourth seed topics are deleted and created again all the time, with files and checkpoints of the lives before
 # them left: instead of the weights above.
 RECREATING = {"append": 16, "create": 14, "delete": 8, "flush": 5, "settle": 4}
+# The weights of runs that do little else, with one topic: what a checkpoint says of a life must not reach the next one.
+ONLY_RECREATING = {**RECREATING, "turn": 14, "work": 20, "delete records": 6, "settle": 6, "tick": 2}
 
 
 class Topic:
@@ -70,8 +72,10 @@ class Topic:
 class Run:
     """One seed: some steps, a power loss or an end of the process, and a start, a few times over."""
 
-    def __init__(self, seed: int, root: str, *, opens_late: bool = False) -> None:
-        """With `opens_late`, logs are opened after a start, in any order."""
+    def __init__(self, seed: int, root: str, *, opens_late: bool = False, recreates: bool = False) -> None:
+        """With `opens_late`, logs are opened after a start, in any order; with `recreates` there is work on one topic
+        alone, which is deleted and created again all the time.
+        """
         self.draw = random.Random(seed)
         # For when logs are opened: separate draws, which do not affect the others.
         self.late = random.Random(seed + (1 << 32))
@@ -87,6 +91,9 @@ class Run:
         # Draws that came later, separate so that the others stay as they are.
         self.more = random.Random(seed + (2 << 32))
         self.weights = {**STEPS, **RECREATING} if self.more.random() < 0.25 else STEPS
+        self.names: tuple[str, ...] = TOPICS
+        if recreates:
+            self.weights, self.names = ONLY_RECREATING, TOPICS[1:2]
         self.settings = {name: self.some_settings(name) for name in TOPICS}
         self.storage = StorageSettings(
             note_bytes=self.draw.choice([500, 1 << 30]),
@@ -329,7 +336,7 @@ class Run:
     def step(self, broker: Broker) -> None:
         self.steps += 1
         self.clock.advance_ms(self.draw.randint(0, 20))
-        name = self.draw.choice(TOPICS)
+        name = self.draw.choice(self.names)
         (kind,) = self.draw.choices(list(self.weights), list(self.weights.values()))
         if kind == "turn":
             broker.loop.turn()

@@ -43,19 +43,20 @@ def run_seeds(
     monkeypatch: pytest.MonkeyPatch,
     *,
     opens_late: bool = False,
+    recreates: bool = False,
 ) -> None:
     # Logs are smaller than those for which the written point is noted otherwise.
     monkeypatch.setattr(flusher, "NOTE_LOG_BYTES", NOTE_LOG_BYTES)
     steps = syncs = failed = 0
     for seed in range(first, first + count):
         with tempfile.TemporaryDirectory(dir=MEMORY, prefix="power-") as root:
-            run = Run(seed, root, opens_late=opens_late)
+            run = Run(seed, root, opens_late=opens_late, recreates=recreates)
             # Each start of the machine has another boot id, which makes notes of the page cache invalid.
             monkeypatch.setattr(written_points, "boot_id", lambda run=run: b"boot-%d" % run.boot)
             try:
                 run.run()
             except Exception as error:
-                which = "opened_late" if opens_late else "survives_power"
+                which = "opened_late" if opens_late else "created_again" if recreates else "survives_power"
                 command = f"python -m pytest tests/sim/test_power_cut.py -k {which}"
                 error.add_note(f"repeat: POWER_FIRST_SEED={seed} POWER_SEEDS=1 {command}")
                 raise
@@ -87,6 +88,12 @@ def test_logs_that_are_opened_late_survive_power_cuts(part: int, monkeypatch: py
 
 
 @needs_memory
+def test_topics_that_are_created_again_survive_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, what was noted of a deleted topic hides records of the one that has its name now."""
+    run_seeds(FIRST_SEED, max(1, SEEDS // 4), monkeypatch, recreates=True)
+
+
+@needs_memory
 @pytest.mark.soak
 @pytest.mark.timeout(SOAK_TIMEOUT_S)
 @pytest.mark.parametrize("opens_late", [False, True])
@@ -114,7 +121,7 @@ def search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = PLANTED[name]
     planted.plant(monkeypatch)
     with pytest.raises(Exception, match=r"plain|keyed|txn|metadata|bootstrap|batch") as found:
-        run_seeds(0, planted.seeds, monkeypatch, opens_late=planted.is_late)
+        run_seeds(0, planted.seeds, monkeypatch, opens_late=planted.is_late, recreates=planted.recreates)
     assert "POWER_FIRST_SEED=" in found.value.__notes__[0]
     assert not isinstance(found.value, MISFITS), f"{name!r} no longer fits the code: {found.value!r}"
     print(f"{found.value!r}"[:500], *found.value.__notes__)

@@ -7,7 +7,9 @@ repeats one.
 
 from __future__ import annotations
 
+import errno
 import os
+import random
 import subprocess
 import sys
 import time
@@ -15,9 +17,17 @@ from pathlib import Path
 
 import pytest
 
+from broker_cy.storage import disk as system
+from broker_cy.storage.errors import StorageError
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from tests.broker_cy.storage.batches import batch
+from tests.sim.world import disks
 from tests.sim.world.plan import EVERYTHING, PROFILES, Fault, Plan, plan_of
 from tests.sim.world.planted import PLANTED
 from tests.sim.world.run import MEMORY, Result, run_plan, run_seed, shrink
+from tests.support.disk_faults import UNLIMITED, WRITE
+from tests.support.power import Disk
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = int(os.environ.get("WORLD_SEEDS", "200"))
@@ -125,8 +135,8 @@ def test_a_failing_plan_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None
     smallest = shrink(found)
     assert smallest.signature == found.signature
     # The broker is stopped in the end in any case, so that neither faults nor clients are needed.
-    assert len(found.plan.faults) + len(found.plan.clients) > 3
-    assert len(smallest.plan.faults) + len(smallest.plan.clients) <= 1
+    assert len(found.plan.faults) + len(found.plan.workers) > 3
+    assert len(smallest.plan.faults) + len(smallest.plan.workers) <= 1
     assert smallest.plan.duration_us <= found.plan.duration_us
     again = run_plan(Plan.from_json(smallest.plan.to_json()))
     assert again.digest == smallest.digest
@@ -139,6 +149,38 @@ def test_a_plan_is_data() -> None:
     assert Plan.from_json(plan.to_json()) == plan
     assert plan_of(7) == plan != plan_of(8)
     assert len({plan_of(7, profile).to_json() for profile in PROFILES}) == len(PROFILES)
-    fewer = plan.without_clients({0})
-    assert fewer.clients == plan.clients[1:]
+    fewer = plan.without_workers({0})
+    assert fewer.clients == (plan.clients[0], *plan.clients[2:])
     assert Fault(1, "kill", "broker1") not in plan.without_faults(set(range(len(plan.faults)))).faults
+
+
+def test_the_disk_of_one_machine_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, worlds with several machines have no failing disks, or the disk of one breaks those of others."""
+    logs, machines = [], []
+    for name in ("broken", "whole"):
+        (tmp_path / name / "t-0").mkdir(parents=True)
+        machines.append(Disk(str(tmp_path / name), random.Random(1)))
+        logs.append(Log.create(str(tmp_path / name / "t-0"), "t", 0, LogConfig(), 0))
+    broken = machines[0]
+
+    def begin() -> None:
+        broken.faults.errors, broken.faults.chance = {WRITE: errno.EIO}, 1.0
+        system.set_write_budget(100, errno.EIO)
+
+    monkeypatch.setattr(broken.faults, "begin", begin)
+
+    def append(at: int) -> int:
+        with disks.use(machines[at]):
+            logs[at].append(batch(logs[at].log_end_offset), 5)
+        return logs[at].log_end_offset
+
+    with disks.installed():
+        disks.break_down(broken)
+        assert [append(1) for _ in range(5)] == [1, 2, 3, 4, 5]
+        assert append(0) == 1
+        with pytest.raises(StorageError, match="Input/output error"):
+            append(0)
+        assert append(1) == 6
+        disks.repair(broken)
+        assert append(0) == 2
+    assert system.set_write_budget(*UNLIMITED) == UNLIMITED

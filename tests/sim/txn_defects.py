@@ -272,3 +272,5 @@ DEFECTS: list[Planter] = [
     complete_transaction_keeps_its_partitions,
     decision_changes_while_markers_are_written,
 ]
+# Those that the world (tests/sim/world) does not find within its seeds.
+RARE: list[Planter] = [verified_before_it_is_written, timed_out_producer_is_not_fenced]

@@ -15,6 +15,8 @@ KINDS = (SYNC, WRITE, CREATE, NAME, TRUNCATE)
 ERRORS = (errno.EIO, errno.ENOSPC)
 # The most bytes that the C code still writes after writes begin to fail.
 BUDGET_MAX_BYTES = 600
+# What disk.set_write_budget is given for a disk that takes everything.
+UNLIMITED = (-1, 0)
 
 
 class Faults:
@@ -46,7 +48,7 @@ class Faults:
     def end(self) -> None:
         """Make every operation succeed again."""
         self.errors = {}
-        disk.set_write_budget(-1, 0)
+        disk.set_write_budget(*UNLIMITED)
 
     def happens(self, kind: str) -> bool:
         """Whether this operation of that kind fails."""

@@ -62,7 +62,8 @@ class TxnMarkers:
         """
         done: asyncio.Future[dict[Place, ErrorCode]] = self._loop.create_future()
         results: dict[Place, ErrorCode] = {}
-        places = set(partitions)
+        # In their order, so that a run can be repeated.
+        places = dict.fromkeys(partitions)
 
         def take(place: Place, code: ErrorCode) -> None:
             results[place] = code

@@ -90,6 +90,30 @@ def test_a_flush_that_failed_takes_the_partition_offline(tmp_path: Path, monkeyp
     assert recovery_point(tmp_path) == 3
 
 
+def test_a_stop_notes_a_failed_sync_that_the_disk_had_no_room_to_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, a disk that was full, and that somebody made room on before the restart, leaves a partition whose
+    pages are never written again: the next power loss takes acknowledged records.
+    """
+    kernel = Kernel(monkeypatch)
+    manager = open_manager(tmp_path)
+    log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
+    fill(log, 3)
+    kernel.lost.add(log.active.path)
+
+    def full(directory: str) -> None:
+        """Note nothing."""
+
+    with monkeypatch.context() as patch:
+        patch.setattr(syncs, "mark_failed", full)
+        manager.flusher.start()
+    assert log.sync_failed
+    assert not syncs.has_failed(log.directory)
+    manager.stop()
+    assert syncs.has_failed(log.directory)
+
+
 def test_a_sync_that_ends_behind_a_failed_one_acknowledges_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

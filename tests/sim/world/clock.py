@@ -25,6 +25,8 @@ class MachineClock:
         self._rate = rate
         # What the broker reads; `sync` brings it up to date.
         self.given = ManualClock(EPOCH_MS)
+        # How far the wall clock is ahead of what it would be if nobody had set it, and how far it was at most.
+        self._ahead_ms = self._ahead_most_ms = 0
 
     def _ns(self) -> int:
         return int(self._time.now_us * self._rate * 1000)
@@ -40,6 +42,12 @@ class MachineClock:
         """Set the wall clock alone, forwards or back."""
         self.sync()
         self.given.set_wall_ms(self.given.wall_ms() + ms)
+        self._ahead_ms += ms
+        self._ahead_most_ms = max(self._ahead_most_ms, self._ahead_ms)
+
+    def catch_up(self) -> None:
+        """Set the wall clock so far ahead that nothing happened later: transactions time out by the wall clock."""
+        self.set_ahead(self._ahead_most_ms - self._ahead_ms)
 
     def world_us(self, monotonic_s: float) -> int:
         """The first microsecond of the world at which this machine's monotonic clock has reached `monotonic_s`."""

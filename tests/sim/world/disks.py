@@ -1,6 +1,8 @@
 """The disks of the world's machines: the system calls go to that of the machine which runs at the moment.
 
-A process that has ended changes nothing any more, whatever its `finally` blocks do.
+So do the bytes that C code may still write: the budget of the disk in use is that of the process, and what is left of
+it is kept while another disk is in use. A process that has ended changes nothing any more, whatever its `finally`
+blocks do.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
+from broker_cy.storage import disk as system
+from tests.support.disk_faults import UNLIMITED
 from tests.support.power import CALLS, Disk, PowerCut, replaced
 
 
@@ -30,6 +34,8 @@ class Current:
         self.is_dead = False
         self.calls_left: dict[int, tuple[int, End]] = {}
         self.end = End.KILLED
+        # By disk, while it is not in use: the bytes that C code may still write, and the errno afterwards.
+        self.budgets: dict[int, tuple[int, int]] = {}
 
     def count(self) -> None:
         """Raise PowerCut if the process has ended, or ends now."""
@@ -60,11 +66,26 @@ def stay_alive(disk: Disk) -> None:
     current.calls_left.pop(id(disk), None)
 
 
+def break_down(disk: Disk) -> None:
+    """Let operations on this disk, and on no other one, begin to fail."""
+    with use(disk):
+        disk.faults.begin()
+
+
+def repair(disk: Disk) -> None:
+    """Let every operation on this disk succeed again."""
+    with use(disk):
+        disk.faults.end()
+
+
 @contextmanager
 def installed() -> Iterator[None]:
     """Let the system calls go to the disk in use, or where they went before if there is none."""
     with replaced([(module, name, _forward(module, name, method)) for module, name, method in CALLS]):
-        yield
+        try:
+            yield
+        finally:
+            current.budgets.clear()
 
 
 def _forward(module: Any, name: str, method: str) -> Callable[..., Any]:
@@ -84,8 +105,19 @@ def _forward(module: Any, name: str, method: str) -> Callable[..., Any]:
 def use(disk: Disk | None, *, is_dead: bool = False) -> Iterator[None]:
     """Give all calls to `disk`; None: to the real one."""
     before = current.disk, current.is_dead
-    current.disk, current.is_dead = disk, is_dead
+    _switch(disk)
+    current.is_dead = is_dead
     try:
         yield
     finally:
-        current.disk, current.is_dead = before
+        _switch(before[0])
+        current.is_dead = before[1]
+
+
+def _switch(disk: Disk | None) -> None:
+    if disk is current.disk:
+        return
+    left = system.set_write_budget(*current.budgets.pop(id(disk), UNLIMITED))
+    if left != UNLIMITED and current.disk is not None:
+        current.budgets[id(current.disk)] = left
+    current.disk = disk

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from broker_cy.core.errors import ErrorCode, KafkaError
 from tests.sim.world import disks
+from tests.sim.world.coordinators import check_reloads
 from tests.sim.world.disks import End
 from tests.sim.world.machine import Machine
 from tests.sim.world.plan import Fault
@@ -16,7 +19,9 @@ if TYPE_CHECKING:
 
 def begin(world: World, fault: Fault) -> None:
     world.note(f"fault: {fault}")
-    KINDS[fault.kind](world, world.machines[fault.host], fault)
+    machine = world.machines[fault.host]
+    machine.disturbed_until_us = max(machine.disturbed_until_us, world.time.now_us + fault.us)
+    KINDS[fault.kind](world, machine, fault)
 
 
 def end_all(world: World) -> None:
@@ -25,9 +30,13 @@ def end_all(world: World) -> None:
         if link.is_cut or link.loss:
             world.network.mend(source, target)
     for machine in world.machines.values():
+        # Connections that were lost are found later.
+        machine.disturbed_until_us = world.time.now_us
         machine.paused_until_us = 0
+        machine.when_ending = None
+        machine.clock.catch_up()
         disks.stay_alive(machine.disk)
-        machine.disk.faults.end()
+        disks.repair(machine.disk)
         machine.start()
         machine.stop()
 
@@ -46,6 +55,48 @@ def _kill_in_call(world: World, machine: Machine, fault: Fault) -> None:
 
 def _lose_power_in_call(world: World, machine: Machine, fault: Fault) -> None:
     disks.die_at(machine.disk, fault.amount, End.POWER_LOST)
+
+
+def _kill_ending(world: World, machine: Machine, fault: Fault) -> None:
+    """End the process when a transaction is decided, and its markers are not all written."""
+    machine.when_ending = lambda: machine.end(End.KILLED)
+
+
+def _break_ending(world: World, machine: Machine, fault: Fault) -> None:
+    """The same, for the disk."""
+
+    def begin() -> None:
+        machine.disturbed_until_us = max(machine.disturbed_until_us, world.time.now_us + fault.us)
+        _break_disk(world, machine, fault)
+
+    machine.when_ending = begin
+
+
+def _refuse_markers(world: World, machine: Machine, fault: Fault) -> None:
+    """Markers of transactions fail: nothing was written, or the answer is lost. With several brokers links do that."""
+    if machine.server is None or not machine.is_started:
+        return
+    markers, until_us, draw = machine.server.broker.txn_markers, world.time.now_us + fault.us, machine.draw
+    right = markers._append
+
+    def append(place: tuple[str, int], *more: Any) -> asyncio.Future[Any]:
+        if world.time.now_us >= until_us or draw.chance(0.4):
+            return right(place, *more)
+        code = draw.choice([ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
+        if draw.chance(0.5):
+            raise KafkaError(code)
+        written, answer = right(place, *more), markers._loop.create_future()
+
+        def lose(_: object) -> None:
+            if not answer.done():
+                answer.set_exception(KafkaError(code))
+                # It is no failure of the run if the process has ended, and nobody asks any more.
+                answer.exception()
+
+        written.add_done_callback(lose)
+        return answer
+
+    markers._append = append  # type: ignore[assignment,method-assign]
 
 
 def _stop(world: World, machine: Machine, fault: Fault) -> None:
@@ -111,16 +162,23 @@ def _set_clock(world: World, machine: Machine, fault: Fault) -> None:
 
 
 def _break_disk(world: World, machine: Machine, fault: Fault) -> None:
-    if len(world.machines) > 1:
-        # The bytes that the C code still writes are counted for the whole process.
-        return
-    machine.disk.faults.begin()
-    world.at(world.time.now_us + fault.us, machine.disk.faults.end)
+    disks.break_down(machine.disk)
+
+    def repair() -> None:
+        disks.repair(machine.disk)
+        if machine.is_started:
+            # What could not be written must be nowhere.
+            check_reloads(machine)
+
+    world.at(world.time.now_us + fault.us, repair)
 
 
 KINDS: dict[str, Callable[[World, Machine, Fault], None]] = {
     "kill": _kill,
     "kill_in_call": _kill_in_call,
+    "kill_ending": _kill_ending,
+    "break_ending": _break_ending,
+    "refuse_markers": _refuse_markers,
     "lose_power": _lose_power,
     "lose_power_in_call": _lose_power_in_call,
     "stop": _stop,

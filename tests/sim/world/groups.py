@@ -1,28 +1,168 @@
-"""What the world knows about consumer groups: who owned what, and what was committed."""
+"""What the world knows about consumer groups: who owned what, what was committed, whose sessions go on, and which
+generations are over.
+
+A group that is deleted and created again has other generations and no offsets. Each request to delete something begins
+another life of the group here, whether it succeeds or not: what was sent before it proves nothing about what is there
+after it.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from tests.history.operations import Place
+
+if TYPE_CHECKING:
+    from tests.sim.world.world import World
+
+# What members ask for. No session ends sooner than a rebalance, so that no member is dropped between two heartbeats.
+SESSION_MS, REBALANCE_MS = 3_000, 4_000
+SIZE_MAX = 3
+# A timer of the coordinator may come so much late, and a drifting clock be so much ahead.
+LATE_US = 100_000
+# A request without an answer may still arrive within this time.
+ARRIVES_US = 20_000_000
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """What a request to delete a group or an offset may end: offsets, and memberships with their last heartbeats."""
+
+    offsets: dict[Place, int]
+    heard_us: dict[str, int]
 
 
 class Groups:
-    def __init__(self) -> None:
-        self._owners: dict[tuple[str, int, Place], str] = {}
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lives: dict[str, int] = {}
+        # Until then something that was asked for may be deleted, and no commit is certain to stay.
+        self._unsure_until_us: dict[str, int] = {}
+        self._owners: dict[tuple[str, int, int, Place], str] = {}
+        self._leaders: dict[tuple[str, int, int, int], str] = {}
         self._committed: dict[tuple[str, Place], int] = {}
+        # The newest generation of which a member got its assignment, by group and life: it is on disk.
+        self._newest: dict[tuple[str, int], int] = {}
+        # By group and client: when it sent the newest of its heartbeats that succeeded.
+        self._heard_us: dict[str, dict[str, int]] = defaultdict(dict)
+        # By group, life, life of the process and generation: since when a member of it is no longer there.
+        self._over_us: dict[tuple[str, int, int, int], int] = {}
 
-    def own(self, group: str, generation: int, place: Place, member_id: str) -> None:
+    def life(self, group: str) -> int:
+        return self._lives.get(group, 0)
+
+    # --- generations
+
+    def lead(self, group: str, generation: int, member_id: str, host: str) -> None:
+        """A member is told to assign partitions. Raises AssertionError if another one was, too."""
+        # A generation without assignments is not written, so that another life of the process may repeat it.
+        key = group, self.life(group), self._world.machines[host].ends, generation
+        leader = self._leaders.setdefault(key, member_id)
+        assert leader == member_id, f"{group}: {leader} and {member_id} lead generation {generation}"
+
+    def own(self, group: str, life: int, generation: int, place: Place, member_id: str) -> None:
         """A member begins with a partition. Raises AssertionError if another one owns it in this generation."""
-        owner = self._owners.setdefault((group, generation, place), member_id)
+        owner = self._owners.setdefault((group, life, generation, place), member_id)
         assert owner == member_id, f"{group}: {place} has two owners in generation {generation}: {owner}, {member_id}"
 
-    def commit(self, group: str, place: Place, offset: int) -> None:
+    def assigned(self, group: str, life: int, generation: int) -> None:
+        """A member got its assignment."""
+        key = group, life
+        self._newest[key] = max(self._newest.get(key, -1), generation)
+
+    def is_over(self, group: str, life: int, generation: int) -> bool:
+        """Whether a request with that generation must be refused."""
+        return life == self.life(group) and generation < self._newest.get((group, life), -1)
+
+    # --- sessions
+
+    def heard(self, group: str, client: str, sent_us: int) -> None:
+        """A heartbeat that was sent then succeeded."""
+        self._heard_us[group][client] = sent_us
+
+    def silent(self, group: str, client: str) -> None:
+        """The membership of this client may end before its session does."""
+        self._heard_us[group].pop(client, None)
+
+    def check_dropped(self, group: str, client: str, host: str) -> None:
+        """A member is unknown. Raises AssertionError if its session cannot have ended."""
+        sent_us = self._heard_us[group].get(client)
+        if sent_us is not None and self._world.machines[host].is_calm_since(sent_us):
+            passed_us = self._world.time.now_us - sent_us
+            assert passed_us >= SESSION_MS * 1000 - LATE_US, f"{client} was dropped {passed_us} us after its heartbeat"
+
+    def member_went(self, group: str, life: int, generation: int, host: str, at_us: int) -> None:
+        """From `at_us` on somebody who was in this generation is not a member any more."""
+        if generation >= 0:
+            key = group, life, self._world.machines[host].ends, generation
+            self._over_us[key] = min(self._over_us.get(key, at_us), at_us)
+
+    def member_came(self, group: str, life: int, generation: int, host: str, at_us: int) -> None:
+        """What `member_went` said of that time does not happen."""
+        key = group, life, self._world.machines[host].ends, generation
+        if self._over_us.get(key) == at_us:
+            del self._over_us[key]
+
+    def check_goes_on(self, group: str, life: int, generation: int, host: str, sent_us: int) -> None:
+        """A heartbeat succeeded. Raises AssertionError if a member had gone before, and no rebalance began."""
+        since_us = self._over_us.get((group, life, self._world.machines[host].ends, generation))
+        if since_us is None or since_us >= sent_us:
+            return
+        if self._world.machines[host].is_calm_since(since_us - SESSION_MS * 1000 - 2 * LATE_US):
+            raise AssertionError(f"{group}: generation {generation} goes on after a member went")
+
+    # --- commits
+
+    def commit(self, group: str, life: int, place: Place, offset: int) -> None:
         """A commit was acknowledged. Positions of a group only go on, so that the greatest one counts."""
-        key = group, place
-        self._committed[key] = max(self._committed.get(key, -1), offset)
+        if life == self.life(group) and self._world.time.now_us >= self._unsure_until_us.get(group, 0):
+            key = group, place
+            self._committed[key] = max(self._committed.get(key, -1), offset)
 
     def committed(self, group: str, place: Place) -> int:
         return self._committed.get((group, place), -1)
 
-    def check_fetched(self, group: str, place: Place, offset: int, acknowledged: int) -> None:
-        """Raises AssertionError if a member finds less than was acknowledged before it asked."""
-        assert offset >= acknowledged, f"{group}: the commit of {acknowledged} in {place} is lost: found {offset}"
+    def check_fetched(self, group: str, life: int, place: Place, offset: int, acknowledged: int) -> None:
+        """Raises AssertionError if a member finds less than was acknowledged, or found, before it asked."""
+        if life == self.life(group):
+            assert offset >= acknowledged, f"{group}: the commit of {acknowledged} in {place} is lost: found {offset}"
+            self.commit(group, life, place, offset)
+
+    # --- deletions
+
+    def deleting(self, group: str, place: Place | None = None) -> Deletion | None:
+        """A request to delete the group, or its offset of one partition, is about to be sent. None if another one is
+        under way: what is left by two of them is not known.
+        """
+        if self._world.time.now_us < self._unsure_until_us.get(group, 0):
+            return None
+        self._unsure_until_us[group] = self._world.time.now_us + ARRIVES_US
+        return Deletion(self._forget(group, place), dict(self._heard_us[group]))
+
+    def _forget(self, group: str, place: Place | None) -> dict[Place, int]:
+        self._lives[group] = self.life(group) + 1
+        gone = {key: at for key, at in self._committed.items() if key[0] == group and place in (None, key[1])}
+        for key in gone:
+            del self._committed[key]
+        return {where: at for (_, where), at in gone.items()}
+
+    def refused(self, group: str, deletion: Deletion) -> None:
+        """Nothing was deleted."""
+        self._unsure_until_us.pop(group, None)
+        for where, offset in deletion.offsets.items():
+            self.commit(group, self.life(group), where, offset)
+
+    def deleted(self, group: str, place: Place | None = None) -> None:
+        """The group, or its offset of one partition, was deleted."""
+        self._forget(group, place)
+        self._unsure_until_us.pop(group, None)
+
+    def check_was_empty(self, group: str, deletion: Deletion, host: str) -> None:
+        """Raises AssertionError if somebody was a member of a group that was deleted."""
+        for client, sent_us in deletion.heard_us.items():
+            if self._heard_us[group].get(client) == sent_us and self._world.machines[host].is_calm_since(sent_us):
+                passed_us = self._world.time.now_us - sent_us
+                assert passed_us >= SESSION_MS * 1000 - LATE_US, f"{group} was deleted, and {client} was a member"
+        self._heard_us[group].clear()

@@ -20,7 +20,9 @@ from broker_cy.storage.data_directory import DataDirectory
 from tests.sim.world import disks
 from tests.sim.world.checks import check_partitions
 from tests.sim.world.clock import MachineClock
+from tests.sim.world.coordinators import check_groups, check_reloads, check_transactions, is_ending
 from tests.sim.world.disks import End
+from tests.sim.world.groups import SIZE_MAX
 from tests.sim.world.loop import SimLoop
 from tests.sim.world.workers import Workers
 from tests.support.power import Disk, PowerCut, replaced
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 PORT = 9092
 # An orderly stop may take this long, and a broker that failed to start is started again after this time.
+# Turns between two checks of the coordinators, and of what a start would find of them; while the disk fails more often.
+COORDINATORS_EVERY, RELOADS_EVERY, RELOADS_EVERY_BROKEN = 10, 500, 15
 STOP_US = 20_000_000
 RESTART_US = 300_000
 # Few internal partitions, and short intervals: a world lasts for seconds.
@@ -46,7 +50,11 @@ SETTINGS = {
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.max.size": str(SIZE_MAX),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
+    "transactional.id.expiration.ms": "2000",
     # Samples contain CPU and memory of the real process.
     "brokercy.metrics.sample.interval.ms": "0",
 }
@@ -62,6 +70,7 @@ class Machine:
         self.settings["advertised.listeners"] = f"PLAINTEXT://{host}:{PORT}"
         self.draw = world.draws(host)
         self.disk = Disk(root, world.draws(f"{host}/disk"))
+        self.disk.takes_notes = True
         self.clock = MachineClock(world.time, rate)
         self.boot = 0
         self.server: BrokerServer | None = None
@@ -71,13 +80,20 @@ class Machine:
         # The start is over; an orderly stop is under way; the process ends after this turn.
         self.is_started = self.is_stopping = self.has_failed = False
         self.stays_down = False
+        # Called once, when a transaction is decided and its markers are not all written.
+        self.when_ending: Callable[[], object] | None = None
         self.ends = 0
+        # Until then a fault has effects; when the last start was over.
+        self.disturbed_until_us = self.started_us = 0
         self._turn_at_us = -1
         self._directories: list[DataDirectory] = []
         # Of this life of the process: the high watermark seen last, and by (topic id, partition) the offset before
         # which records were deleted. An unclean end may bring deleted records back, as in Kafka.
         self.high_watermarks: dict[Partition, int] = {}
         self.floors: dict[tuple[UUID, int], int] = {}
+        # Of (group, member id) that was given and that nobody joined with yet: since when.
+        self.pending_since_us: dict[tuple[str, str], int] = {}
+        self._turns = 0
 
     # --- life
 
@@ -89,6 +105,7 @@ class Machine:
         self.loop = SimLoop(self.clock, self.draw, self._wake, lambda: disks.current.is_dead)
         self.high_watermarks.clear()
         self.floors.clear()
+        self.pending_since_us.clear()
         config = BrokerConfig.from_properties(self.settings)
         with self._inside():
             seams = Seams(self.clock.given, Randomness(self.draw), self.loop.as_loop, self, self)
@@ -102,6 +119,7 @@ class Machine:
             error = starting.exception()
             if error is None:
                 self.is_started = True
+                self.started_us = self.world.time.now_us
             elif self.disk.faults.active or self.disk.broken:
                 self.world.note(f"{self.host} cannot start: {type(error).__name__}")
                 self.has_failed = True
@@ -199,6 +217,15 @@ class Machine:
             self.listening.collect()
         if self.is_started:
             check_partitions(self)
+            self._turns += 1
+            if self._turns % COORDINATORS_EVERY == 0:
+                check_groups(self)
+                check_transactions(self)
+            if self._turns % (RELOADS_EVERY_BROKEN if self.disk.faults.active else RELOADS_EVERY) == 0:
+                check_reloads(self)
+        if self.when_ending is not None and self.is_started and is_ending(self):
+            begin, self.when_ending = self.when_ending, None
+            begin()
         self._schedule()
 
     def run(self, work: Callable[[], object]) -> None:
@@ -215,6 +242,10 @@ class Machine:
             self._end(End.KILLED)
         elif loop.failure is not None:
             raise loop.failure
+
+    def is_calm_since(self, us: int) -> bool:
+        """Whether the broker has run since then without any fault."""
+        return self.is_started and not self.is_stopping and max(self.started_us, self.disturbed_until_us) < us
 
     def pause(self, us: int) -> None:
         self.paused_until_us = max(self.paused_until_us, self.world.time.now_us + us)

@@ -13,6 +13,7 @@ from tests.sim.world.draws import Draws, Trace
 # Virtual time with faults, and how many there are at most.
 DURATION_US_MAX = 6_000_000
 FAULTS_MAX = 12
+ADMIN = "admin"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Plan:
     duration_us: int
     # Every record is on disk before it is acknowledged or read: power may be lost without losing any.
     is_synced: bool
+    # How long the clients go on after the faults, when everything has to be in time.
+    calm_us: int = 0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -56,8 +59,14 @@ class Plan:
     def without_faults(self, dropped: set[int]) -> Plan:
         return replace(self, faults=tuple(each for at, each in enumerate(self.faults) if at not in dropped))
 
-    def without_clients(self, dropped: set[int]) -> Plan:
-        return replace(self, clients=tuple(each for at, each in enumerate(self.clients) if at not in dropped))
+    @property
+    def workers(self) -> tuple[tuple[str, str], ...]:
+        """The clients other than administrators."""
+        return tuple(each for each in self.clients if not each[0].startswith(ADMIN))
+
+    def without_workers(self, dropped: set[int]) -> Plan:
+        left = {each for at, each in enumerate(self.workers) if at not in dropped}
+        return replace(self, clients=tuple(each for each in self.clients if each[0].startswith(ADMIN) or each in left))
 
 
 # Kinds of faults by what the world guarantees: a process may always end; power, and what a disk refuses, only where
@@ -65,7 +74,9 @@ class Plan:
 ENDS = ("kill", "kill_in_call", "stop")
 LINKS = ("cut", "cut_up", "cut_down", "loss", "delay")
 ALWAYS = (*ENDS, "pause", *LINKS, "set_clock")
-SYNCED_ONLY = ("lose_power", "lose_power_in_call", "break_disk")
+ENDING = ("kill_ending", "refuse_markers")
+DISKS = ("break_disk", "break_disk", "break_disk")
+SYNCED_ONLY = ("lose_power", "lose_power_in_call", "break_disk", "break_ending")
 
 
 @dataclass(frozen=True)
@@ -78,15 +89,30 @@ class Profile:
     # Probabilities that everything is synced, and that there is one machine.
     synced: float = 0.5
     alone: float = 0.85
+    calm_us: tuple[int, ...] = (0,)
 
 
 # The world as a whole, and parts of it that reach the rare states of one part of the broker in fewer seeds.
 EVERYTHING = "everything"
 PROFILES = {
-    EVERYTHING: Profile(("plain", "plain", "refused", "txn", "txn", "reader", "reader", "member", "member")),
+    EVERYTHING: Profile(
+        (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
+    ),
     "storage": Profile(("plain", "plain", "refused", "txn"), ENDS, synced=1.0, alone=1.0),
-    "groups": Profile(("member", "member", "static", "plain"), (*ENDS, "pause", *LINKS), (), synced=0.0, alone=1.0),
-    "transactions": Profile(("txn", "txn", "txn", "reader"), (*ENDS, "pause", *LINKS), (), synced=0.0, alone=1.0),
+    "groups": Profile(
+        ("member", "member", "member", "static", "plain", "operator"),
+        (*ENDS, "pause", *LINKS),
+        ("lose_power", *DISKS),
+        alone=1.0,
+        calm_us=(0, 0, 12_000_000),
+    ),
+    "transactions": Profile(
+        ("txn", "txn", "txn", "reader", "fencer"),
+        (*ENDS, "pause", *LINKS, *ENDING, *ENDING),
+        ("lose_power", "break_ending", *DISKS),
+        alone=1.0,
+        calm_us=(0, 0, 8_000_000),
+    ),
     "clients": Profile(("plain", "refused", "txn", "reader", "member"), ("pause", *LINKS), (), synced=0.0, alone=1.0),
 }
 
@@ -99,7 +125,7 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
     hosts = ("broker1",) if draw.chance(content.alone) else ("broker1", "broker2")
     clients = []
     for host in hosts:
-        clients.append((f"admin-{host}", host))
+        clients.append((f"{ADMIN}-{host}", host))
         for number in range(draw.randint(3, 8)):
             clients.append((f"{draw.choice(content.clients)}{number}-{host}", host))
     duration_us = draw.randint(500_000, DURATION_US_MAX)
@@ -113,6 +139,7 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         tuple(sorted(faults, key=lambda each: each.at_us)),
         duration_us,
         is_synced,
+        draw.choice(content.calm_us),
     )
 
 

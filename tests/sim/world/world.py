@@ -20,11 +20,13 @@ from tests.sim.world import disks, faults
 from tests.sim.world.clients.admins import Admin
 from tests.sim.world.clients.base import Client, Spot
 from tests.sim.world.clients.members import Member, StaticMember
+from tests.sim.world.clients.operators import Operator
 from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
 from tests.sim.world.clients.readers import LastReader, Reader
-from tests.sim.world.clients.transactions import TransactionalProducer
+from tests.sim.world.clients.transactions import Fencer, TransactionalProducer
 from tests.sim.world.clock import EPOCH_MS, MachineClock, WorldTime
 from tests.sim.world.draws import Draws, Trace
+from tests.sim.world.fenced import Fenced
 from tests.sim.world.groups import Groups
 from tests.sim.world.loop import SimLoop
 from tests.sim.world.machine import Machine
@@ -40,9 +42,11 @@ KINDS: dict[str, type[Client]] = {
     "plain": PlainProducer,
     "refused": RefusedProducer,
     "txn": TransactionalProducer,
+    "fencer": Fencer,
     "reader": Reader,
     "member": Member,
     "static": StaticMember,
+    "operator": Operator,
 }
 SYNCED = {"log.flush.interval.messages": "1"}
 
@@ -56,9 +60,11 @@ class World:
         self.time = WorldTime()
         self.network = Network(self, self.draws("network"))
         self.recorder = Recorder()
-        self.groups = Groups()
+        self.groups = Groups(self)
+        self.fenced = Fenced()
         self.acked = self.reads = self.steps = 0
-        self.over = False
+        # The faults are over, and so is the work of the clients.
+        self.recovers = self.over = False
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._count = 0
         self._clients_turn_us = -1
@@ -111,14 +117,18 @@ class World:
             kind = name.partition("-")[0].rstrip("0123456789")
             self._add(KINDS[kind](self, name, host))
         for fault in self.plan.faults:
-            self.at(fault.at_us, lambda fault=fault: faults.begin(self, fault))  # type: ignore[misc]
+            # Of a plan that was made shorter, later faults would come when everything has been repaired.
+            if fault.at_us <= self.plan.duration_us:
+                self.at(fault.at_us, lambda fault=fault: faults.begin(self, fault))  # type: ignore[misc]
         self._until(self.plan.duration_us)
         self.note("the faults are over")
+        self.recovers = True
         faults.end_all(self)
         before = {client: client.successes for client in self.all_clients}
         self._wait(
             RECOVERY_S, "to get on", lambda: [client for client, was in before.items() if client.successes == was]
         )
+        self._until(self.time.now_us + self.plan.calm_us)
         self.over = True
         self._wait(ENDING_S, "to end", lambda: [client for client in self.all_clients if not client.is_done])
         last = [
@@ -179,7 +189,7 @@ class World:
     def _close(self) -> None:
         for machine in self.machines.values():
             machine.stays_down = True
-            machine.disk.faults.end()
+            disks.repair(machine.disk)
             disks.stay_alive(machine.disk)
         with disks.installed():
             for machine in self.machines.values():

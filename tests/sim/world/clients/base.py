@@ -133,6 +133,16 @@ class Client:
             if not each.error_code
         ]
 
+    async def is_alive(self, spot: Spot) -> bool:
+        """Whether the topic with this name still has this id: then what was sent by name since it was found reached it,
+        because ids are not used again.
+        """
+        known = self.spots
+        await self.look()
+        lives = {each.topic: each.topic_id for each in self.spots}
+        self.spots = known
+        return lives.get(spot.topic) == spot.topic_id
+
     def records(self, values: list[tuple[str, str | None]]) -> list[Record]:
         """Records of (value, key)."""
         now_ms = self.world.wall_ms()

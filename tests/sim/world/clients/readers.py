@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 EARLIEST, LATEST = -2, -1
+# Versions of Fetch: the last one in which topics have names, and one in which they have ids.
+BY_NAME, BY_ID = 12, 17
 
 
 def records_of(spot: Spot, part: Any, position: int, *, committed: bool) -> tuple[list[Read], int]:
@@ -85,16 +87,22 @@ class Fetcher(Client):
             isolation_level=int(self.committed),
             topics=topics,
         )
-        answer = await self.once(request, 17)
-        by_id = {(spot.topic_id, spot.partition): spot for spot in spots}
+        by_name = self.draw.chance(0.15)
+        answer = await self.once(request, BY_NAME if by_name else BY_ID)
+        asked = {(spot.topic if by_name else spot.topic_id, spot.partition): spot for spot in spots}
         reads: list[Read] = []
         gone: set[UUID] = set()
+        if by_name:
+            # Another life of a topic may have answered.
+            volatile = {spot.topic: spot for spot in spots if spot.topic[0] == "v"}
+            gone |= {spot.topic_id for spot in volatile.values() if not await self.is_alive(spot)}
         for topic in answer.responses:
             for part in topic.partitions:
+                spot = asked[topic.topic if by_name else topic.topic_id, part.partition_index]
                 if part.error_code in GONE:
-                    gone.add(topic.topic_id)
-                else:
-                    reads += await self._take(by_id[topic.topic_id, part.partition_index], part)
+                    gone.add(spot.topic_id)
+                elif spot.topic_id not in gone:
+                    reads += await self._take(spot, part)
         positions = {spot.place: at for spot, at in self.positions.items() if spot in spots}
         self.world.recorder.add(Poll(self.name, self.world.recorder.now(), tuple(reads), positions))
         self.world.reads += len(reads)
