@@ -102,9 +102,6 @@ def result_of(answer: Any) -> tuple[ErrorCode, int]:
 class PlainProducer(Sender):
     """Idempotent; several batches at once, and all of them again, in order, after each loss of the connection."""
 
-    first_sent = 0
-    several: frozenset[Spot] | set[Spot] = frozenset()
-
     async def begin(self) -> None:
         await self.new_identity(m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
 
@@ -117,9 +114,6 @@ class PlainProducer(Sender):
             return await self._by_name(self.draw.choice(self.spots))
         pending = [self.some_batch(self.draw.choice(self.spots)) for _ in range(self.draw.randint(1, BATCHES_MAX))]
         acks = self.draw.choice([-1, -1, 1])
-        # The process in which they may be known, and the partitions with more than one of them.
-        self.first_sent = self.world.machines[self.host].ends
-        self.several = {each.spot for each in pending if sum(other.spot == each.spot for other in pending) > 1}
         while pending:
             if self.draw.chance(0.03):
                 self.hang_up()
@@ -180,18 +174,11 @@ class PlainProducer(Sender):
                 is_lost |= code in GONE
             elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and any(each.spot == batch.spot for each in left):
                 left.append(batch)
-            elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (is_lost or self._is_forgotten(batch)):
+            elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_lost:
                 self.settle(batch, Fate.UNKNOWN)
-                is_lost = True
             else:
                 raise AssertionError(f"{self.name}: {code.name} for {batch.values} in {batch.spot.place}")
         return left, is_lost
-
-    def _is_forgotten(self, batch: Batch) -> bool:
-        """Whether a start may not know a batch that was written: a snapshot has only the last batch of a producer, as
-        in Kafka, so that one before it is not recognized when it is sent again.
-        """
-        return batch.spot in self.several and self.world.machines[self.host].ends > self.first_sent
 
 
 class RefusedProducer(Sender):
