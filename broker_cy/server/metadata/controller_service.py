@@ -1,14 +1,12 @@
-"""Runs the controller: takes operations, writes their records to `__cluster_metadata-0`, and publishes committed
-changes.
+"""The controller, as the services and handlers of this node see it: `submit` runs an operation, `image` is the newest
+committed metadata.
 
-An operation is validated and applied to the controller's uncommitted state as soon as it is submitted. The records of
-all operations of a loop turn are written with one append and synced in a worker thread; operations that arrive
-meanwhile share the next sync. Then the image advances, subscribers get the change, and the replies are sent, in this
-order.
+The node has a metadata log with its quorum (quorum_driver), the committed image (committed_metadata), and, while it
+leads the quorum, the active controller (active_controller). This class puts them together, and takes them from start to
+stop.
 
-If the records cannot be written (disk full), every operation that was not committed fails, the state returns to the
-last committed image, and the next operation tries again. If they were written and cannot be synced, the content of the
-disk is unknown: the node resigns, and every operation is refused until the broker is started again.
+If what was written cannot be synced, the content of the disk is unknown: the node leaves the quorum, and every
+operation is refused until the broker is started again.
 """
 
 from __future__ import annotations
@@ -18,23 +16,27 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from broker_cy.controller.activation import Activate
 from broker_cy.controller.broker_ops import AllocateProducerIds, StartBroker, StopBroker
-from broker_cy.controller.controller import Controller
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import Operation
+from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
-from broker_cy.metadata import features, framing
-from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
+from broker_cy.metadata import features
+from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.snapshot import KRaftState
-from broker_cy.quorum.step import Append, Proposal, Stop, Synced
+from broker_cy.quorum.election_state import QuorumError
+from broker_cy.quorum.quorum import Quorum
+from broker_cy.quorum.step import Output, Role
+from broker_cy.server.metadata.active_controller import ActiveController
+from broker_cy.server.metadata.committed_metadata import CommittedMetadata, Listener
 from broker_cy.server.metadata.metadata_log import MetadataLog
 from broker_cy.server.metadata.metadata_snapshots import SnapshotKeeper
-from broker_cy.server.metadata.quorum_driver import QuorumDriver
+from broker_cy.server.metadata.quorum_driver import Owner, QuorumDriver
 from broker_cy.storage.log_config import LogConfig
 
 if TYPE_CHECKING:
@@ -43,31 +45,20 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
+    from broker_cy.metadata.loader import Loader
     from broker_cy.storage.log_manager import LogManager
 
 R = TypeVar("R")
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
-Listener = Callable[[ImageDelta, MetadataImage], None]
-
-# Operations that wait for a sync. A connection has at most one of them; beyond this bound, clients send faster than the
-# disk syncs, and receive a retriable error.
-WAITING_MAX = 10_000
 # Positions in a segment are int32. MetadataLog begins the segments, so the log need not.
 SEGMENT_BYTES_MAX = 2**31 - 1
-
-
 # The next block of producer ids is requested when this many ids are left.
 PRODUCER_IDS_LOW = 200
-
-
-class Waiting(NamedTuple):
-    """An operation whose reply is sent when everything below `end_offset` is committed."""
-
-    end_offset: int
-    future: asyncio.Future[Any]
-    reply: Any
+# An election takes one election timeout, two if votes are split. A start that waits longer has a quorum without a
+# majority, and its operator must learn that.
+LEADER_WAIT_S = 30
 
 
 def _seen(task: asyncio.Task[None]) -> None:
@@ -105,17 +96,15 @@ class ControllerService:
         self._executor = executor
         self._randomness = randomness
         self._on_committed = on_committed
-        self._controller = Controller(MetadataImage())
-        self._kraft = KRaftState()
-        self._driver: QuorumDriver
-        self._snapshots: SnapshotKeeper
         self._listeners: list[Listener] = []
-        self._pending: list[Proposal] = []  # batches of accepted operations, not written yet
-        self._next_offset = 0  # of the next record, with what is pending
-        self._waiting: deque[Waiting] = deque()  # by the end of what they wait for, ascending
-        self._flush_scheduled = False
-        self._syncing: asyncio.Future[None] | None = None
+        self._driver: QuorumDriver
+        self._committed: CommittedMetadata
+        self._active: ActiveController | None = None
+        self._snapshots: SnapshotKeeper | None = None
+        self._epoch_start_offset = -1  # while this node leads: where its epoch begins in the log
+        self._high_watermark = 0
         self._refusal: str | None = "the controller has not started"
+        self._activated: asyncio.Future[None] = loop.create_future()
         self._producer_ids: deque[int] = deque()  # allocated, and not yet handed out
         self._producer_block: asyncio.Task[None] | None = None
 
@@ -171,37 +160,77 @@ class ControllerService:
             )
         # What a killed process wrote and did not sync.
         self._files.begin_sync()()
-        self._kraft = loader.kraft
-        self._driver = QuorumDriver(
-            self.node_id, self._files, loader, self._clock, self._randomness, self._loop, self._directory_ids[0]
-        )
-        self._controller = Controller(loader.image)
-        self._controller.skip_to(log.log_end_offset)
-        await self._driver.lead()
-        self._next_offset = self._driver.quorum.end_offset
+        self._open_quorum(loader)
         self._refusal = None
-        bootstrap = (
-            self._files.bootstrap_records(self._clock.wall_ms()) if self.image.features.metadata_version == 0 else []
+        self._driver.start()
+        is_alone = self._active is not None
+        if not is_alone:
+            await self._wait_for_leader()
+        registered = self.submit(
+            StartBroker(self.node_id, self._randomness.kafka_uuid(), listeners, self._directory_ids, rack)
         )
-        self._accept(Activate(bootstrap, loader.in_transaction))
-        registration = StartBroker(self.node_id, self._randomness.kafka_uuid(), listeners, self._directory_ids, rack)
-        self.broker_epoch = self._accept(registration).reply
-        self._write_pending()
-        self._files.begin_sync()()
-        self._commit(log.log_end_offset)
+        if is_alone:
+            # An only voter leads at once, and nobody else waits for its loop.
+            self._driver.settle()
+        self.broker_epoch = await registered
         self._snapshots = SnapshotKeeper(
             config=self.config,
             clock=self._clock,
             loop=self._loop,
             executor=self._executor,
             files=self._files,
-            kraft=self._kraft,
+            kraft=loader.kraft,
             bytes_since_snapshot=loader.log_bytes,
         )
-        # A subscriber that fails on the first image cannot work: unlike later, its error aborts the start.
-        delta = ImageDelta.initial(self.image)
-        for listener in self._listeners:
-            listener(delta, self.image)
+        self._committed.publish()
+
+    def _open_quorum(self, loader: Loader) -> None:
+        """Raises QuorumError if the node is not the only voter, or if quorum-state does not parse."""
+        stored = self._files.read_election_state()
+        log_voters = loader.kraft.voter_ids()
+        voters = log_voters if log_voters is not None else (stored.voters if stored else None)
+        if voters and voters != (self.node_id,):
+            raise QuorumError(
+                f"the metadata quorum has the voters {sorted(voters)}, and this node is {self.node_id}; "
+                "broker-cy supports only a quorum whose sole voter is this node"
+            )
+        is_static = loader.kraft.kraft_version == 0
+        quorum = Quorum(
+            self.node_id,
+            (self.node_id,),
+            stored,
+            self._files.epochs(loader),
+            self._randomness.integer,
+            static_voters=is_static,
+        )
+        self._committed = CommittedMetadata(
+            loader, self._files, self._loop, self._listeners, self._image_changed, self._damaged
+        )
+        self._driver = QuorumDriver(
+            quorum,
+            self._files,
+            self._clock,
+            self._loop,
+            self._executor,
+            uuids.ZERO if is_static else self._directory_ids[0],
+            Owner(self._quorum_changed, self._not_written, self._stopped),
+        )
+
+    async def _wait_for_leader(self) -> None:
+        timer = self._loop.call_later(LEADER_WAIT_S, self._give_up)
+        try:
+            await self._activated
+        finally:
+            timer.cancel()
+
+    def _give_up(self) -> None:
+        if not self._activated.done():
+            self._activated.set_exception(
+                QuorumError(
+                    f"the metadata quorum has no leader after {LEADER_WAIT_S} s: a majority of its voters must be "
+                    f"running and reachable ({self._driver.quorum!r})"
+                )
+            )
 
     async def stop(self) -> None:
         """Fence the broker, wait for pending operations, and resign. Later operations are refused."""
@@ -211,10 +240,12 @@ class ControllerService:
             except KafkaError as error:
                 # A full disk must not keep the broker from stopping: it registers again at its next start anyway.
                 LOGGER.warning("could not fence the broker before its stop", extra=facts(reason=error))
-            await self._snapshots.stop()
+            if self._snapshots is not None:
+                await self._snapshots.stop()
         if self._refusal is None:
             self._refusal = "the broker is stopping"
-            self._driver.step(Stop())
+            self._driver.stop()
+            self._committed.stop()
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener(delta, image)` with everything at start, and then with each commit, before its replies go
@@ -227,11 +258,11 @@ class ControllerService:
     @property
     def image(self) -> MetadataImage:
         """The newest committed image. Valid for this turn of the loop: the next commit changes it."""
-        return self._controller.image
+        return self._committed.image
 
     @property
     def epoch(self) -> int:
-        """The epoch in which this node leads."""
+        """The epoch of the quorum, as far as this node knows."""
         return self._driver.quorum.epoch
 
     @property
@@ -241,7 +272,7 @@ class ControllerService:
 
     @property
     def kraft(self) -> KRaftState:
-        return self._kraft
+        return self._committed.kraft
 
     @property
     def supported_features(self) -> dict[str, tuple[int, int]]:
@@ -258,17 +289,9 @@ class ControllerService:
         """
         if self._refusal is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, self._refusal)
-        if len(self._waiting) >= WAITING_MAX:
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} changes of the metadata are waiting for the disk"
-            )
-        step = self._accept(operation)
-        future: asyncio.Future[R] = self._loop.create_future()
-        self._waiting.append(Waiting(self._next_offset, future, step.reply))
-        if not self._flush_scheduled and self._syncing is None:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
-        return future
+        if self._active is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self.node_id} is not the active controller")
+        return self._active.submit(operation)
 
     async def next_producer_id(self) -> int:
         """A producer id that was never used before. Raises KafkaError."""
@@ -290,90 +313,61 @@ class ControllerService:
         finally:
             self._producer_block = None
 
-    # --- from accepted to committed
+    # --- what the quorum and the image report
 
-    def _accept(self, operation: Operation[R]) -> Step[R]:
-        """Run the operation against the uncommitted state and queue its records as batches."""
-        now_ms = self._clock.wall_ms()
-        context = OperationContext(now_ms, self._randomness.kafka_uuid, self.config, self._next_offset)
-        step = self._controller.run(operation, context)
-        for batch in step.batches():
-            content = framing.data_batch(batch, self._next_offset, self.epoch, now_ms)
-            self._pending.append(Proposal(len(batch), content))
-            self._next_offset += len(batch)
-        return step
+    def _quorum_changed(self, output: Output) -> None:
+        if output.role is not Role.LEADER:
+            self._epoch_start_offset = -1
+            self._end_leadership(output)
+        elif self._epoch_start_offset < 0:
+            # The first entry that a leader appends is where its epoch begins.
+            self._epoch_start_offset = output.append[0].offset
+        if output.high_watermark > self._high_watermark:
+            self._high_watermark = output.high_watermark
+            self._on_committed(output.high_watermark)
+            if self._active is not None:
+                self._active.commit(output.high_watermark)
+            else:
+                self._committed.advance(output.high_watermark)
+        self._activate()
 
-    def _write_pending(self) -> int:
-        """Append the pending records. Returns their size in bytes. Raises StorageError, and then nothing was
-        appended."""
-        proposals = tuple(self._pending)
-        self._pending.clear()
-        self._driver.step(Append(self.epoch, self._driver.quorum.end_offset, proposals))
-        return self._driver.write()
+    def _image_changed(self, image: MetadataImage, size_bytes: int) -> None:
+        if self._snapshots is not None:
+            self._snapshots.committed(image, size_bytes)
+        self._activate()
 
-    def _flush(self) -> None:
-        self._flush_scheduled = False
-        if self._syncing is not None:
+    def _activate(self) -> None:
+        """Become the active controller once everything from before this node's epoch is in the image."""
+        if self._active is not None or not 0 <= self._epoch_start_offset <= self._committed.end_offset:
             return
-        if not self._pending:
-            # Nothing has to be written: the replies depend on what is committed.
-            self._reply()
-            return
-        try:
-            size_bytes = self._write_pending()
-        except KafkaError as error:
-            self._next_offset = self._driver.quorum.end_offset
-            self._controller.abandon(self._next_offset)
-            self._fail(error)
-            return
-        end_offset = self._next_offset
-        self._syncing = asyncio.ensure_future(self._loop.run_in_executor(self._executor, self._files.begin_sync()))
-        self._syncing.add_done_callback(lambda done: self._synced(done, end_offset, size_bytes))
+        self._committed.stop()
+        self._active = ActiveController(
+            self.config, self._clock, self._randomness, self._loop, self._driver, self._committed
+        )
+        bootstrap = (
+            self._files.bootstrap_records(self._clock.wall_ms()) if self.image.features.metadata_version == 0 else []
+        )
+        self._active.submit(Activate(bootstrap, self._committed.in_transaction))
+        self._committed.abort_transaction()
+        if not self._activated.done():
+            self._activated.set_result(None)
 
-    def _synced(self, done: asyncio.Future[None], end_offset: int, size_bytes: int) -> None:
-        self._syncing = None
-        reason = "the broker was stopped" if done.cancelled() else done.exception()
-        if reason is not None:
-            self._refusal = (
-                f"the metadata log cannot be synced ({reason}): restart the broker when the disk works again"
-            )
-            self._driver.step(Stop())
-            self._controller.abandon()
-            self._pending.clear()
-            self._fail(KafkaError(ErrorCode.NOT_CONTROLLER, self._refusal))
-            return
-        delta = self._commit(end_offset)
-        if delta is not None:
-            self._tell(delta)
-        self._reply()
-        self._snapshots.committed(self.image, size_bytes)
-        if self._waiting:
-            self._flush()
+    def _end_leadership(self, output: Output) -> None:
+        if self._active is not None:
+            active, self._active = self._active, None
+            reason = self._refusal or f"node {self.node_id} leads the metadata quorum no longer"
+            active.end(reason)
+            self._committed.advance(output.high_watermark)
 
-    def _commit(self, synced_end: int) -> ImageDelta | None:
-        """Everything below `synced_end` is on disk: commit what the quorum has by that. Returns what has changed."""
-        high_watermark = self._driver.step(Synced(synced_end)).high_watermark
-        self._on_committed(high_watermark)
-        return self._controller.commit(high_watermark, self.epoch)
+    def _not_written(self, error: KafkaError) -> None:
+        if self._active is not None:
+            self._active.not_written(error, self._files.log.log_end_offset)
 
-    def _tell(self, delta: ImageDelta) -> None:
-        for listener in self._listeners:
-            try:
-                listener(delta, self.image)
-            except Exception:
-                # The change is committed even if a subscriber fails: the others and the clients still get it.
-                LOGGER.exception("a listener failed on a metadata change", extra=facts(offset=self.image.offset))
+    def _stopped(self, reason: str) -> None:
+        self._refusal = reason
 
-    def _reply(self) -> None:
-        """Answer the operations whose records, and all before them, are committed."""
-        while self._waiting and self._waiting[0].end_offset <= self.high_watermark:
-            _, future, reply = self._waiting.popleft()
-            if not future.done():
-                future.set_result(reply)
-
-    def _fail(self, error: KafkaError) -> None:
-        """Answer the operations that wait with an error: none of their records will be committed."""
-        while self._waiting:
-            future = self._waiting.popleft().future
-            if not future.done():
-                future.set_exception(error)
+    def _damaged(self, reason: str) -> None:
+        """Committed records cannot be read or applied: what this node would answer is not what the cluster has."""
+        LOGGER.error("could not apply committed metadata", extra=facts(reason=reason))
+        self._refusal = reason
+        self._driver.stop()
