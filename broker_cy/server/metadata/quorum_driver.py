@@ -6,14 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import KafkaError
-from broker_cy.metadata import framing
+from broker_cy.quorum import wire_log
 from broker_cy.quorum.election_state import QuorumError
-from broker_cy.quorum.messages import Batch, Leadership
+from broker_cy.quorum.messages import Batch
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import Event, NotWritten, Output, Role, Start
-from broker_cy.wire.control import LeaderChange, Voter
 
 if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
@@ -50,7 +48,6 @@ class QuorumDriver:
         self._clock = clock
         self._loop = loop
         self._kraft = loader.kraft
-        self._directory_id = directory_id
         stored = files.read_election_state()
         log_voters = loader.kraft.voter_ids()
         voters = log_voters if log_voters is not None else (stored.voters if stored else None)
@@ -66,6 +63,7 @@ class QuorumDriver:
             files.epochs(loader),
             randomness.integer,
             static_voters=loader.kraft.kraft_version == 0,
+            directory_id=directory_id,
         )
         self._staged: list[bytes] = []
         self._leading: asyncio.Future[None] = loop.create_future()
@@ -121,11 +119,4 @@ class QuorumDriver:
         return int(self._clock.monotonic() * 1000)
 
     def _encoded(self, batch: Batch) -> bytes:
-        if not isinstance(batch.content, Leadership):
-            return bytes(batch.content)
-        dynamic = self._kraft.kraft_version > 0
-        directory_id = self._directory_id if dynamic else uuids.ZERO
-        voters = tuple(Voter(voter, directory_id) for voter in batch.content.voters)
-        granting = tuple(Voter(voter, directory_id) for voter in batch.content.granting_voters)
-        message = LeaderChange(batch.content.leader_id, voters, granting, version=1 if dynamic else 0)
-        return framing.control_batch([message], batch.offset, batch.epoch, self._clock.wall_ms())
+        return wire_log.encoded(batch, self._kraft.kraft_version, self._clock.wall_ms())
