@@ -22,7 +22,6 @@ from uuid import UUID
 from broker_cy.controller.activation import Activate
 from broker_cy.controller.broker_ops import AllocateProducerIds, StartBroker, StopBroker
 from broker_cy.controller.operation import Operation
-from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.metadata import features
@@ -194,14 +193,14 @@ class ControllerService:
                 f"the metadata quorum has the voters {sorted(voters)}, and this node is {self.node_id}; "
                 "broker-cy supports only a quorum whose sole voter is this node"
             )
-        is_static = loader.kraft.kraft_version == 0
         quorum = Quorum(
             self.node_id,
             (self.node_id,),
             stored,
             self._files.epochs(loader),
             self._randomness.integer,
-            static_voters=is_static,
+            static_voters=loader.kraft.kraft_version == 0,
+            directory_id=self._directory_ids[0],
         )
         self._committed = CommittedMetadata(
             loader, self._files, self._loop, self._listeners, self._image_changed, self._damaged
@@ -212,7 +211,7 @@ class ControllerService:
             self._clock,
             self._loop,
             self._executor,
-            uuids.ZERO if is_static else self._directory_ids[0],
+            loader.kraft,
             Owner(self._quorum_changed, self._not_written, self._stopped),
         )
 

@@ -12,20 +12,18 @@ import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-from uuid import UUID
 
-from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import KafkaError
 from broker_cy.core.logs import facts
-from broker_cy.metadata import framing
-from broker_cy.quorum.messages import Batch, Leadership
+from broker_cy.quorum import wire_log
+from broker_cy.quorum.messages import Batch
 from broker_cy.quorum.step import Event, NotWritten, Output, Role, Send, Start, Stop, Synced, Tick
-from broker_cy.wire.control import LeaderChange, Voter
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from broker_cy.core.clock import Clock
+    from broker_cy.metadata.snapshot import KRaftState
     from broker_cy.quorum.quorum import Quorum
     from broker_cy.server.metadata.metadata_log import MetadataLog
 
@@ -63,20 +61,18 @@ class QuorumDriver:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         executor: Executor | None,
-        directory_id: UUID,
+        kraft: KRaftState,
         owner: Owner,
         outlet: Outlet | None = None,
     ) -> None:
-        """`directory_id` is what Leadership entries name this node with: ZERO with kraft.version 0. The log is on disk
-        as `quorum` knows it.
-        """
+        """`kraft` is the state of the quorum that the log has. The log is on disk as `quorum` knows it."""
         self.quorum = quorum
         self.appended_bytes = 0  # since the start
         self._files = files
         self._clock = clock
         self._loop = loop
         self._executor = executor
-        self._directory_id = directory_id
+        self._kraft = kraft
         self._owner = owner
         self._outlet = outlet if outlet is not None else Nobody()
         self._staged: list[bytes] = []
@@ -184,13 +180,7 @@ class QuorumDriver:
         self._write()
 
     def _encoded(self, batch: Batch) -> bytes:
-        if not isinstance(batch.content, Leadership):
-            return bytes(batch.content)
-        dynamic = self._directory_id != uuids.ZERO
-        voters = tuple(Voter(voter, self._directory_id) for voter in batch.content.voters)
-        granting = tuple(Voter(voter, self._directory_id) for voter in batch.content.granting_voters)
-        message = LeaderChange(batch.content.leader_id, voters, granting, version=1 if dynamic else 0)
-        return framing.control_batch([message], batch.offset, batch.epoch, self._clock.wall_ms())
+        return wire_log.encoded(batch, self._kraft.kraft_version, self._clock.wall_ms())
 
     # --- messages and time
 
