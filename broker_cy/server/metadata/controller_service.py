@@ -24,6 +24,7 @@ from uuid import UUID
 from broker_cy.controller.activation import Activate
 from broker_cy.controller.broker_ops import AllocateProducerIds, StartBroker, StopBroker
 from broker_cy.controller.controller import Controller
+from broker_cy.controller.heartbeats import Heartbeats
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
@@ -244,6 +245,11 @@ class ControllerService:
         return self._kraft
 
     @property
+    def heartbeats(self) -> Heartbeats:
+        """When the registered brokers were last heard from; on the monotonic clock, in milliseconds."""
+        return self._controller.heartbeats
+
+    @property
     def supported_features(self) -> dict[str, tuple[int, int]]:
         """Return the lowest and highest level of each supported feature."""
         return features.supported()
@@ -295,7 +301,14 @@ class ControllerService:
     def _accept(self, operation: Operation[R]) -> Step[R]:
         """Run the operation against the uncommitted state and queue its records as batches."""
         now_ms = self._clock.wall_ms()
-        context = OperationContext(now_ms, self._randomness.kafka_uuid, self.config, self._next_offset)
+        context = OperationContext(
+            now_ms,
+            self._randomness.kafka_uuid,
+            self.config,
+            self._next_offset,
+            int(self._clock.monotonic() * 1000),
+            self._controller.heartbeats,
+        )
         step = self._controller.run(operation, context)
         for batch in step.batches():
             content = framing.data_batch(batch, self._next_offset, self.epoch, now_ms)
