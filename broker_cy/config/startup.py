@@ -263,7 +263,8 @@ def _check_controllers(
                 "running KRaft with just the broker role"
             )
         return
-    if not theirs and ("broker" not in roles or len(values["controller.quorum.voters"]) > 1):
+    voters = quorum_voters(values["controller.quorum.voters"])
+    if not theirs and ("broker" not in roles or len(voters) > 1):
         raise ConfigError(
             "controller.listener.names must contain at least one value appearing in the 'listeners' configuration "
             "when running the KRaft controller role"

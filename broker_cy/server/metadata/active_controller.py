@@ -22,6 +22,7 @@ from broker_cy.quorum.step import Append, NotLeaderError, Proposal
 
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
+    from broker_cy.controller.heartbeats import Heartbeats
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
     from broker_cy.server.metadata.committed_metadata import CommittedMetadata
@@ -70,6 +71,11 @@ class ActiveController:
         self._high_watermark = 0
         self._counted_bytes = driver.appended_bytes
 
+    @property
+    def heartbeats(self) -> Heartbeats:
+        """When the registered brokers were last heard from; on the monotonic clock, in milliseconds."""
+        return self._controller.heartbeats
+
     def submit(self, operation: Operation[R]) -> asyncio.Future[R]:
         """Run the operation; the future yields its reply once its records, and all before them, are committed.
 
@@ -82,7 +88,14 @@ class ActiveController:
             )
         now_ms = self._clock.wall_ms()
         offset = self._driver.quorum.end_offset
-        context = OperationContext(now_ms, self._randomness.kafka_uuid, self._config, offset)
+        context = OperationContext(
+            now_ms,
+            self._randomness.kafka_uuid,
+            self._config,
+            offset,
+            int(self._clock.monotonic() * 1000),
+            self._controller.heartbeats,
+        )
         step = self._controller.run(operation, context)
         proposals = []
         for batch in step.batches():
