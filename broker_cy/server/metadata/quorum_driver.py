@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from broker_cy.core.errors import KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.quorum import wire_log
-from broker_cy.quorum.messages import Batch
-from broker_cy.quorum.step import Event, NotWritten, Output, Role, Send, Start, Stop, Synced, Tick
+from broker_cy.quorum.messages import Batch, Fetch, FetchResponse, Message, Request, Response
+from broker_cy.quorum.step import Event, NotWritten, Output, Received, Role, Start, Stop, Synced, Tick
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -31,16 +31,36 @@ LOGGER = logging.getLogger("broker_cy.server.metadata")
 
 
 class Outlet(Protocol):
-    """Where messages to other nodes go. Nothing is raised: a message that cannot be sent is lost."""
+    """Where requests to other nodes go. Nothing is raised: a message that cannot be sent is lost."""
 
-    def send(self, message: Send) -> None: ...
+    def send(self, to: int, request: Request) -> None: ...
 
 
 class Nobody:
     """The outlet of a quorum of one."""
 
-    def send(self, message: Send) -> None:
-        raise AssertionError(f"there is no other node for {message}")
+    def send(self, to: int, request: Request) -> None:
+        raise AssertionError(f"there is no node {to} for {request}")
+
+
+class Parked(NamedTuple):
+    """A Fetch of another node that waits for its response."""
+
+    source: int
+    answer: asyncio.Future[Response | None]
+
+
+class Unsent(NamedTuple):
+    """A message that leaves when everything before it was carried out. `answer` takes a response."""
+
+    to: int
+    message: Message
+    answer: asyncio.Future[Response | None] | None
+
+
+def _give(answer: asyncio.Future[Response | None], response: Response | None) -> None:
+    if not answer.done():
+        answer.set_result(response)
 
 
 class Owner(NamedTuple):
@@ -76,7 +96,11 @@ class QuorumDriver:
         self._owner = owner
         self._outlet = outlet if outlet is not None else Nobody()
         self._staged: list[bytes] = []
-        self._unsent: list[Send] = []
+        self._unsent: list[Unsent] = []
+        self._asking: asyncio.Future[Response | None] | None = None  # of the request that the next step takes
+        # Fetches that wait at the leader, by correlation: at most one of each node, which fetches one by one.
+        self._parked: dict[int, Parked] = {}
+        self._correlation = 0
         self._write_scheduled = False
         self._syncing: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -96,6 +120,7 @@ class QuorumDriver:
         """Take the event and carry out the output; what it appends is written at the end of this turn of the loop.
         Raises NotLeaderError; OSError if quorum-state could not be written, and then the node must stop.
         """
+        asking, self._asking = self._asking, None
         output = self.quorum.step(event, self._now_ms())
         if output.persist is not None:
             self._files.write_election_state(output.persist)
@@ -107,12 +132,50 @@ class QuorumDriver:
             if not self._write_scheduled and self._syncing is None:
                 self._write_scheduled = True
                 self._loop.call_soon(self._write)
-        self._unsent += output.send
+        for to, message in output.send:
+            self._unsent.append(Unsent(to, message, self._answer_of(message, asking)))
         if not self._staged:
             self._send()
+        if output.role is not Role.LEADER:
+            for parked in self._parked.values():
+                _give(parked.answer, None)
+            self._parked.clear()
         self._wake_at(output.wake_ms)
         self._owner.changed(output)
         return output
+
+    def ask(self, source: int, request: Request) -> asyncio.Future[Response | None]:
+        """Take a request of another node. The future yields the response; None if this node leads no longer while a
+        Fetch waits, or does not talk to the other one.
+        """
+        answer: asyncio.Future[Response | None] = self._loop.create_future()
+        if isinstance(request, Fetch):
+            for correlation, parked in list(self._parked.items()):
+                if parked.source == source:
+                    _give(self._parked.pop(correlation).answer, None)
+            self._parked[request.correlation] = Parked(source, answer)
+            self.take(Received(source, request))
+            return answer
+        self._asking = answer
+        self.take(Received(source, request))
+        self._asking = None
+        if not any(unsent.answer is answer for unsent in self._unsent):
+            _give(answer, None)
+        return answer
+
+    def next_correlation(self) -> int:
+        """A number for a Fetch that arrives."""
+        self._correlation += 1
+        return self._correlation
+
+    def _answer_of(
+        self, message: Message, asking: asyncio.Future[Response | None] | None
+    ) -> asyncio.Future[Response | None] | None:
+        """Who waits for the message: nobody for a request."""
+        if isinstance(message, FetchResponse):
+            parked = self._parked.pop(message.correlation, None)
+            return parked.answer if parked is not None else self._loop.create_future()
+        return asking if isinstance(message, Response) else None
 
     def take(self, event: Event) -> None:
         """As `step`, for an event that nobody waits for: the node stops if quorum-state cannot be written."""
@@ -186,8 +249,11 @@ class QuorumDriver:
 
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
-        for message in unsent:
-            self._outlet.send(message)
+        for to, message, answer in unsent:
+            if isinstance(message, Request):
+                self._outlet.send(to, message)
+            elif answer is not None:
+                _give(answer, message)
 
     def _wake_at(self, wake_ms: int) -> None:
         if self._timer is not None:
