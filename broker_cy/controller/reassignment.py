@@ -126,7 +126,9 @@ def _check_factor(partition: PartitionImage, target: list[int]) -> None:
         )
 
 
-def list_reassignments(image: MetadataImage, asked: Iterable[Any] | None) -> Any:
+def list_reassignments(
+    image: MetadataImage, asked: Iterable[Any] | None
+) -> messages.ListPartitionReassignmentsResponse:
     """The reassignments of the committed state, as a ListPartitionReassignmentsResponse. `asked` has the topics of the
     request; None: all. O(partitions that are being reassigned, or asked for).
     """
