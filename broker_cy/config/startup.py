@@ -196,9 +196,9 @@ def quorum_voters(texts: Sequence[str]) -> tuple[QuorumVoter, ...]:
     """Parse controller.quorum.voters, whose form was checked. Raises ConfigError for an id that occurs twice."""
     voters = []
     for text in texts:
-        node_id, _, address = text.partition("@")
+        number, _, address = text.partition("@")
         host, _, port = address.rpartition(":")
-        voters.append(QuorumVoter(int(node_id), host.strip("[]"), int(port)))
+        voters.append(QuorumVoter(int(number), host.strip("[]"), int(port)))
     ids = [voter.node_id for voter in voters]
     for node_id in ids:
         if ids.count(node_id) > 1:

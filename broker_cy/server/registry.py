@@ -28,6 +28,9 @@ class ListenerKind(Enum):
     CONTROLLER = "controller"
 
 
+BOTH = (ListenerKind.BROKER, ListenerKind.CONTROLLER)
+
+
 @dataclass(frozen=True, slots=True)
 class Registration:
     """One served API: versions `min_version..max_version`; ApiVersions advertises `advertised_min` as the first."""

@@ -6,20 +6,26 @@ With `allow_replication_factor_change` false (version 1), the number of replicas
 
 from __future__ import annotations
 
+from typing import cast
+
 from broker_cy.controller.reassignment import AlterReassignments
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.server.context import RequestContext
-from broker_cy.server.registry import ListenerKind, handler
+from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), on=(ListenerKind.BROKER, ListenerKind.CONTROLLER))
+@handler(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), on=BOTH)
 async def alter_partition_reassignments(
     ctx: RequestContext, request: messages.AlterPartitionReassignmentsRequest
 ) -> messages.AlterPartitionReassignmentsResponse:
     try:
+        if (
+            answer := await ctx.broker.controller.forward(ctx, request, messages.AlterPartitionReassignmentsResponse)
+        ) is not None:
+            return cast(messages.AlterPartitionReassignmentsResponse, answer)
         with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
             return await ctx.broker.controller.submit(AlterReassignments(request))
     except KafkaError as error:

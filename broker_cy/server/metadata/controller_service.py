@@ -15,12 +15,13 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from broker_cy.controller.activation import Activate
-from broker_cy.controller.broker_ops import AllocateProducerIds, StartBroker, StopBroker
+from broker_cy.controller.broker_ops import AllocateProducerIds, ProducerIdBlock, StartBroker, StopBroker
+from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.operation import Operation
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
@@ -30,22 +31,33 @@ from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.snapshot import KRaftState
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.quorum.quorum import Quorum
-from broker_cy.quorum.step import Output, Role
+from broker_cy.quorum.step import Output, Role, Timeouts
 from broker_cy.server.metadata.active_controller import ActiveController
+from broker_cy.server.metadata.broker_membership import BrokerMembership
 from broker_cy.server.metadata.committed_metadata import CommittedMetadata, Listener
+from broker_cy.server.metadata.controller_duties import ControllerDuties
 from broker_cy.server.metadata.metadata_log import MetadataLog
 from broker_cy.server.metadata.metadata_snapshots import SnapshotKeeper
 from broker_cy.server.metadata.quorum_driver import Owner, QuorumDriver
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.wire import messages
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from broker_cy.client.address import Address
+    from broker_cy.client.pool import Pool
     from broker_cy.config import BrokerConfig
+    from broker_cy.config.startup import QuorumVoter
+    from broker_cy.controller.heartbeats import Heartbeats
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.loader import Loader
+    from broker_cy.server.context import RequestContext
+    from broker_cy.server.metadata.controller_link import ControllerLink
+    from broker_cy.server.metadata.quorum_network import QuorumNetwork
     from broker_cy.storage.log_manager import LogManager
+    from broker_cy.wire.codec import Message
 
 R = TypeVar("R")
 
@@ -58,6 +70,22 @@ PRODUCER_IDS_LOW = 200
 # An election takes one election timeout, two if votes are split. A start that waits longer has a quorum without a
 # majority, and its operator must learn that.
 LEADER_WAIT_S = 30
+# How long a request of a client waits for an active controller: Kafka's controller.socket.timeout.ms.
+FORWARD_S = 30.0
+# Between two attempts to find it.
+RETRY_S = 0.05
+
+
+def _voters_differ(node_id: int, found: Sequence[int], wanted: Sequence[int], configured: bool) -> str:
+    setting = (
+        f"controller.quorum.voters names the nodes {list(wanted)}"
+        if configured
+        else f"without controller.quorum.voters node {node_id} is the only one"
+    )
+    return (
+        f"the metadata quorum has the voters {sorted(found)}, but {setting}: name these voters in the setting, or "
+        "start with an empty data directory"
+    )
 
 
 def _seen(task: asyncio.Task[None]) -> None:
@@ -77,6 +105,7 @@ class ControllerService:
         loop: asyncio.AbstractEventLoop,
         metadata_log: MetadataLog,
         directory_ids: tuple[UUID, ...],
+        cluster_id: str,
         randomness: Randomness,
         executor: Executor | None = None,
         on_committed: Callable[[int], None] = lambda end_offset: None,
@@ -92,6 +121,7 @@ class ControllerService:
         self._loop = loop
         self._files = metadata_log
         self._directory_ids = directory_ids
+        self._cluster_id = cluster_id
         self._executor = executor
         self._randomness = randomness
         self._on_committed = on_committed
@@ -99,6 +129,14 @@ class ControllerService:
         self._driver: QuorumDriver
         self._committed: CommittedMetadata
         self._active: ActiveController | None = None
+        self._duties: ControllerDuties | None = None
+        self._membership: BrokerMembership | None = None
+        # None for a node that nobody else can talk to.
+        self._pool: Pool | None = None
+        self._network: QuorumNetwork | None = None
+        self._link: ControllerLink | None = None
+        self._addresses: dict[int, Address] = {}
+        self._is_loaded = False
         self._snapshots: SnapshotKeeper | None = None
         self._epoch_start_offset = -1  # while this node leads: where its epoch begins in the log
         self._high_watermark = 0
@@ -139,18 +177,17 @@ class ControllerService:
             loop=loop,
             metadata_log=MetadataLog(log, root, config["metadata.log.segment.bytes"]),
             directory_ids=tuple(directory_id for _, directory_id in ids),
+            cluster_id=log_manager.data_directories[0].cluster_id,
             randomness=randomness,
             executor=executor,
             on_committed=log_manager.metadata_committed,
         )
 
-    async def start(self, listeners: dict[str, Endpoint], rack: str | None = None) -> None:
-        """Load the metadata, wait until the quorum has a leader, register this broker with `listeners` (advertised
-        addresses by listener name), and publish the image to the subscribers. Blocks on the disk, so it runs before the
-        first connection.
-
-        Raises MetadataLogError, QuorumError, StorageError, OSError, and what a subscriber raises.
+    def load(self) -> None:
+        """Load the metadata, and get ready for requests of other nodes. Blocks. Raises MetadataLogError, QuorumError,
+        StorageError, OSError.
         """
+        self._is_loaded = True
         loader = self._files.load()
         log = self._files.log
         if loader.image.offset >= log.log_end_offset:
@@ -160,45 +197,72 @@ class ControllerService:
         # What a killed process wrote and did not sync.
         self._files.begin_sync()()
         self._open_quorum(loader)
+
+    async def start(self, listeners: dict[str, Endpoint], rack: str | None = None, previous_epoch: int = -1) -> None:
+        """Take part in the quorum, register this broker with `listeners` (advertised addresses by listener name), and
+        publish the image to the subscribers. Blocks on the disk, so it runs before the first client. A node without the
+        role of a broker registers nothing. `previous_epoch` is the broker epoch before an orderly stop, else -1.
+
+        Raises as `load`, RegistrationRefused, and what a subscriber raises.
+        """
+        if not self._is_loaded:
+            self.load()
         self._refusal = None
         self._driver.start()
-        is_alone = self._active is not None
-        if not is_alone:
-            await self._wait_for_leader()
-        registered = self.submit(
-            StartBroker(self.node_id, self._randomness.kafka_uuid(), listeners, self._directory_ids, rack)
-        )
-        if is_alone:
+        incarnation_id = self._randomness.kafka_uuid()
+        if self._is_alone():
+            registered = self.submit(StartBroker(self.node_id, incarnation_id, listeners, self._directory_ids, rack))
             # An only voter leads at once, and nobody else waits for its loop.
             self._driver.settle()
-        self.broker_epoch = await registered
+            self.broker_epoch = await registered
+        elif self.config.is_broker:
+            if self._pool is None:
+                await self._wait_for_leader()
+            self._membership = BrokerMembership(
+                self.config, self, self._loop, self._cluster_id, incarnation_id, lambda: self.image
+            )
+            await self._membership.register(listeners, self._directory_ids, previous_epoch)
+            self.broker_epoch = self._membership.epoch
         self._snapshots = SnapshotKeeper(
             config=self.config,
             clock=self._clock,
             loop=self._loop,
             executor=self._executor,
             files=self._files,
-            kraft=loader.kraft,
-            bytes_since_snapshot=loader.log_bytes,
+            kraft=self.kraft,
+            bytes_since_snapshot=self._bytes_since_snapshot,
         )
         self._committed.publish()
 
+    async def join(self) -> None:
+        """The broker is ready for clients: wait until the cluster sends them."""
+        if self._membership is not None:
+            self._membership.run()
+            await self._membership.unfenced()
+
+    def _is_alone(self) -> bool:
+        """Whether this node leads a quorum of its own, and the cluster has no other broker."""
+        others = [broker for broker in self.image.brokers if broker != self.node_id]
+        return self._active is not None and self.config.is_broker and not others
+
     def _open_quorum(self, loader: Loader) -> None:
-        """Raises QuorumError if the node is not the only voter, or if quorum-state does not parse."""
+        """Raises QuorumError if the voters disagree, or if quorum-state does not parse."""
         stored = self._files.read_election_state()
+        configured = self.config.quorum_voters
+        ids = tuple(sorted(voter.node_id for voter in configured)) or (self.node_id,)
         log_voters = loader.kraft.voter_ids()
         voters = log_voters if log_voters is not None else (stored.voters if stored else None)
-        if voters and voters != (self.node_id,):
-            raise QuorumError(
-                f"the metadata quorum has the voters {sorted(voters)}, and this node is {self.node_id}; "
-                "broker-cy supports only a quorum whose sole voter is this node"
-            )
+        if voters and tuple(sorted(voters)) != ids:
+            raise QuorumError(_voters_differ(self.node_id, voters, ids, bool(configured)))
+        self._open_network(configured)
+        self._bytes_since_snapshot = loader.log_bytes
         quorum = Quorum(
             self.node_id,
-            (self.node_id,),
+            ids,
             stored,
             self._files.epochs(loader),
             self._randomness.integer,
+            self._timeouts(),
             static_voters=loader.kraft.kraft_version == 0,
             directory_id=self._directory_ids[0],
         )
@@ -213,7 +277,43 @@ class ControllerService:
             self._executor,
             loader.kraft,
             Owner(self._quorum_changed, self._not_written, self._stopped),
+            self._network,
         )
+        if self._network is not None:
+            self._network.open(self._driver)
+
+    def _timeouts(self) -> Timeouts:
+        config = self.config
+        return Timeouts(
+            election_ms=config["controller.quorum.election.timeout.ms"],
+            fetch_ms=config["controller.quorum.fetch.timeout.ms"],
+            request_ms=config["controller.quorum.request.timeout.ms"],
+            backoff_ms=config["controller.quorum.retry.backoff.ms"],
+        )
+
+    def _open_network(self, voters: Sequence[QuorumVoter]) -> None:
+        network = self.config.network
+        if len(voters) < 2 and self.config.is_controller and not network.controller_listeners:
+            return
+        # Imported here, because a node that is alone does not need these modules.
+        from broker_cy.client.address import Address
+        from broker_cy.client.pool import Pool
+        from broker_cy.quorum.voters import ReplicaKey
+        from broker_cy.quorum.wire import Identity
+        from broker_cy.server.metadata.controller_link import ControllerLink
+        from broker_cy.server.metadata.quorum_network import QuorumNetwork
+
+        self._addresses.update({voter.node_id: Address(voter.host, voter.port) for voter in voters})
+        self._pool = Pool(f"broker-cy-{self.node_id}")
+        self._network = QuorumNetwork(
+            Identity(self._cluster_id, ReplicaKey(self.node_id, self._directory_ids[0]), network.controller_names[0]),
+            self._addresses,
+            self._pool,
+            self._loop,
+            self.config["controller.quorum.request.timeout.ms"],
+            self._files,
+        )
+        self._link = ControllerLink(self.node_id, self._pool, lambda: self._driver.quorum.leader_id, self._addresses)
 
     async def _wait_for_leader(self) -> None:
         timer = self._loop.call_later(LEADER_WAIT_S, self._give_up)
@@ -233,18 +333,28 @@ class ControllerService:
 
     async def stop(self) -> None:
         """Fence the broker, wait for pending operations, and resign. Later operations are refused."""
-        if self._refusal is None:
+        if self._membership is not None:
+            await self._membership.leave()
+        elif self._refusal is None and self._active is not None and self.config.is_broker:
             try:
                 await self.submit(StopBroker(self.node_id))
             except KafkaError as error:
                 # A full disk must not keep the broker from stopping: it registers again at its next start anyway.
                 LOGGER.warning("could not fence the broker before its stop", extra=facts(reason=error))
-            if self._snapshots is not None:
-                await self._snapshots.stop()
+        if self._snapshots is not None:
+            await self._snapshots.stop()
         if self._refusal is None:
             self._refusal = "the broker is stopping"
             self._driver.stop()
             self._committed.stop()
+        if self._network is not None and self._pool is not None:
+            await self._network.close()
+            await self._pool.close()
+
+    async def hand_over(self) -> None:
+        """Before the broker stops to serve: let other brokers lead what this one leads."""
+        if self._membership is not None:
+            await self._membership.leave()
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener(delta, image)` with everything at start, and then with each commit, before its replies go
@@ -270,6 +380,23 @@ class ControllerService:
         return self._driver.quorum.high_watermark
 
     @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self._active is not None
+
+    @property
+    def leader_id(self) -> int:
+        """The active controller, as far as this node knows; -1 if there is none."""
+        return self._driver.quorum.leader_id
+
+    @property
+    def heartbeats(self) -> Heartbeats:
+        """When the registered brokers were last heard from. Raises KafkaError unless this node is active."""
+        if self._active is None:
+            raise self._not_active()
+        return self._active.heartbeats
+
+    @property
     def kraft(self) -> KRaftState:
         return self._committed.kraft
 
@@ -286,11 +413,64 @@ class ControllerService:
         Raises KafkaError, here or from the future: what the operation itself raises, KAFKA_STORAGE_ERROR if the
         records could not be written, NOT_CONTROLLER if this node does not lead.
         """
-        if self._refusal is not None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, self._refusal)
-        if self._active is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self.node_id} is not the active controller")
-        return self._active.submit(operation)
+        if self._active is not None and self._refusal is None:
+            return self._active.submit(operation)
+        if self._link is not None and self._refusal is None and isinstance(operation, CreateTopics):
+            # Topics that this node needs itself.
+            created: Any = self.run(
+                operation, operation.request, messages.CreateTopicsResponse, lambda response: response, FORWARD_S
+            )
+            return self._loop.create_task(created)
+        raise self._not_active()
+
+    def _not_active(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.NOT_CONTROLLER, self._refusal or f"node {self.node_id} is not the active controller"
+        )
+
+    async def run(
+        self,
+        operation: Operation[R],
+        request: Message,
+        response: type[Any],
+        read: Callable[[Any], R],
+        timeout_s: float,
+    ) -> R:
+        """Have the active controller run an operation of this node: `operation` if that is this node, else `request`,
+        whose `response` is read with `read`. Raises KafkaError.
+        """
+        deadline = self._loop.time() + timeout_s
+        while True:
+            try:
+                if self._active is not None or self._link is None or self._refusal is not None:
+                    return await self.submit(operation)
+                left_s = max(0.0, deadline - self._loop.time())
+                found = await self._link.ask(request, response, left_s)
+                if found is not None:
+                    return read(found)
+            except KafkaError as error:
+                if error.code is not ErrorCode.NOT_CONTROLLER or self._link is None or self._refusal is not None:
+                    raise
+                if self._loop.time() >= deadline:
+                    raise
+            if self._loop.time() >= deadline:
+                raise self._not_active()
+            # This node was elected, and has yet to apply what was committed before; or it leads no longer.
+            await asyncio.sleep(RETRY_S)
+
+    async def forward(self, ctx: RequestContext, request: Message, response: type[Any]) -> Any:
+        """Let the active controller answer a request of a client, if that is another node; None: this node has to
+        answer. Raises KafkaError.
+        """
+        if self._active is not None or self._link is None or self._refusal is not None:
+            return None
+        return await self._link.forward(ctx, request, response, FORWARD_S)
+
+    async def answer(self, request: Message, version: int, listener: str) -> Message:
+        """The response to a request of another node of the quorum. Raises KafkaError on a node without a network."""
+        if self._network is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "this node is the only one of its quorum")
+        return await self._network.answer(request, version, listener)
 
     async def next_producer_id(self) -> int:
         """A producer id that was never used before. Raises KafkaError."""
@@ -307,7 +487,13 @@ class ControllerService:
 
     async def _allocate_producer_ids(self) -> None:
         try:
-            block = await self.submit(AllocateProducerIds(self.node_id, self.broker_epoch))
+            block = await self.run(
+                AllocateProducerIds(self.node_id, self.broker_epoch),
+                messages.AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch),
+                messages.AllocateProducerIdsResponse,
+                lambda response: ProducerIdBlock(response.producer_id_start, response.producer_id_len),
+                FORWARD_S,
+            )
             self._producer_ids.extend(range(block.first, block.first + block.size))
         finally:
             self._producer_block = None
@@ -348,12 +534,20 @@ class ControllerService:
         )
         self._active.submit(Activate(bootstrap, self._committed.in_transaction))
         self._committed.abort_transaction()
+        if self._network is not None:
+            self._duties = ControllerDuties(self.config, self._clock, self._loop, self._active, self._committed)
+            self._duties.start()
+            LOGGER.info("this node is the active controller", extra=facts(epoch=self.epoch))
         if not self._activated.done():
             self._activated.set_result(None)
 
     def _end_leadership(self, output: Output) -> None:
         if self._active is not None:
             active, self._active = self._active, None
+            if self._duties is not None:
+                self._duties.stop()
+                self._duties = None
+                LOGGER.info("this node is the active controller no longer", extra=facts(epoch=output.epoch))
             reason = self._refusal or f"node {self.node_id} leads the metadata quorum no longer"
             active.end(reason)
             self._committed.advance(output.high_watermark)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_cy.client.address import Address
 from broker_cy.client.deadline import Deadline
@@ -50,7 +49,7 @@ RETRY_S: Final = 0.05
 # Bytes of a response to a Fetch, whatever the follower asks for.
 FETCH_BYTES_MAX: Final = 8 << 20
 
-_APIS: Final = {
+_APIS: Final[dict[type[Request], tuple[ApiKey, type[Any]]]] = {
     VoteRequest: (ApiKey.VOTE, messages.VoteResponse),
     BeginQuorumEpoch: (ApiKey.BEGIN_QUORUM_EPOCH, messages.BeginQuorumEpochResponse),
     EndQuorumEpoch: (ApiKey.END_QUORUM_EPOCH, messages.EndQuorumEpochResponse),
@@ -145,9 +144,8 @@ class QuorumNetwork:
             # A node that knows no pre-votes does not object.
             return VoteResponse(request.epoch, -1, granted=True, pre_vote=True)
         message = wire.to_request(self._me, request, version)
-        response, _ = await self._pool.ask(
-            peer, message, response_class, deadline, at_least=version, at_most=version
-        )
+        response: Any
+        response, _ = await self._pool.ask(peer, message, response_class, deadline, at_least=version, at_most=version)
         return wire.from_response(self._me, request, response)
 
     def _report(self, to: int, reason: str) -> None:
@@ -197,5 +195,3 @@ def _refusal(quorum: Quorum, request: Request) -> Response:
             return FetchResponse(epoch, correlation, leader_id, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         case FetchSnapshot(_, correlation):
             return FetchSnapshotResponse(epoch, correlation, leader_id, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
