@@ -19,7 +19,8 @@ from broker_cy.metadata.records import MetadataLogError, VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum import election_state
 from broker_cy.quorum.election_state import ElectionState, QuorumError
-from broker_cy.quorum.epochs import LogEpochs
+from broker_cy.quorum.epochs import BEGINNING, LogEpochs
+from broker_cy.quorum.messages import OffsetAndEpoch
 from broker_cy.storage import maintenance
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
 from broker_cy.storage.errors import StorageError
@@ -95,12 +96,18 @@ class MetadataLog:
             return records
 
     def epochs(self, loader: Loader) -> LogEpochs:
-        """The leader epochs of the log. If a snapshot covers all of it, the newest is that of the snapshot."""
+        """The leader epochs of the log, which begins behind the oldest snapshot unless it has all entries."""
         starts = self.log.epochs.entries
-        newest = max(self.log.leader_epoch, loader.image.epoch)
-        if newest > (starts[-1][0] if starts else 0):
-            starts.append((newest, self.log.log_end_offset))
-        return LogEpochs(self.log.log_end_offset, starts)
+        start = BEGINNING
+        if self.log.log_start_offset:
+            covering = [i for i in self.snapshots() if i.end_offset >= self.log.log_start_offset]
+            start = OffsetAndEpoch(self.log.log_start_offset, covering[0].epoch)
+        return LogEpochs(self.log.log_end_offset, starts, start)
+
+    def newest_snapshot(self) -> OffsetAndEpoch | None:
+        """The id of the newest snapshot, except for the one that `storage format` writes, which has no records."""
+        ids = [i for i in self.snapshots() if i.end_offset]
+        return OffsetAndEpoch(*ids[-1]) if ids else None
 
     def append(self, content: bytes, now_ms: int) -> None:
         """Append batches, after everything before them was synced. Raises StorageError, and then nothing was appended.

@@ -9,9 +9,11 @@ from uuid import UUID
 from broker_cy.core.errors import KafkaError
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.election_state import QuorumError
-from broker_cy.quorum.messages import Batch
+from broker_cy.quorum.history import VoterHistory
+from broker_cy.quorum.messages import Batch, KRaftVersion
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import Event, NotWritten, Output, Role, Start
+from broker_cy.quorum.voters import ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
@@ -56,14 +58,14 @@ class QuorumDriver:
                 f"the metadata quorum has the voters {sorted(voters)}, and this node is {node_id}; "
                 "broker-cy supports only a quorum whose sole voter is this node"
             )
+        me = Voter(ReplicaKey(node_id, directory_id))
         self.quorum = Quorum(
-            node_id,
-            (node_id,),
+            me,
+            _history(loader, me),
             stored,
             files.epochs(loader),
             randomness.integer,
-            static_voters=loader.kraft.kraft_version == 0,
-            directory_id=directory_id,
+            snapshot_id=files.newest_snapshot(),
         )
         self._staged: list[bytes] = []
         self._leading: asyncio.Future[None] = loop.create_future()
@@ -97,6 +99,8 @@ class QuorumDriver:
             self._files.write_election_state(output.persist)
         assert output.truncate_to < 0
         assert not output.send
+        assert output.replace_log is None
+        assert output.chunk is None
         self._staged += map(self._encoded, output.append)
         if output.role is Role.LEADER and not self._leading.done():
             self._leading.set_result(None)
@@ -120,3 +124,16 @@ class QuorumDriver:
 
     def _encoded(self, batch: Batch) -> bytes:
         return wire_log.encoded(batch, self._kraft.kraft_version, self._clock.wall_ms())
+
+
+def _history(loader: Loader, me: Voter) -> VoterHistory:
+    """The voters that the log, or a snapshot, has; with kraft.version 0 this node."""
+    level, record = loader.kraft.kraft_version, loader.kraft.voters
+    if record is None:
+        return VoterHistory(VoterSet([Voter(ReplicaKey(me.key.id))]), level)
+    voters = wire_log.from_record(record)
+    if loader.voters_offset < 0:
+        return VoterHistory(voters, level)
+    history = VoterHistory(VoterSet())
+    history.note(loader.voters_offset, (KRaftVersion(level), voters))
+    return history
