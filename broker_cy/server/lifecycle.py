@@ -335,7 +335,7 @@ class BrokerServer:
         broker.groups.on_commits = self._commit_sampler.note
         broker.controller.subscribe(self._on_image)
         self._loaded = False
-        broker.controller.load()
+        broker.controller.load(self._controllers.endpoints())
         self._controllers.start()
         await broker.controller.start(endpoints, self.config["broker.rack"], broker.log_manager.previous_broker_epoch)
 

@@ -40,7 +40,7 @@ async def update_features(
         if (answer := await ctx.broker.controller.forward(ctx, request, messages.UpdateFeaturesResponse)) is not None:
             return cast(messages.UpdateFeaturesResponse, answer)
         controller = ctx.broker.controller
-        await controller.submit(UpdateFeatures(updates, controller.kraft.kraft_version, request.validate_only))
+        await controller.submit(UpdateFeatures(updates, controller.kraft_version, request.validate_only))
     except KafkaError as error:
         message = error.message
         if error.code is ErrorCode.INVALID_UPDATE_VERSION:

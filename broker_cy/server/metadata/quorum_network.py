@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_cy.client.address import Address
@@ -17,6 +19,7 @@ from broker_cy.client.errors import ClientError
 from broker_cy.client.pool import Peer, Pool, common_version
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
+from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.quorum import wire
 from broker_cy.quorum.messages import (
     BeginQuorumEpoch,
@@ -29,6 +32,8 @@ from broker_cy.quorum.messages import (
     FetchSnapshotResponse,
     Request,
     Response,
+    UpdateVoter,
+    UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -55,6 +60,7 @@ _APIS: Final[dict[type[Request], tuple[ApiKey, type[Any]]]] = {
     EndQuorumEpoch: (ApiKey.END_QUORUM_EPOCH, messages.EndQuorumEpochResponse),
     Fetch: (ApiKey.FETCH, messages.FetchResponse),
     FetchSnapshot: (ApiKey.FETCH_SNAPSHOT, messages.FetchSnapshotResponse),
+    UpdateVoter: (ApiKey.UPDATE_RAFT_VOTER, messages.UpdateRaftVoterResponse),
 }
 
 
@@ -64,17 +70,17 @@ class QuorumNetwork:
     def __init__(
         self,
         me: wire.Identity,
-        addresses: dict[int, Address],
+        address_of: Callable[[int], Address | None],
         pool: Pool,
         loop: asyncio.AbstractEventLoop,
         request_ms: int,
         files: MetadataLog,
     ) -> None:
-        """`addresses` are those of the controllers, by node id; the owner keeps them up to date. `request_ms` is how
+        """`address_of` returns the address of a node, or of a bootstrap server by its negative id. `request_ms` is how
         long the machine waits for a response.
         """
         self._me = me
-        self._addresses = addresses
+        self._address_of = address_of
         self._pool = pool
         self._loop = loop
         self._request_s = request_ms / 1000
@@ -133,11 +139,11 @@ class QuorumNetwork:
             await asyncio.sleep(RETRY_S)
 
     async def _ask(self, to: int, request: Request, deadline: Deadline) -> Response:
-        address = self._addresses.get(to)
+        address = self._address_of(to)
         if address is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"the address of controller {to} is not known")
         api_key, response_class = _APIS[type(request)]
-        peer = Peer(address, to, "fetch" if isinstance(request, (Fetch, FetchSnapshot)) else "")
+        peer = Peer(address, to if to >= 0 else None, "fetch" if isinstance(request, (Fetch, FetchSnapshot)) else "")
         link = await self._pool.link(peer, deadline)
         version = common_version(link, api_key, api_key.name, *wire.VERSIONS[api_key])
         if isinstance(request, VoteRequest) and request.pre_vote and version < wire.PRE_VOTE_VERSION:
@@ -157,6 +163,19 @@ class QuorumNetwork:
 
     # --- requests of other nodes
 
+    def _with_content(self, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
+        """Add the bytes of the snapshot."""
+        snapshot_id = SnapshotId(*response.snapshot_id)
+        try:
+            size, content = self._files.read_snapshot(
+                snapshot_id, response.position, min(response.max_bytes, FETCH_BYTES_MAX)
+            )
+        except OSError:
+            return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        if not 0 <= response.position < size:
+            return replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)
+        return replace(response, size=size, content=content)
+
     async def answer(self, request: Message, version: int, listener: str) -> Message:
         """The response to a request that arrived on `listener`."""
         quorum = self._driver.quorum
@@ -174,16 +193,16 @@ class QuorumNetwork:
         if response is None:
             response = _refusal(quorum, value)
         records = b""
-        if isinstance(response, FetchResponse) and response.offset >= 0 and isinstance(value, Fetch):
+        if isinstance(response, FetchResponse) and response.offset >= 0:
             records = self._files.read(response.offset, self._files.log.written_end_offset, FETCH_BYTES_MAX)
+        elif isinstance(response, FetchSnapshotResponse) and response.error is ErrorCode.NONE:
+            response = self._with_content(response)
         return wire.to_response(response, version, listener, records)
 
 
 def _refusal(quorum: Quorum, request: Request) -> Response:
-    """The response of a node that stops, does not lead (any longer), or does not know the sender."""
-    epoch, leader_id = quorum.epoch, quorum.leader_id
-    closed = quorum.role is Role.CLOSED
-    error = ErrorCode.BROKER_NOT_AVAILABLE if closed else ErrorCode.INCONSISTENT_VOTER_SET
+    """The response of a node that stops."""
+    epoch, leader_id, error = quorum.epoch, quorum.leader_id, ErrorCode.BROKER_NOT_AVAILABLE
     match request:
         case VoteRequest():
             return VoteResponse(epoch, leader_id, granted=False, pre_vote=request.pre_vote, error=error)
@@ -192,6 +211,8 @@ def _refusal(quorum: Quorum, request: Request) -> Response:
         case EndQuorumEpoch():
             return EndQuorumEpochResponse(epoch, leader_id, error)
         case Fetch(_, correlation):
-            return FetchResponse(epoch, correlation, leader_id, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return FetchResponse(epoch, correlation, leader_id, error=error)
         case FetchSnapshot(_, correlation):
-            return FetchSnapshotResponse(epoch, correlation, leader_id, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return FetchSnapshotResponse(epoch, correlation, leader_id, error=error)
+        case UpdateVoter():
+            return UpdateVoterResponse(epoch, leader_id, error)
