@@ -29,7 +29,7 @@ from broker_cy.metadata import features
 from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
-from broker_cy.quorum import wire_log
+from broker_cy.quorum import wire_admin, wire_log
 from broker_cy.quorum.election_state import ElectionState, QuorumError
 from broker_cy.quorum.history import VoterHistory
 from broker_cy.quorum.messages import KRaftVersion, OffsetAndEpoch
@@ -268,7 +268,7 @@ class ControllerService:
             self._randomness.integer,
             self._timeouts(),
             snapshot_id=self._files.newest_snapshot(),
-            bootstrap_servers=len(self._bootstrap_servers()) if len(history.newest.voters) != 1 else 0,
+            bootstrap_servers=0 if history.newest.voters.ids == (self.node_id,) else len(self._bootstrap_servers()),
         )
         self._open_network(history.newest.voters)
         self._committed = CommittedMetadata(
@@ -542,6 +542,28 @@ class ControllerService:
             self._producer_ids.extend(range(block.first, block.first + block.size))
         finally:
             self._producer_block = None
+
+    def describe_quorum(self, request: messages.DescribeQuorumRequest, version: int) -> Message:
+        """The response to a DescribeQuorum, as the leader knows the quorum; with an error on another node."""
+        now_ms = int(self._clock.monotonic() * 1000)
+        described = self._driver.quorum.describe(now_ms)
+        return wire_admin.describe_response(request, described, version, self._clock.wall_ms() - now_ms)
+
+    async def add_voter(self, request: messages.AddRaftVoterRequest) -> Message:
+        """The response to an AddRaftVoter. Raises KafkaError."""
+        return await self._changes().add(request)
+
+    async def remove_voter(self, request: messages.RemoveRaftVoterRequest) -> Message:
+        """The response to a RemoveRaftVoter. Raises KafkaError."""
+        return await self._changes().remove(request)
+
+    def _changes(self) -> QuorumNetwork:
+        if self._network is None:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "this node has no controller listener on which other voters could reach it",
+            )
+        return self._network
 
     # --- what the quorum and the image report
 

@@ -19,8 +19,9 @@ from broker_cy.client.errors import ClientError
 from broker_cy.client.pool import Peer, Pool, common_version
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
+from broker_cy.metadata.features import KRAFT_VERSION
 from broker_cy.metadata.snapshot import SnapshotId
-from broker_cy.quorum import wire
+from broker_cy.quorum import wire, wire_admin
 from broker_cy.quorum.messages import (
     BeginQuorumEpoch,
     BeginQuorumEpochResponse,
@@ -37,7 +38,7 @@ from broker_cy.quorum.messages import (
     VoteRequest,
     VoteResponse,
 )
-from broker_cy.quorum.step import Received, Role
+from broker_cy.quorum.step import AddVoter, Received, Role
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
 
@@ -51,6 +52,8 @@ LOGGER = logging.getLogger("broker_cy.server.metadata")
 
 # Between two attempts to reach a node.
 RETRY_S: Final = 0.05
+# The longest wait of an AddRaftVoter, whatever it asks for.
+ADD_VOTER_MS_MAX: Final = 60_000
 # Bytes of a response to a Fetch, whatever the follower asks for.
 FETCH_BYTES_MAX: Final = 8 << 20
 
@@ -160,6 +163,41 @@ class QuorumNetwork:
             return
         self._reported[to] = reason
         LOGGER.warning("could not reach a controller; will retry", extra=facts(node=to, reason=reason))
+
+    # --- changes of the voters
+
+    async def add(self, request: messages.AddRaftVoterRequest) -> Message:
+        """The response to an AddRaftVoter. The new voter is asked which versions of kraft.version it supports. Raises
+        KafkaError if it cannot be reached.
+        """
+        try:
+            voter = wire_admin.voter_to_add(self._me, request)
+        except wire.Refused as refused:
+            return refused.response
+        endpoint = next(one for one in voter.endpoints if one.name == self._me.listener)
+        timeout_ms = min(max(request.timeout_ms, 1), ADD_VOTER_MS_MAX)
+        deadline = Deadline(timeout_ms / 1000)
+        try:
+            link = await self._pool.link(Peer(Address(endpoint.host, endpoint.port), voter.key.id), deadline)
+        except ClientError as error:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"voter {voter.key} does not answer: {error}") from error
+        ranges = {one.name: one for one in link.api_versions.supported_features}
+        found = ranges.get(KRAFT_VERSION)
+        voter = replace(
+            voter,
+            min_kraft_version=found.min_version if found is not None else 0,
+            max_kraft_version=found.max_version if found is not None else 0,
+        )
+        change = AddVoter(voter, timeout_ms, request.ack_when_committed)
+        return wire_admin.add_response(await self._driver.change_voters(change))
+
+    async def remove(self, request: messages.RemoveRaftVoterRequest) -> Message:
+        """The response to a RemoveRaftVoter."""
+        try:
+            change = wire_admin.voter_to_remove(self._me, request)
+        except wire.Refused as refused:
+            return refused.response
+        return wire_admin.remove_response(await self._driver.change_voters(change))
 
     # --- requests of other nodes
 
