@@ -61,6 +61,7 @@ class ControllerServer:
             self.config.node_id,
             lambda: uuids.to_text(broker.randomness.kafka_uuid()),
             broker.randomness.kafka_uuid,
+            may_format=self.config.begins_cluster,
         )
         broker.cluster_id = directories[0].cluster_id
         settings = StorageSettings(

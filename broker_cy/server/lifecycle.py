@@ -248,6 +248,7 @@ class BrokerServer:
             self.config.node_id,
             lambda: uuids.to_text(self.broker.randomness.kafka_uuid()),
             self.broker.randomness.kafka_uuid,
+            may_format=self.config.begins_cluster,
         )
         # By default Kafka never checks, and flush.ms has no effect; here it is checked with each tick in that case.
         flush_check_ms = self.config["log.flush.scheduler.interval.ms"]

@@ -92,6 +92,10 @@ def _voters_differ(node_id: int, found: Sequence[int], wanted: Sequence[int], co
     )
 
 
+def _was_alone(stored: ElectionState | None, node_id: int) -> bool:
+    return stored is not None and stored.voters == (node_id,)
+
+
 def _seen(task: asyncio.Task[None]) -> None:
     """Mark the error as seen: the next request that finds no producer id requests another block."""
     if not task.cancelled():
@@ -303,7 +307,7 @@ class ControllerService:
         static = [
             Voter(ReplicaKey(voter.node_id), (VoterEndpoint(listener, voter.host, voter.port),)) for voter in configured
         ]
-        if not configured and self.config.is_controller:
+        if not configured and (self.config.begins_cluster or _was_alone(stored, self.node_id)):
             static = [Voter(ReplicaKey(self.node_id))]
         ids = tuple(sorted(voter.key.id for voter in static))
         if stored is not None and stored.voters and tuple(sorted(stored.voters)) != ids:
