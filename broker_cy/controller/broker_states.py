@@ -120,11 +120,12 @@ class Heartbeat(Operation[HeartbeatReply]):
         after = self._next(state, current, contact, lowest)
         assert after in SUCCESSORS[current]
         records: list[VersionedRecord] = []
-        if after is not current:
+        if after is State.SHUTTING_DOWN:
+            # At every heartbeat, because the records of the first one may not have been written.
+            records = self._move_leaders(state, context, broker)
+        elif after is not current:
             if after is State.UNFENCED:
                 records = self._unfence(state, context, broker)
-            elif after is State.SHUTTING_DOWN:
-                records = self._begin_shutdown(state, context, broker)
             elif not broker.fenced:
                 records = fence(state, context, (broker,))
         records += self._directories(state, context, broker)
@@ -161,7 +162,7 @@ class Heartbeat(Operation[HeartbeatReply]):
         rules = Rules(state, context.config, back=frozenset((broker.broker_id,)))
         return [fence_record(broker, fenced=False), *elections.for_leaderless(rules, state)]
 
-    def _begin_shutdown(
+    def _move_leaders(
         self, state: MetadataImage, context: OperationContext, broker: BrokerImage
     ) -> list[VersionedRecord]:
         records = []

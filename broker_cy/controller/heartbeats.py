@@ -42,7 +42,9 @@ class Contact:
 
 
 class Heartbeats:
-    """The contacts of all registered brokers, by id."""
+    """The contacts of all registered brokers, by id. Those of brokers that were unregistered stay, until another
+    controller is active: there are as many as ids.
+    """
 
     __slots__ = ("_contacts", "session_timeout_ms")
 
@@ -67,10 +69,6 @@ class Heartbeats:
         old = self._contacts.get(broker_id)
         heard = old is not None and old.epoch == epoch and old.heard
         self._contacts[broker_id] = Contact(epoch, now_ms, heard, registered_at=registered_at)
-
-    def remove(self, broker_id: int) -> None:
-        """Forget a broker that was unregistered."""
-        self._contacts.pop(broker_id, None)
 
     def contact(self, broker: BrokerImage) -> Contact:
         """The contact of the registered incarnation; a new one, as if never heard from, if there is none."""
