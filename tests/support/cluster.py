@@ -146,4 +146,4 @@ def create_topic(port: int, name: str, partitions: int = 1, replicas: int = 1) -
 def topics(port: int) -> dict[str, Any]:
     """The topics that clients of a broker see, by name."""
     found = ask(port, messages.MetadataRequest(topics=None), messages.MetadataResponse)
-    return {topic.name: topic for topic in found.topics}
+    return {topic.name or "": topic for topic in found.topics}
