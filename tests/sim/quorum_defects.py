@@ -334,7 +334,7 @@ def snapshot_brings_no_voters(patch: Patch) -> None:
 
 
 def start_forgets_the_voters(patch: Patch) -> None:
-    """A log that begins behind a snapshot has forgotten the newest record of the voters (KAFKA-17608)."""
+    """A log that begins behind a snapshot has forgotten the newest record of the voters."""
 
     def begin_at(self: VoterHistory, start_offset: int) -> None:
         del self._entries[1:]

@@ -217,6 +217,18 @@ def test_damaged_entries_are_refused() -> None:
         wire_log.batches_of(good[:-1] + bytes([good[-1] ^ 1]))
 
 
+def test_unknown_errors_are_errors() -> None:
+    """If this fails, an error of a newer version stops the node that reads it."""
+    response: Any = wire.to_response(VOTED, 2, "CONTROLLER")
+    response.topics[0].partitions[0].error_code = 12345
+    answer = wire.from_response(PEER, VOTE, response)
+    assert isinstance(answer, VoteResponse)
+    assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    response.error_code = 12345
+    with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR"):
+        wire.from_response(PEER, VOTE, response)
+
+
 def test_each_api_in_each_of_kafkas_versions() -> None:
     """If this fails, this node and a Kafka node have no version in common that both understand."""
     classes = (messages.VoteRequest, messages.BeginQuorumEpochRequest, messages.EndQuorumEpochRequest)
