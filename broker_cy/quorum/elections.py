@@ -44,7 +44,7 @@ def learn(state: QuorumState, source: int, epoch: int, leader_id: int, endpoints
         # the leader itself shows that it is there. An observer asks whoever it knows for the leader.
         if state.role in _LEADERLESS and (state.leader_id == NO_LEADER or source == leader_id or not state.is_voter):
             state.become_follower(leader_id, endpoints)
-        elif endpoints and state.role is Role.FOLLOWER:
+        elif endpoints:
             state.leader_endpoints = endpoints
 
 
@@ -182,7 +182,7 @@ def vote_answered(state: QuorumState, source: int, response: VoteResponse) -> No
 
 
 def epoch_begun(state: QuorumState, source: int, request: BeginQuorumEpoch) -> None:
-    error = _outdated(state, request.epoch)
+    error = _leader_error(state, source, request.epoch)
     if error is ErrorCode.NONE:
         learn(state, source, request.epoch, source, request.leader_endpoints)
         error = _key_error(state, request.voter)
@@ -193,7 +193,7 @@ def epoch_ended(state: QuorumState, source: int, request: EndQuorumEpoch) -> Non
     """The leader has resigned. Its first successor stands at once, the others one election timeout after each other, so
     that they do not take votes from it.
     """
-    error = _outdated(state, request.epoch)
+    error = _leader_error(state, source, request.epoch)
     if error is ErrorCode.NONE:
         learn(state, source, request.epoch, source, request.leader_endpoints)
         if state.role is Role.FOLLOWER:
@@ -213,5 +213,8 @@ def _place(state: QuorumState, successors: tuple[ReplicaKey, ...]) -> int:
     return len(state.voters)
 
 
-def _outdated(state: QuorumState, epoch: int) -> ErrorCode:
-    return ErrorCode.FENCED_LEADER_EPOCH if epoch < state.epoch else ErrorCode.NONE
+def _leader_error(state: QuorumState, source: int, epoch: int) -> ErrorCode:
+    """The error of a request of the leader `source`. Another node with this node's id is none."""
+    if epoch < state.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.INVALID_REQUEST if source < 0 or source == state.node_id else ErrorCode.NONE

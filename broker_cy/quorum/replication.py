@@ -143,7 +143,10 @@ def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
     if progress is not None:
         _acknowledge(state, progress, end.offset)
         advance(state)
-    state.parked[key] = Parked(source, request, state.now_ms + request.max_wait_ms)
+    if len(state.parked) < OBSERVERS_MAX or key in state.voters:
+        state.parked[key] = Parked(source, request, state.now_ms + request.max_wait_ms)
+    else:
+        _answer(state, source, request)
 
 
 def progress_of(state: QuorumState, key: ReplicaKey) -> Progress | None:

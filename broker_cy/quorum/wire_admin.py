@@ -18,6 +18,7 @@ from broker_cy.quorum.wire_common import (
     Refused,
     address_on,
     endpoints_of,
+    error_of,
     is_strange,
     listeners_of,
     replica_key,
@@ -122,7 +123,7 @@ def update_response(message: UpdateVoterResponse, listener: str) -> Message:
 
 def update_result(me: Identity, response: wire.UpdateRaftVoterResponse) -> UpdateVoterResponse:
     """Raises KafkaError for a response that says nothing of the epoch."""
-    leader, error = response.current_leader, ErrorCode(response.error_code)
+    leader, error = response.current_leader, error_of(response.error_code)
     if leader.leader_epoch < 0:
         raise KafkaError(error, "the response to UpdateRaftVoter names no epoch")
     endpoints = (Endpoint(me.listener, leader.host, leader.port),) if leader.host else ()

@@ -33,7 +33,7 @@ class Checks:
     - A committed batch is on the disks of a majority of the voters that are in force when it is committed, never
       changes, and is in the log of the leader of each later epoch, or in a snapshot of it. Nobody truncates it.
     - Logs are equal up to the high watermark, which never goes back while a node lives.
-    - A leader that a majority no longer fetches from resigns (KAFKA-15489).
+    - A leader that a majority no longer fetches from resigns (KAFKA-15489), and so does one that is removed.
     - Voters are those of the newest record in the log. A change concerns one voter, and follows the commit of the one
       before. Only voters stand; who was removed is a voter again only if an operator has added it (KAFKA-19850).
     - A log begins where a snapshot ends (KAFKA-14238).
@@ -147,6 +147,8 @@ class Checks:
         leader = self.leaders.setdefault(quorum.epoch, node_id)
         assert leader == node_id, f"epoch {quorum.epoch} has the leaders {leader} and {node_id}"
         voters = quorum.voters
+        is_removed = not quorum.is_voter and self._voters[node_id].newest.offset < quorum.high_watermark
+        assert not is_removed, f"{node_id} leads, and it is committed that it is no voter"
         if node_id not in self._heard:
             self._heard[node_id] = {}
             self._check_complete(node_id, quorum)
@@ -196,8 +198,7 @@ class Checks:
     def _commit(self, batch: Batch, quorum: Quorum) -> None:
         voters = quorum.voters
         holders = [node.key for node in self.nodes.values() if node.key in voters and node.disk.has_durable(batch)]
-        # What was acknowledged by a disk that is lost since counts, as long as the disk has no successor among the
-        # voters.
+        # What was acknowledged by a disk that is lost since counts: the disk is still among the voters.
         there = {node.key for node in self.nodes.values()}
         holders += [key for key in voters.keys if key.directory_id != ZERO and key not in there]
         assert len(holders) >= voters.majority, f"{batch} is committed by {voters}, and only {holders} have it on disk"

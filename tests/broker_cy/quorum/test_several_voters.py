@@ -12,6 +12,7 @@ from broker_cy.quorum.messages import (
     BeginQuorumEpoch,
     BeginQuorumEpochResponse,
     EndQuorumEpoch,
+    EndQuorumEpochResponse,
     Fetch,
     FetchResponse,
     Leadership,
@@ -309,3 +310,14 @@ def test_impossible_votes_are_refused(source: int, last: OffsetAndEpoch) -> None
     output = StaticVoter(THREE).receive(source, VoteRequest(7, last, pre_vote=False))
     assert sent(output, source) == [VoteResponse(0, -1, False, False, ErrorCode.INVALID_REQUEST)]
     assert output.epoch == 0
+
+
+def test_another_node_with_this_id_is_no_leader() -> None:
+    """If this fails, a node follows itself, or is fenced by a copy of its own data directory."""
+    voter = leader()
+    for source in (1, -1):
+        output = voter.receive(source, BeginQuorumEpoch(7))
+        assert sent(output, source) == [BeginQuorumEpochResponse(1, 1, ErrorCode.INVALID_REQUEST)]
+        output = voter.receive(source, EndQuorumEpoch(7, ()))
+        assert sent(output, source) == [EndQuorumEpochResponse(1, 1, ErrorCode.INVALID_REQUEST)]
+        assert (output.role, output.epoch) == (Role.LEADER, 1)
