@@ -102,6 +102,7 @@ cdef class Replica:
     cpdef int become(self, Role role, int32_t leader_epoch) except -1
     cpdef Output lead(self, object in_sync, object image, int64_t now_ms)
     cpdef Output fetched(self, int32_t broker_id, int64_t broker_epoch, int64_t offset, int64_t log_start, int64_t now_ms)
+    cpdef Output require(self, int32_t min_isr)
     cpdef Output answered(self, object proposal, object answer)
     cpdef Output tick(self, int64_t now_ms)
     cpdef Output follow(self, int32_t leader_epoch)

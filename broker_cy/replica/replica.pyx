@@ -198,6 +198,12 @@ cdef class Replica:
         self.in_sync.fetched(broker_id, broker_epoch, offset, log_start, self.written.offset, self.high.offset, now_ms)
         return self.advance(False)
 
+    cpdef Output require(self, int32_t min_isr):
+        """min.insync.replicas has changed."""
+        if self.in_sync is not None:
+            self.in_sync.min_isr = min_isr
+        return self.advance(False)
+
     cpdef Output answered(self, object proposal, object answer):
         """The controller has answered an AlterPartition (in_sync.Proposal, in_sync.Altered)."""
         if self.in_sync is not None:
