@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
     from broker_cy.config import BrokerConfig
     from broker_cy.metadata.image import ImageDelta, MetadataImage
+    from broker_cy.server.replication.alterations import Alterations
+    from broker_cy.server.replication.replicas import Replicas
     from broker_cy.server.seams import Acceptor, Seams
     from broker_cy.server.telemetry.metrics_http import MetricsServer
 
@@ -130,6 +132,9 @@ class BrokerServer:
         self._partitions: PartitionService
         self._core: ServerCore
         self._controllers = ControllerListeners(self.broker, seams)
+        # None on a node that is alone.
+        self._replicas: Replicas | None = None
+        self._alterations: Alterations | None = None
 
     # ---- start ----
 
@@ -338,7 +343,39 @@ class BrokerServer:
         self._loaded = False
         broker.controller.load(self._controllers.endpoints())
         self._controllers.start()
+        if broker.controller.has_peers:
+            self._replicate()
         await broker.controller.start(endpoints, self.config["broker.rack"], broker.log_manager.previous_broker_epoch)
+
+    def _replicate(self) -> None:
+        """Partitions with several replicas follow their leaders, or report in-sync sets."""
+        # Imported here, because a node that is alone does not need these modules.
+        from broker_cy.server.replication.alterations import Alterations
+        from broker_cy.server.replication.broker_links import AlterLink, BrokerLinks
+        from broker_cy.server.replication.fetcher import Follower
+        from broker_cy.server.replication.replicas import Replicas
+
+        broker, node_id = self.broker, self.config.node_id
+
+        def broker_epoch() -> int:
+            return broker.controller.broker_epoch
+
+        links = BrokerLinks(node_id, lambda: broker.image, self.config.network.inter_broker)
+        self._replicas = Replicas(
+            Follower(
+                node_id,
+                broker_epoch,
+                self.config,
+                self.clock,
+                self.loop,
+                links,
+                broker.log_manager,
+                self._core.flush,
+            )
+        )
+        self._partitions.replication = self._replicas
+        self._alterations = Alterations(node_id, broker_epoch, self.loop, AlterLink(broker.controller))
+        self._core.on_alter = self._alterations.add
 
     def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:
         if not self._loaded:
@@ -441,6 +478,9 @@ class BrokerServer:
         for timer in self._timers.values():
             timer.cancel()
         self._watch.stop()
+        if self._replicas is not None and self._alterations is not None:
+            self._replicas.close()
+            self._alterations.close()
         for listener in self.listeners:
             listener.close()
         await self._stop_opening()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
@@ -77,6 +80,75 @@ def test_an_orderly_stop_moves_leadership_first(tmp_path: Path) -> None:
 
         until(moved, "leaders among the others", 60, tolerate=(ClientError,))
         assert left[0].brokers() == 2
+
+
+def test_nothing_that_was_acknowledged_is_lost_with_a_leader(tmp_path: Path) -> None:
+    """If this fails, records that all in-sync replicas acknowledged are gone with the leader of their partition."""
+    with cluster(tmp_path, settings={"min.insync.replicas": "2"}) as nodes:
+        assert create_topic(nodes[0].port, "t", 3, 3) is ErrorCode.NONE
+        seen_by_all(nodes, "t")
+        bootstrap = ",".join(node.bootstrap for node in nodes)
+        producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 60_000})
+        acknowledged: set[bytes] = set()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                acknowledged.add(message.value() or b"")
+
+        def produce(numbers: range) -> None:
+            for number in numbers:
+                producer.produce("t", str(number).encode(), partition=number % 3, on_delivery=delivered)
+            assert producer.flush(90) == 0
+
+        produce(range(300))
+        victim = nodes[topics(nodes[0].port)["t"].partitions[0].leader_id - 1]
+        victim.kill()
+        produce(range(300, 600))
+        assert len(acknowledged) == 600
+
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False})
+        consumer.assign([TopicPartition("t", index, 0) for index in range(3)])
+        found: set[bytes] = set()
+
+        def everything() -> bool:
+            for message in consumer.consume(1000, 0.2):
+                if message.error() is None:
+                    found.add(message.value() or b"")
+            return acknowledged <= found
+
+        try:
+            until(everything, "all records", 60)
+        finally:
+            consumer.close()
+        victim.restart()
+
+        def in_sync() -> bool:
+            return all(len(part.isr_nodes) == 3 for part in topics(victim.port)["t"].partitions)
+
+        until(in_sync, "three replicas in sync", 60)
+
+
+def test_a_wiped_controller_comes_back_by_a_snapshot(tmp_path: Path) -> None:
+    """If this fails, a controller with a new disk cannot join again when the others have written a snapshot."""
+    settings = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
+    with cluster(tmp_path, settings=settings) as nodes:
+        for number in range(20):
+            assert create_topic(nodes[0].port, f"t{number}", 2, 1) is ErrorCode.NONE
+        leader = leader_of(nodes)
+        wiped = next(node for node in nodes if node.node_id != leader)
+        log = nodes[leader - 1].data_dir / "__cluster_metadata-0"
+        until(lambda: list(log.glob("*.checkpoint")), "a snapshot")
+        assert wiped.stop() == 0
+        shutil.rmtree(wiped.data_dir)
+        wiped.format()
+        wiped.restart()
+        seen_by_all([wiped], *(f"t{number}" for number in range(20)))
+        assert list((wiped.data_dir / "__cluster_metadata-0").glob("*.checkpoint"))
+        assert create_topic(wiped.port, "after") is ErrorCode.NONE
+        seen_by_all(nodes, "after")
+        assert wiped.stop() == 0
+        wiped.restart()
+        seen_by_all([wiped], "t0", "after")
 
 
 def test_controllers_and_brokers_of_their_own(tmp_path: Path) -> None:

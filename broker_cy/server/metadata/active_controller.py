@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from broker_cy.controller.controller import Controller
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from broker_cy.controller.heartbeats import Heartbeats
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
+    from broker_cy.metadata.image import BrokerImage
     from broker_cy.server.metadata.committed_metadata import CommittedMetadata
     from broker_cy.server.metadata.quorum_driver import QuorumDriver
 
@@ -75,6 +77,11 @@ class ActiveController:
     def heartbeats(self) -> Heartbeats:
         """When the registered brokers were last heard from; on the monotonic clock, in milliseconds."""
         return self._controller.heartbeats
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerImage]:
+        """The registered brokers, as accepted operations leave them, committed or not."""
+        return self._controller.state.brokers
 
     def submit(self, operation: Operation[R]) -> asyncio.Future[R]:
         """Run the operation; the future yields its reply once its records, and all before them, are committed.

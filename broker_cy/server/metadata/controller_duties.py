@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
     from broker_cy.server.metadata.active_controller import ActiveController
-    from broker_cy.server.metadata.committed_metadata import CommittedMetadata
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
@@ -41,13 +40,11 @@ class ControllerDuties:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         active: ActiveController,
-        committed: CommittedMetadata,
     ) -> None:
         self._config = config
         self._clock = clock
         self._loop = loop
         self._active = active
-        self._committed = committed
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
@@ -68,7 +65,7 @@ class ControllerDuties:
 
     def _check_sessions(self) -> None:
         now_ms = int(self._clock.monotonic() * 1000)
-        brokers = self._committed.image.brokers
+        brokers = self._active.brokers
         # The broker of this process is alive, although a loop that stood still was late with its heartbeat.
         ended = [each for each in self._active.heartbeats.expired(brokers, now_ms) if each != self._config.node_id]
         if ended:

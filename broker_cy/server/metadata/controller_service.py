@@ -199,7 +199,12 @@ class ControllerService:
         self._endpoints = endpoints
         loader = self._files.load()
         log = self._files.log
-        if loader.image.offset >= log.log_end_offset:
+        if loader.image.offset >= log.log_end_offset and not self.config.begins_cluster:
+            # The process ended between the two: a snapshot of the leader was to replace the log.
+            newest = self._files.newest_snapshot()
+            assert newest is not None
+            self._files.replace(newest, self._clock.wall_ms())
+        elif loader.image.offset >= log.log_end_offset:
             raise MetadataLogError(
                 f"{self._files.directory}: the log ends at offset {log.log_end_offset}, before the newest snapshot"
             )
@@ -429,6 +434,11 @@ class ControllerService:
         return self._driver.quorum.high_watermark
 
     @property
+    def has_peers(self) -> bool:
+        """Whether there are other nodes, or may be later. Known after `load`."""
+        return self._network is not None
+
+    @property
     def is_active(self) -> bool:
         """Whether this node is the active controller."""
         return self._active is not None
@@ -606,7 +616,7 @@ class ControllerService:
         self._active.submit(Activate(bootstrap, self._committed.in_transaction))
         self._committed.abort_transaction()
         if self._network is not None:
-            self._duties = ControllerDuties(self.config, self._clock, self._loop, self._active, self._committed)
+            self._duties = ControllerDuties(self.config, self._clock, self._loop, self._active)
             self._duties.start()
             LOGGER.info("this node is the active controller", extra=facts(epoch=self.epoch))
         if not self._activated.done():

@@ -148,12 +148,11 @@ class MetadataLog:
         self.log.append(content, now_ms)
 
     def replace(self, start: OffsetAndEpoch, now_ms: int) -> None:
-        """Empty the log: it begins behind the snapshot `start`, which is on disk. Raises StorageError: see below."""
-        # A log cannot begin at another offset yet (storage.maintenance).
-        raise StorageError(
-            f"{self.directory}: this node's log ends before that of the leader begins, at offset {start.offset}: copy "
-            "the directory from another controller while both are stopped"
-        )
+        """Empty the log: it begins behind the snapshot `start`, which is on disk. Raises StorageError, OSError."""
+        maintenance.restart_at(self.log, start.offset, now_ms)
+        self._synced_base = -1
+        # Otherwise the next start would look for what the snapshot has replaced.
+        self.begin_sync()()
 
     def begin_sync(self) -> Callable[[], None]:
         """Return a function that brings everything appended so far to the disk; it may be called in any thread, blocks,
