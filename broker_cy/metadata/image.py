@@ -15,7 +15,8 @@ from uuid import UUID
 
 from broker_cy.metadata import features, topic_names
 from broker_cy.metadata.overlay import ABSENT, Overlay, forget, merge
-from broker_cy.metadata.partition_index import NO_LEADER as NO_LEADER
+from broker_cy.metadata.partition import NO_LEADER as NO_LEADER
+from broker_cy.metadata.partition import PartitionImage as PartitionImage
 from broker_cy.metadata.partition_index import Masks, PartitionIndex, bits, is_imbalanced, is_reassigning
 
 # Kafka's ConfigResource.Type, as stored in ConfigRecord.
@@ -26,25 +27,6 @@ RESOURCE_CLIENT_METRICS = 16
 RESOURCE_GROUP = 32
 
 _NO_CONFIGS: dict[str, str] = {}
-
-
-class PartitionImage(NamedTuple):
-    """One partition. `isr` is a subset of `replicas`; `leader` is in `isr` or NO_LEADER; epochs only grow.
-
-    `directories[i]` is the log directory id of `replicas[i]`. `elr` and `last_known_elr` are defined in KIP-966.
-    """
-
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    directories: tuple[UUID, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
-    adding_replicas: tuple[int, ...] = ()
-    elr: tuple[int, ...] = ()
-    last_known_elr: tuple[int, ...] = ()
-    leader_recovery_state: int = 0
 
 
 class TopicImage(NamedTuple):

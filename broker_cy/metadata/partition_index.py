@@ -10,13 +10,9 @@ that they contain (`TopicsImage.with_replica`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-if TYPE_CHECKING:
-    from broker_cy.metadata.image import PartitionImage
-
-NO_LEADER: Final = -1
+from broker_cy.metadata.partition import PartitionImage
 
 Masks = dict[UUID, int]
 

@@ -5,14 +5,11 @@ version in front.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, frame, messages
 from broker_cy.wire.codec import Message
-
-if TYPE_CHECKING:
-    from broker_cy.server.context import RequestContext
 
 R = TypeVar("R", bound=Message)
 
@@ -21,7 +18,22 @@ _PRINCIPAL_VERSION = 0
 _CORRELATION_ID = 0
 
 
-def request_data(ctx: RequestContext, request: Message) -> bytes:
+class Asked(Protocol):
+    """A request of a client, as far as it is forwarded (RequestContext)."""
+
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def client_host(self) -> str: ...
+    @property
+    def principal(self) -> str: ...
+
+
+def request_data(ctx: Asked, request: Message) -> bytes:
     """The request as the client sent it, with its header."""
     header = messages.RequestHeader(
         request_api_key=ctx.api_key,
@@ -33,7 +45,7 @@ def request_data(ctx: RequestContext, request: Message) -> bytes:
     return codec.encode(header, version) + codec.encode(request, ctx.version)
 
 
-def read_response(ctx: RequestContext, response: type[R], data: bytes | None) -> R:
+def read_response(ctx: Asked, response: type[R], data: bytes | None) -> R:
     """The response in `data`, which has its header in front. Raises WireError."""
     size = 5 if frame.response_header_version(ctx.api_key, ctx.version) >= 1 else 4
     if data is None or len(data) < size:

@@ -23,8 +23,14 @@ from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from broker_cy.storage.atomic import sync_directory, write_atomically
-from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError, is_formatted
+from broker_cy.storage.atomic import write_atomically
+from broker_cy.storage.data_directory import (
+    DataDirectory,
+    DataDirectoryError,
+    is_formatted,
+    make_log_directory,
+    problem_of,
+)
 from broker_cy.wire import messages
 
 # The names of the supported levels of metadata.version, the oldest (features.MV_MIN) first.
@@ -112,12 +118,11 @@ def _directories(config: BrokerConfig) -> list[str]:
 def _info(config: BrokerConfig) -> int:
     found, problems, metadata = [], [], ""
     for path in _directories(config):
-        if not os.path.isdir(path):
-            problems.append(f"{path} does not exist" if not os.path.exists(path) else f"{path} is not a directory")
-            continue
-        found.append(path)
-        if not is_formatted(path):
-            problems.append(f"{path} is not formatted.")
+        problem = problem_of(path)
+        if problem is None or problem.endswith("formatted."):
+            found.append(path)
+        if problem is not None:
+            problems.append(problem)
             continue
         directory = DataDirectory(path)
         try:
@@ -296,9 +301,7 @@ def _write(path: str, node_id: int, plan: Formatting, *, is_metadata: bool) -> N
         if is_metadata:
             write_atomically(os.path.join(path, snapshot.BOOTSTRAP_NAME), _content(plan.records, None), sync=True)
             if plan.voters is not None:
-                log = os.path.join(path, "__cluster_metadata-0")
-                os.makedirs(log, exist_ok=True)
-                sync_directory(path)
+                log = make_log_directory(path, "__cluster_metadata-0")
                 write_atomically(os.path.join(log, FIRST_SNAPSHOT.file_name), _content([], plan.voters), sync=True)
         directory_id = plan.directory_id if is_metadata else MACHINE_RANDOMNESS.kafka_uuid()
         directory.format(plan.cluster_id, node_id, directory_id)

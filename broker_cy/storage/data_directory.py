@@ -183,6 +183,23 @@ def is_formatted(path: str | os.PathLike[str]) -> bool:
     return os.path.exists(f"{os.fspath(path)}/{META_PROPERTIES}")
 
 
+def problem_of(path: str) -> str | None:
+    """Return why there is no data directory to read at `path`; None if there is one."""
+    if os.path.isdir(path):
+        return None if is_formatted(path) else f"{path} is not formatted."
+    return f"{path} is not a directory" if os.path.exists(path) else f"{path} does not exist"
+
+
+def make_log_directory(path: str, name: str) -> str:
+    """Create the directory of a partition in the data directory `path`, unless it is there, and return its path. Raises
+    OSError.
+    """
+    found = f"{path}/{name}"
+    os.makedirs(found, exist_ok=True)
+    sync_directory(path)
+    return found
+
+
 def room(path: str) -> tuple[int, int]:
     """Return (free bytes, total bytes) of the file system of a data directory. Raises OSError."""
     found = os.statvfs(path)

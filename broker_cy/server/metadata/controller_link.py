@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from broker_cy.client.address import Address
 from broker_cy.client.deadline import Deadline
@@ -20,9 +20,6 @@ from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.server import envelope
 from broker_cy.wire import messages
 from broker_cy.wire.codec import Message
-
-if TYPE_CHECKING:
-    from broker_cy.server.context import RequestContext
 
 R = TypeVar("R", bound=Message)
 
@@ -62,7 +59,7 @@ class ControllerLink:
             await self._pause(deadline)
         return None
 
-    async def forward(self, ctx: RequestContext, request: Message, response: type[R], timeout_s: float) -> R | None:
+    async def forward(self, ctx: envelope.Asked, request: Message, response: type[R], timeout_s: float) -> R | None:
         """Forward the request of a client, and return the response for it. Otherwise as `ask`."""
         wrapped = messages.EnvelopeRequest(
             request_data=envelope.request_data(ctx, request),

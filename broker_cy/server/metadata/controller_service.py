@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.loader import Loader
-    from broker_cy.server.context import RequestContext
+    from broker_cy.server.envelope import Asked
     from broker_cy.server.metadata.controller_link import ControllerLink
     from broker_cy.server.metadata.quorum_network import QuorumNetwork
     from broker_cy.storage.log_manager import LogManager
@@ -517,7 +517,7 @@ class ControllerService:
             # This node was elected, and has yet to apply what was committed before; or it leads no longer.
             await asyncio.sleep(RETRY_S)
 
-    async def forward(self, ctx: RequestContext, request: Message, response: type[Any]) -> Any:
+    async def forward(self, ctx: Asked, request: Message, response: type[Any]) -> Any:
         """Let the active controller answer a request of a client, if that is another node; None: this node has to
         answer. Raises KafkaError.
         """
