@@ -42,7 +42,7 @@ def learn(state: QuorumState, source: int, epoch: int, leader_id: int, endpoints
             raise AssertionError(f"epoch {epoch} has the leaders {state.leader_id} and {leader_id}")
         # A prospective voter has given up its leader. Other voters that still name it have heard from it no later; only
         # the leader itself shows that it is there. An observer asks whoever it knows for the leader.
-        if state.role in _LEADERLESS and (state.leader_id == NO_LEADER or source == leader_id or not state.is_voter):
+        if state.role in _LEADERLESS and (state.leader_id == NO_LEADER or source == leader_id or not state.may_stand):
             state.become_follower(leader_id, endpoints)
         elif endpoints:
             state.leader_endpoints = endpoints

@@ -85,17 +85,21 @@ def encoded(batch: Batch, kraft_version: int, now_ms: int) -> bytes:
 
 def batches_of(content: bytes) -> tuple[Batch, ...]:
     """The batches in the records of a Fetch response; an incomplete one at the end is left out. Raises WireError for
-    one that is damaged.
+    one that is damaged, or does not follow the one before.
     """
-    found = []
+    found: list[Batch] = []
     for batch in decode_batches(content):
         if not batch.is_valid():
             raise WireError(f"the batch at offset {batch.base_offset} has a wrong checksum")
+        offset, end_offset = batch.base_offset, batch.last_offset + 1
+        follows = offset == found[-1].end_offset if found else offset >= 0
+        if not follows or end_offset <= offset or batch.leader_epoch < 0:
+            raise WireError(f"a batch has offsets {offset} to {end_offset} of epoch {batch.leader_epoch}")
         control_entries: tuple[Control, ...] = ()
         if batch.is_control:
             messages = [decode_control(record) for record in batch.records()]
             entries = [from_control(message) for message in messages if message is not None]
             control_entries = tuple(entry for entry in entries if entry is not None)
         raw = content[batch.position : batch.position + batch.size_bytes]
-        found.append(Batch(batch.base_offset, batch.last_offset + 1, batch.leader_epoch, raw, control_entries))
+        found.append(Batch(offset, end_offset, batch.leader_epoch, raw, control_entries))
     return tuple(found)

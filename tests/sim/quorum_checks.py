@@ -8,7 +8,15 @@ from typing import Protocol
 
 from broker_cy.core.uuid import ZERO
 from broker_cy.quorum.history import VoterHistory
-from broker_cy.quorum.messages import Batch, Fetch, FetchSnapshot, KRaftVersion, VoteRequest, VoteResponse
+from broker_cy.quorum.messages import (
+    Batch,
+    Fetch,
+    FetchSnapshot,
+    KRaftVersion,
+    Leadership,
+    VoteRequest,
+    VoteResponse,
+)
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.replication import CHECK_QUORUM_TENTHS
 from broker_cy.quorum.step import Event, Output, Received, Role, Send, Tick, Timeouts
@@ -35,7 +43,8 @@ class Checks:
     - Logs are equal up to the high watermark, which never goes back while a node lives.
     - A leader that a majority no longer fetches from resigns (KAFKA-15489), and so does one that is removed.
     - Voters are those of the newest record in the log. A change concerns one voter, and follows the commit of the one
-      before. Only voters stand; who was removed is a voter again only if an operator has added it (KAFKA-19850).
+      before, and of an entry of the leader's epoch. Only voters stand; who was removed is a voter again only if an
+      operator has added it (KAFKA-19850).
     - A log begins where a snapshot ends (KAFKA-14238).
     """
 
@@ -50,6 +59,7 @@ class Checks:
         self.added: set[ReplicaKey] = set()  # by operators, and not removed since
         self.changes = 0  # of the voters, committed
         self._voters: dict[int, VoterHistory] = {}  # by node: what its log says
+        self._epoch_start: dict[int, int] = {}  # the offset of the newest Leadership that a node has written
         self._marks: dict[int, int] = {}  # the high watermark of each node in this life
         self._checked: dict[int, int] = {}  # the end of its log that was compared in this life
         self._heard: dict[int, dict[ReplicaKey, int]] = {}  # when a leader was fetched from
@@ -103,6 +113,11 @@ class Checks:
             return
         history = self._voters[node_id]
         before = history.newest
+        if isinstance(batch.control[0], Leadership):
+            self._epoch_start[node_id] = batch.offset
+        elif output.role is Role.LEADER:
+            start = self._epoch_start[node_id]
+            assert output.high_watermark > start, f"{node_id} changes the voters, and {start} is not committed"
         if not history.note(batch.offset, batch.control) or output.role is not Role.LEADER:
             return
         after = history.newest

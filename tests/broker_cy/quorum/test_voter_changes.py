@@ -391,3 +391,12 @@ def test_describe_shows_voters_and_observers() -> None:
     assert described is not None
     assert described.observers == ()
     assert Node(voter(1), dynamic(1, 2, 3)).quorum.describe(0) is None
+
+
+def test_a_removed_node_that_stands_does_not_follow_the_leader_that_is_gone() -> None:
+    """If this fails, the voters that still name the lost leader keep the only node that can lead from standing."""
+    history = dynamic(1, 2, 3)
+    history.note(3, (VoterSet([voter(2), voter(3)]),))
+    node = Node(voter(1), history, ElectionState(1, leader_id=3), LogEpochs(4, [(1, 0)]))
+    assert node.tick(2000).role is Role.PROSPECTIVE
+    assert node.receive(2, VoteResponse(1, 3, True, True)).role is Role.PROSPECTIVE

@@ -217,6 +217,15 @@ def test_damaged_entries_are_refused() -> None:
         wire_log.batches_of(good[:-1] + bytes([good[-1] ^ 1]))
 
 
+def test_entries_must_follow_each_other() -> None:
+    """If this fails, a follower appends a log with a gap."""
+    one, other = (wire_log.encoded(Batch(at, at + 1, 7, None, (KRaftVersion(1),)), 0, 1) for at in (40, 42))
+    with pytest.raises(WireError, match="offsets 42 to 43"):
+        wire_log.batches_of(one + other)
+    with pytest.raises(WireError, match="of epoch -1"):
+        wire_log.batches_of(wire_log.encoded(Batch(40, 41, -1, None, (KRaftVersion(1),)), 0, 1))
+
+
 def test_unknown_errors_are_errors() -> None:
     """If this fails, an error of a newer version stops the node that reads it."""
     response: Any = wire.to_response(VOTED, 2, "CONTROLLER")
