@@ -203,7 +203,9 @@ def _answer(
         state.epoch,
         request.correlation,
         state.node_id,
-        state.high_watermark,
+        # A follower may know more than a leader that has not committed anything yet, and Kafka's insists that the high
+        # watermark never goes back: -1 says that it is not known.
+        state.high_watermark if state.high_watermark > state.epoch_start_offset else -1,
         diverging,
         snapshot_id,
         request.end.offset if has_entries else -1,

@@ -96,8 +96,10 @@ def _was_alone(stored: ElectionState | None, node_id: int) -> bool:
     return stored is not None and stored.voters == (node_id,)
 
 
-def _seen(task: asyncio.Task[None]) -> None:
-    """Mark the error as seen: the next request that finds no producer id requests another block."""
+def _seen(task: asyncio.Future[None]) -> None:
+    """Mark the error as seen: the next request that finds no producer id requests another block, and a node that leads
+    no longer has no use for its activation.
+    """
     if not task.cancelled():
         task.exception()
 
@@ -256,9 +258,8 @@ class ControllerService:
             await self._membership.unfenced()
 
     def _is_alone(self) -> bool:
-        """Whether this node leads a quorum of its own, and the cluster has no other broker."""
-        others = [broker for broker in self.image.brokers if broker != self.node_id]
-        return self._active is not None and self.config.is_broker and not others
+        """Whether this node leads a quorum that no other node can reach, so that the cluster has no other broker."""
+        return self._network is None and self._active is not None and self.config.is_broker
 
     def _open_quorum(self, loader: Loader) -> None:
         """Raises QuorumError if the voters disagree, or if quorum-state does not parse."""
@@ -610,10 +611,15 @@ class ControllerService:
         self._active = ActiveController(
             self.config, self._clock, self._randomness, self._loop, self._driver, self._committed
         )
-        bootstrap = (
-            self._files.bootstrap_records(self._clock.wall_ms()) if self.image.features.metadata_version == 0 else []
-        )
-        self._active.submit(Activate(bootstrap, self._committed.in_transaction))
+        try:
+            is_new = self.image.features.metadata_version == 0
+            bootstrap = self._files.bootstrap_records(self._clock.wall_ms()) if is_new else []
+            self._active.submit(Activate(bootstrap, self._committed.in_transaction)).add_done_callback(_seen)
+        except (MetadataLogError, OSError) as error:
+            if self._network is None:
+                raise
+            self._damaged(f"this node cannot be the active controller: {error}")
+            return
         self._committed.abort_transaction()
         if self._network is not None:
             self._duties = ControllerDuties(self.config, self._clock, self._loop, self._active)
