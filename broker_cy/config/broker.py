@@ -112,7 +112,9 @@ class BrokerConfig(Mapping[str, Any]):
         if voters:
             return len(voters) == 1
         ports = {one.port for one in (*self.network.controller_listeners, *self.network.advertised_controllers)}
-        return not servers or (len(servers) == 1 and (not ports or int(servers[0].rpartition(":")[2]) in ports))
+        # Port 0 may become any port.
+        is_own = not ports or 0 in ports or any(server.rpartition(":")[2] in map(str, ports) for server in servers)
+        return not servers or (len(servers) == 1 and is_own)
 
     @property
     def quorum_voters(self) -> tuple[startup.QuorumVoter, ...]:
