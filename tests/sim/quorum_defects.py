@@ -358,7 +358,7 @@ DEFECTS: dict[Planter, int] = {
     fetch_of_an_older_epoch_counts: 20,
     takes_any_response: 10,
     cut_off_leader_never_resigns: 10,
-    leader_forgets_its_leadership: 600,
+    leader_forgets_its_leadership: 1_000,
     truncates_to_the_high_watermark: 20,
     wiped_disk_votes: 60,
     wiped_disk_acknowledges: 60,
