@@ -89,7 +89,7 @@ class PartitionChange:
         change = messages.PartitionChangeRecord(partition_id=self.index, topic_id=self.topic.topic_id)
         if leader != old.leader:
             change.leader = leader
-        elif self.new_epoch or not set(old.replicas) <= set(self.replicas):
+        elif self.new_epoch or (self.replicas is not old.replicas and not set(old.replicas) <= set(self.replicas)):
             # Without a new epoch, a broker that left the partition could still act for it.
             change.leader = leader
         if self.isr != old.isr and (self.isr or self.rules.elr_enabled):

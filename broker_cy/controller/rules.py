@@ -78,6 +78,7 @@ class Rules:
         "_config",
         "_min_isr",
         "_unclean",
+        "_usable",
         "back",
         "change_version",
         "elr_enabled",
@@ -98,6 +99,12 @@ class Rules:
         self._any_directory = any_directory
         self.gone = gone
         self.back = back
+        # Those that may lead, apart from their directories.
+        self._usable = {
+            broker.broker_id: broker
+            for broker in state.brokers.values()
+            if broker.broker_id not in gone and (broker.is_active or broker.broker_id in back)
+        }
         self.level = state.features.metadata_version
         self.change_version = features.partition_version(self.level)
         self.elr_enabled = self.level >= features.MV_ELR and state.features.level(features.ELIGIBLE_LEADER_REPLICAS) > 0
@@ -109,10 +116,8 @@ class Rules:
         """Whether the broker may lead the partition, apart from what its replica contains: it is neither fenced nor in
         controlled shutdown, and the directory of its replica is online.
         """
-        if broker_id in self.gone:
-            return False
-        broker = self.state.brokers.get(broker_id)
-        if broker is None or not (broker.is_active or broker_id in self.back):
+        broker = self._usable.get(broker_id)
+        if broker is None:
             return False
         return self._any_directory or has_online_directory(broker, directory_of(partition, broker_id))
 

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.placement import place
+from broker_cy.controller.topic_ops import CreatePartitions
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import BrokerImage, Endpoint
+from broker_cy.wire import messages
+from tests.broker_cy.controller.brokers import Brokers
+from tests.support.images import topic_in
 
 
 def broker(
@@ -114,3 +119,29 @@ def test_what_takes_no_replicas() -> None:
     assert place(brokers, 3, 1, 0) == [(1,)] * 3
     with pytest.raises(KafkaError, match=r"because only 1 broker\(s\) are registered or some brokers have all"):
         place(brokers, 1, 2, 0)
+
+
+def test_many_small_topics_of_one_request_are_spread() -> None:
+    """If this fails, one broker leads all topics that are created together."""
+    cluster = Brokers.of(1, 2, 3)
+    topic = messages.CreateTopicsRequest.CreatableTopic
+    names = [f"t{number}" for number in range(30)]
+    request = messages.CreateTopicsRequest(
+        topics=[
+            topic(
+                name=name,
+                num_partitions=1,
+                replication_factor=3,
+                configs=[messages.CreateTopicsRequest.CreatableTopicConfig(name="retention.ms", value="1")],
+            )
+            for name in names
+        ]
+    )
+    cluster.run(CreateTopics(request))
+    leaders = Counter(cluster.partition(name).leader for name in names)
+    assert leaders == {1: 10, 2: 10, 3: 10}
+    grown = messages.CreatePartitionsRequest.CreatePartitionsTopic(name="t0", count=7, assignments=None)
+    cluster.run(CreatePartitions([grown], validate_only=False))
+    partitions = topic_in(cluster.image, "t0").partitions
+    assert Counter(partitions[index].leader for index in range(1, 7)) == {1: 2, 2: 2, 3: 2}
+    assert all(set(p.replicas) == set(p.isr) == {1, 2, 3} for p in partitions.values())
