@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -90,6 +91,9 @@ class Cluster:
         topics = [messages.AlterPartitionResponse.TopicData(topic_id=topic.topic_id, partitions=[answer])]
         return messages.AlterPartitionResponse(topics=topics)
 
+    def is_cut(self, *node_ids: int) -> bool:
+        return any(self.nodes[each].is_cut for each in node_ids)
+
     def close(self) -> None:
         for node in self.nodes.values():
             node.close()
@@ -147,12 +151,12 @@ class Node:
 
     async def connect(self, broker_id: int) -> Link:
         node = self.cluster.nodes[broker_id]
-        if node.is_cut or self.is_cut:
+        if self.cluster.is_cut(broker_id, self.node_id):
             raise LinkFailed("cut")
         address = Address("127.0.0.1", node.harness.listener.port)
         link = SocketLink(await open_connection(address, "follower", Deadline(10)))
         self.links.append((broker_id, link))
-        if node.is_cut or self.is_cut:
+        if self.cluster.is_cut(broker_id, self.node_id):
             link.close()  # cut while it was connecting
         return link
 
@@ -176,7 +180,7 @@ class Node:
         self.is_cut = True
 
         for node in self.cluster.nodes.values():
-            node.harness.on_loop(lambda node=node: node.close_links(self.node_id))
+            node.harness.on_loop(partial(node.close_links, self.node_id))
 
     def close_links(self, broker_id: int) -> None:
         """Close the links of this node to another, or all of its own."""
@@ -287,6 +291,27 @@ def test_a_follower_behind_the_log_start_begins_again(cluster: Cluster) -> None:
     assert cluster.nodes[3].records() == [b"6", b"7", b"8", b"9"]
     assert produce(cluster, 1, b"10") == ErrorCode.NONE
     cluster.nodes[2].wait(lambda partition: partition.log.log_start_offset == 6)
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack(cluster: Cluster) -> None:
+    """If this fails, consumers of another zone read over the expensive link (KIP-392), or are sent in circles."""
+    for each, rack in ((1, "a"), (2, "b"), (3, "c")):
+        cluster.standings[each] = Standing(100 + each, True, rack)
+        cluster.nodes[each].harness.core.selects_replicas = True
+    assert produce(cluster, 1, b"1") == ErrorCode.NONE
+
+    def preferred(node_id: int, rack: str) -> tuple[int, int]:
+        client = cluster.nodes[node_id].harness.client()
+        found = fetch_from(client, TOPIC, 0, 11, rack_id=rack)
+        client.close()
+        return found.preferred_read_replica, len(found.records or b"")
+
+    assert preferred(1, "b") == (2, 0)
+    assert preferred(1, "a")[0] == preferred(1, "z")[0] == -1
+    cluster.nodes[2].wait(lambda partition: partition.high_watermark == 1)
+    replica, size = preferred(2, "b")
+    assert replica == -1
+    assert size > 0
 
 
 def test_too_few_in_sync_replicas(cluster: Cluster) -> None:
