@@ -38,10 +38,13 @@ _OVERTAKEN = (
 
 
 class Standing(NamedTuple):
-    """A registered broker: its epoch, and whether it may join in-sync sets (it is neither fenced nor shutting down)."""
+    """A registered broker: its epoch, whether it may join in-sync sets (it is neither fenced nor shutting down), its
+    rack.
+    """
 
     epoch: int
     is_eligible: bool
+    rack: str | None = None
 
 
 class Assigned(Protocol):
@@ -307,6 +310,22 @@ class InSync:
             if follower.end_offset < bound and (broker_id in self.maximal or self._is_joining(broker_id, end_offset)):
                 bound = follower.end_offset
         return bound
+
+    def nearest(self, rack: str, offset: int) -> int:
+        """The in-sync replica in a consumer's rack that has `offset` and the most records; the leader if it is there
+        itself, and -1 if nobody is (KIP-392, RackAwareReplicaSelector).
+        """
+        own = self.standings.get(self.broker_id)
+        if own is not None and own.rack == rack:
+            return self.broker_id
+        found = UNKNOWN, UNKNOWN
+        for broker_id in self.isr:
+            follower, standing = self.followers.get(broker_id), self.standings.get(broker_id)
+            if follower is None or standing is None or standing.rack != rack or not standing.is_eligible:
+                continue
+            if follower.log_start_offset <= offset <= follower.end_offset:
+                found = max(found, (follower.end_offset, broker_id))
+        return found[1]
 
     def _is_joining(self, broker_id: int, end_offset: int) -> bool:
         return self._is_eligible(broker_id) and self._is_caught_up(broker_id, end_offset)

@@ -244,6 +244,7 @@ class BrokerServer:
             self.config["max.incremental.fetch.session.cache.slots"],
             FETCH_SESSION_EVICTION_MS,
             self.broker.randomness,
+            selects_replicas=self.config["replica.selector.class"] is not None,
         )
 
     def _open_storage(self) -> None:

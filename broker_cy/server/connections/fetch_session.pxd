@@ -27,6 +27,7 @@ cdef class FetchPartition:
     cdef int64_t log_start_offset
     cdef int32_t diverging_epoch        # -1 where the logs do not diverge
     cdef int64_t diverging_end_offset
+    cdef int32_t preferred_replica      # from which the client should fetch instead (KIP-392); -1: from here
     cdef LogSlice records               # None if there are none
     cdef list aborted                   # [(producer id, first offset)]; None if it is not sent
 

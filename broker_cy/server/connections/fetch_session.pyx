@@ -37,7 +37,7 @@ cdef class FetchPartition:
 
     cdef bint is_news(self) noexcept:
         """Whether an incremental answer must name this partition."""
-        return (self.error != 0 or self.records is not None or self.diverging_epoch >= 0
+        return (self.error != 0 or self.records is not None or self.diverging_epoch >= 0 or self.preferred_replica >= 0
                 or self.high_watermark != self.reported_high_watermark
                 or self.log_start_offset != self.reported_log_start_offset)
 
@@ -72,6 +72,7 @@ cdef FetchContext refused(FetchView view, int16_t error):
         part.error = error
         part.aborted = []
         part.high_watermark = part.last_stable_offset = part.log_start_offset = part.diverging_epoch = -1
+        part.preferred_replica = -1
     return found
 
 

@@ -8,8 +8,8 @@ at its partitions and is repeated when enough was written, or answered with the 
 
 A follower (replica_id >= 0) reads up to the end of the log. The offset that it fetches from acknowledges everything before
 (replica.leading); its fetch waits for the next write, or for a high watermark that it does not know. Consumers may read from followers
-up to their high watermarks, from version 11 on (KIP-392). Omissions: the leader names no preferred replica; snapshots (SnapshotId is
-the metadata quorum's).
+up to their high watermarks, from version 11 on, and the leader names one in their rack if replica.selector.class says so (KIP-392).
+Omissions: snapshots (SnapshotId is the metadata quorum's); a class of one's own as replica.selector.class.
 
 The file is long because an answer and the lookups that wait and are repeated for it call each other as C functions.
 """
@@ -75,6 +75,7 @@ cdef class FetchReply(Reply):
     cdef int32_t min_bytes
     cdef int32_t replica_id             # of a follower; -1 from consumers
     cdef int64_t broker_epoch           # of a follower
+    cdef str rack                       # of a consumer that is sent to a replica in it; None otherwise
     cdef bint acknowledged              # what this fetch acknowledges was reported: a fetch that is read again reports nothing
     cdef list moved                     # partitions whose high watermark that has moved; None if there are none
     cdef bint read_committed
@@ -125,7 +126,7 @@ cdef class FetchReply(Reply):
             for target in self.context.targets:
                 # KIP-74: the first record set of an answer is whole, however small the limits.
                 read_one(self, target, left, found == 0)
-                if target.error or target.diverging_epoch >= 0:
+                if target.error or target.diverging_epoch >= 0 or target.preferred_replica >= 0:
                     at_once = True
                 elif target.records is not None:
                     found += target.records.size
@@ -370,7 +371,7 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
     target.error = 0
     target.records = None
     target.aborted = None
-    target.diverging_epoch = -1
+    target.diverging_epoch = target.preferred_replica = -1
     target.high_watermark = target.last_stable_offset = target.log_start_offset = -1
     if target.partition is None or target.partition.closed:
         look_up(reply, target)
@@ -400,8 +401,12 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
         if epoch < target.last_fetched_epoch or end_offset < target.fetch_offset:
             target.diverging_epoch = epoch
             target.diverging_end_offset = end_offset
+    if reply.rack is not None and partition.replica.in_sync is not None:
+        target.preferred_replica = partition.replica.in_sync.nearest(reply.rack, target.fetch_offset)
+        if target.preferred_replica == partition.replica.in_sync.broker_id:
+            target.preferred_replica = -1
     bound = partition.log.written_end_offset if reply.replica_id >= 0 else partition.fetch_bound(reply.read_committed)
-    if target.diverging_epoch < 0:
+    if target.diverging_epoch < 0 and target.preferred_replica < 0:
         try:
             target.records = partition.log.read(target.fetch_offset, bound, max(limit, 0), at_least_one or limit < 0)
             if limit < 0 and target.records is not None:
@@ -421,7 +426,7 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
     target.high_watermark = partition.replica.high.offset
     target.last_stable_offset = partition.fetch_bound(True)
     target.log_start_offset = partition.log.log_start_offset
-    if reply.read_committed and target.diverging_epoch < 0:
+    if reply.read_committed and target.diverging_epoch < 0 and target.preferred_replica < 0:
         try:
             target.aborted = ([] if target.records is None
                               else aborted_in_slice(partition.log, target.records, target.fetch_offset, bound))
@@ -507,6 +512,8 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
     reply.version = version
     reply.replica_id = _view.replica_id
     reply.broker_epoch = _view.replica_epoch
+    if _view.rack_id and server.selects_replicas and reply.replica_id < 0:
+        reply.rack = _view.rack_id.decode(errors="replace")
     if _view.isolation_level != READ_UNCOMMITTED and _view.isolation_level != READ_COMMITTED:
         # Kafka's handler fails on it.
         reply.context = refused(_view, UNKNOWN_SERVER_ERROR)
@@ -524,8 +531,11 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
     return reply.settle()
 
 
-def install(ServerCore server, int slots, int64_t eviction_ms, randomness):
-    """Let `server` answer Fetch here; sessions are bounded by `slots`, and `randomness` draws their ids."""
+def install(ServerCore server, int slots, int64_t eviction_ms, randomness, *, bint selects_replicas=False):
+    """Let `server` answer Fetch here; sessions are bounded by `slots`, and `randomness` draws their ids. With `selects_replicas`
+    consumers are sent to the nearest replica (KIP-392).
+    """
+    server.selects_replicas = selects_replicas
     server.fetch_sessions = SessionCache(slots, eviction_ms, lambda: randomness.integer(1, 0x7fffffff))
     server.set_hot(FETCH_KEY, handle_fetch)
 

@@ -128,7 +128,7 @@ class PartitionService:
             if broker is None:
                 self.standings.pop(broker_id, None)
             else:
-                self.standings[broker_id] = Standing(broker.epoch, broker.is_active)
+                self.standings[broker_id] = Standing(broker.epoch, broker.is_active, broker.rack)
         if any(kind == RESOURCE_BROKER for kind, _ in delta.configs):
             self._take_broker_settings(image)
         for topic in delta.topics:

@@ -61,7 +61,7 @@ class LeaderFetcher:
         self._leader_id = leader_id
         self._session = FetchSession(follower.config)
         self._news = asyncio.Event()
-        self._task = follower.loop.create_task(self._run())
+        self._task = follower.loop.create_task(self._run(), name="fetcher")
 
     @property
     def is_idle(self) -> bool:

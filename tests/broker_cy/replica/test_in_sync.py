@@ -128,6 +128,21 @@ def test_a_follower_appends_what_belongs_to_its_fetch() -> None:
     assert replica.wrote(13, 10, 1 << 60)["high_watermark"] == 13
 
 
+def test_an_answer_from_before_a_truncation_is_ignored() -> None:
+    """If this fails, a log that has the same length again is truncated once more, and loses committed records."""
+    replica = Replica(0)
+    replica.follow(9)
+    replica.open(10, 10, 4)
+    epochs = LeaderEpochs("/nowhere", [(3, 0)])
+    asked = following.ask(replica, epochs)
+    assert asked is not None
+    assert following.take(replica, asked, Answer(9, 0, (3, 7)), epochs).truncate_to == 7
+    replica.truncated(7)
+    replica.wrote(10, 10, 1 << 60)
+    epochs.assign(9, 7)
+    assert following.take(replica, asked, Answer(9, 0, (3, 7)), epochs).is_ignored
+
+
 def test_a_leaders_high_watermark_does_not_survive_a_change_of_the_leader() -> None:
     """If this fails, records that the new leader does not have become readable (KAFKA-14704)."""
     replica = Replica(0)
