@@ -53,7 +53,7 @@ class BrokerConfig(Mapping[str, Any]):
         config = cls(static)
         check_values(config)
         startup.check_served(config)
-        config.warnings = warnings + startup.network_events(config.network)
+        config.warnings = warnings
         return config
 
     # Mapping
@@ -94,6 +94,32 @@ class BrokerConfig(Mapping[str, Any]):
         name, and port 0 for the port that was bound.
         """
         return self.network.advertised
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self._values["process.roles"]
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self._values["process.roles"]
+
+    @property
+    def begins_cluster(self) -> bool:
+        """Whether this node may begin a cluster of its own: it is a controller, and names no other one."""
+        if not self.is_controller:
+            return False
+        voters, servers = self.quorum_voters, self._values["controller.quorum.bootstrap.servers"]
+        if voters:
+            return len(voters) == 1
+        ports = {one.port for one in (*self.network.controller_listeners, *self.network.advertised_controllers)}
+        # Port 0 may become any port.
+        is_own = not ports or 0 in ports or any(server.rpartition(":")[2] in map(str, ports) for server in servers)
+        return not servers or (len(servers) == 1 and is_own)
+
+    @property
+    def quorum_voters(self) -> tuple[startup.QuorumVoter, ...]:
+        """Return the static voters of the metadata quorum (controller.quorum.voters), in the order of the file."""
+        return startup.quorum_voters(self._values["controller.quorum.voters"])
 
     @property
     def max_connections_per_ip_overrides(self) -> dict[str, int]:

@@ -32,6 +32,7 @@ class CreateTopics(Operation[Any]):
             seen[topic.name] = seen.get(topic.name, 0) + 1
         results: list[Result] = []
         records: list[VersionedRecord] = []
+        partitions = 0
         try:
             self._check_size(context)
             # The topics of this request are not in `state`, because their records are replayed only after the whole
@@ -41,12 +42,15 @@ class CreateTopics(Operation[Any]):
                 if seen[topic.name] > 1 or topic.name == topic_names.CLUSTER_METADATA:
                     continue
                 try:
-                    result, created = self._create(state, context, topic, new_names)
+                    # One request for many small topics is spread over the brokers, too.
+                    start = context.now_ms + partitions
+                    result, created = self._create(state, context, topic, new_names, start)
                 except KafkaError as error:
                     results.append(_failed(topic.name, error.code, error.message))
                     continue
                 results.append(result)
                 records += created
+                partitions += result.num_partitions
                 if len(records) > RECORDS_PER_STEP_MAX:
                     raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         except KafkaError as error:
@@ -80,13 +84,13 @@ class CreateTopics(Operation[Any]):
             )
 
     def _create(
-        self, state: MetadataImage, context: OperationContext, topic: Any, new_names: dict[str, str]
+        self, state: MetadataImage, context: OperationContext, topic: Any, new_names: dict[str, str], start: int
     ) -> tuple[Result, list[VersionedRecord]]:
         """The result and the records of one topic; raises KafkaError."""
         name = topic.name
         _check_name(state, name, new_names)
         settings = _check_settings(context, topic)
-        replica_lists = _manual(state, topic) if topic.assignments else _automatic(state, context, topic)
+        replica_lists = _manual(state, topic) if topic.assignments else _automatic(state, context, topic, start)
         topic_id = context.new_uuid()
         records = [VersionedRecord(messages.TopicRecord(name=name, topic_id=topic_id))]
         for key, value in settings.items():
@@ -177,8 +181,10 @@ def _manual(state: MetadataImage, topic: Any) -> list[tuple[list[int], list[int]
     return [chosen[index] for index in range(len(chosen))]
 
 
-def _automatic(state: MetadataImage, context: OperationContext, topic: Any) -> list[tuple[tuple[int, ...], list[int]]]:
-    """(replicas, in-sync replicas) by partition index, placed by the controller."""
+def _automatic(
+    state: MetadataImage, context: OperationContext, topic: Any, start: int
+) -> list[tuple[tuple[int, ...], list[int]]]:
+    """(replicas, in-sync replicas) by partition index, placed by the controller from `start` on."""
     factor, count = topic.replication_factor, topic.num_partitions
     if factor < -1 or factor == 0:
         raise KafkaError(
@@ -191,7 +197,7 @@ def _automatic(state: MetadataImage, context: OperationContext, topic: Any) -> l
     count = int(context.config["num.partitions"]) if count == -1 else count
     unable = f"Unable to replicate the partition {factor} time(s): "
     try:
-        placed = placement.place(list(state.brokers.values()), count, factor, context.now_ms)
+        placed = placement.place(list(state.brokers.values()), count, factor, start)
     except KafkaError as error:
         raise KafkaError(error.code, unable + error.message) from None
     chosen = []

@@ -161,7 +161,7 @@ def _grow(state: MetadataImage, context: OperationContext, topic: Any, records_m
         )
     factor = len(found.partitions[0].replicas)
     if topic.assignments is None:
-        placed = placement.place(list(state.brokers.values()), additional, factor, context.now_ms)
+        placed = placement.place(list(state.brokers.values()), additional, factor, context.now_ms + have)
     else:
         placed = []
         for assignment in topic.assignments:

@@ -27,6 +27,7 @@ from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
 from broker_cy.server.connections.listener import Admission, Listener
 from broker_cy.server.connections.sockets import Buffers, ListenError
+from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.coordinators.coordinator_service import ServiceContext
 from broker_cy.server.coordinators.group_service import GroupService
 from broker_cy.server.coordinators.txn_markers import TxnMarkers
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
     from broker_cy.config import BrokerConfig
     from broker_cy.metadata.image import ImageDelta, MetadataImage
+    from broker_cy.server.replication.alterations import Alterations
+    from broker_cy.server.replication.replicas import Replicas
     from broker_cy.server.seams import Acceptor, Seams
     from broker_cy.server.telemetry.metrics_http import MetricsServer
 
@@ -128,6 +131,10 @@ class BrokerServer:
         self._sampler: MetricsSampler | None = None
         self._partitions: PartitionService
         self._core: ServerCore
+        self._controllers = ControllerListeners(self.broker, seams)
+        # None on a node that is alone.
+        self._replicas: Replicas | None = None
+        self._alterations: Alterations | None = None
 
     # ---- start ----
 
@@ -136,6 +143,7 @@ class BrokerServer:
         MetadataLogError, QuorumError, StorageError, OSError.
         """
         acceptors = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
+        self._controllers.bind()
         self._began_s = self.loop.time()
         self._bind_metrics()
         table = PartitionTable()
@@ -162,6 +170,7 @@ class BrokerServer:
         self._follow_settings(admission)
         for accepting in self.listeners:
             accepting.start()
+        await self.broker.controller.join()
         self._start_metrics()
         self._commit_sampler.start()
         interval_ms = self.config["brokercy.metrics.sample.interval.ms"]
@@ -235,6 +244,7 @@ class BrokerServer:
             self.config["max.incremental.fetch.session.cache.slots"],
             FETCH_SESSION_EVICTION_MS,
             self.broker.randomness,
+            selects_replicas=self.config["replica.selector.class"] is not None,
         )
 
     def _open_storage(self) -> None:
@@ -244,6 +254,7 @@ class BrokerServer:
             self.config.node_id,
             lambda: uuids.to_text(self.broker.randomness.kafka_uuid()),
             self.broker.randomness.kafka_uuid,
+            may_format=self.config.begins_cluster,
         )
         # By default Kafka never checks, and flush.ms has no effect; here it is checked with each tick in that case.
         flush_check_ms = self.config["log.flush.scheduler.interval.ms"]
@@ -331,7 +342,41 @@ class BrokerServer:
         broker.groups.on_commits = self._commit_sampler.note
         broker.controller.subscribe(self._on_image)
         self._loaded = False
-        await broker.controller.start(endpoints, self.config["broker.rack"])
+        broker.controller.load(self._controllers.endpoints())
+        self._controllers.start()
+        if broker.controller.has_peers:
+            self._replicate()
+        await broker.controller.start(endpoints, self.config["broker.rack"], broker.log_manager.previous_broker_epoch)
+
+    def _replicate(self) -> None:
+        """Partitions with several replicas follow their leaders, or report in-sync sets."""
+        # Imported here, because a node that is alone does not need these modules.
+        from broker_cy.server.replication.alterations import Alterations
+        from broker_cy.server.replication.broker_links import AlterLink, BrokerLinks
+        from broker_cy.server.replication.fetcher import Follower
+        from broker_cy.server.replication.replicas import Replicas
+
+        broker, node_id = self.broker, self.config.node_id
+
+        def broker_epoch() -> int:
+            return broker.controller.broker_epoch
+
+        links = BrokerLinks(node_id, lambda: broker.image, self.config.network.inter_broker)
+        self._replicas = Replicas(
+            Follower(
+                node_id,
+                broker_epoch,
+                self.config,
+                self.clock,
+                self.loop,
+                links,
+                broker.log_manager,
+                self._core.flush,
+            )
+        )
+        self._partitions.replication = self._replicas
+        self._alterations = Alterations(node_id, broker_epoch, self.loop, AlterLink(broker.controller))
+        self._core.on_alter = self._alterations.add
 
     def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:
         if not self._loaded:
@@ -430,9 +475,13 @@ class BrokerServer:
 
     async def stop(self) -> None:
         """Shut down cleanly; everything acknowledged is on disk afterwards, and the data directory is marked clean."""
+        await self.broker.controller.hand_over()
         for timer in self._timers.values():
             timer.cancel()
         self._watch.stop()
+        if self._replicas is not None and self._alterations is not None:
+            self._replicas.close()
+            self._alterations.close()
         for listener in self.listeners:
             listener.close()
         await self._stop_opening()
@@ -449,6 +498,7 @@ class BrokerServer:
         while self._core.pending_answers and self.loop.time() < deadline:
             await asyncio.sleep(STOP_POLL_S)
         await self.broker.controller.stop()
+        self._controllers.stop()
         if self.metrics_server is not None:
             await self.metrics_server.stop()
         for connection in list(self._core.connections):

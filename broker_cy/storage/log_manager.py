@@ -77,7 +77,11 @@ class LogManager:
         self.offline: dict[TopicPartition, str] = {}
         self._short_of_room: dict[TopicPartition, str] = {}
         self.checkpoints = OffsetCheckpoints([directory.path for directory in directories], self.topic_ids)
-        self.clean = {directory.path: directory.clean_broker_epoch() is not None for directory in directories}
+        ends = {directory.path: directory.clean_broker_epoch() for directory in directories}
+        self.clean = {path: epoch is not None for path, epoch in ends.items()}
+        # The broker epoch that the last stop wrote into every directory, -1 if it was not clean.
+        epochs = set(ends.values())
+        self.previous_broker_epoch = epochs.pop() or -1 if len(epochs) == 1 else -1
         self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
         # Opens the logs that `load` leaves for later. `on_opened` is called for each of these partitions when its log
         # is in `logs` or the partition is in `offline`.
@@ -435,6 +439,19 @@ class LogManager:
                 self.checkpoints.write(self.checkpoints.collect(names, self.logs, self.offline))
         except OSError as error:
             raise StorageError(f"cannot truncate {log.directory}: {error.strerror}") from error
+
+    def restart_at(self, log: Log, offset: int, now_ms: int) -> None:
+        """Replace a log by an empty one that begins at `offset` (maintenance.restart_at). Blocks until the checkpoints
+        have its new start and end. Raises StorageError.
+        """
+        if self.cleaner is not None:
+            self.cleaner.truncated((log.topic, log.partition), 0)
+        try:
+            maintenance.restart_at(log, offset, now_ms)
+            names = (checkpoints.LOG_START_OFFSETS, checkpoints.RECOVERY_POINTS, WRITTEN_POINTS)
+            self.checkpoints.write(self.checkpoints.collect(names, self.logs, self.offline))
+        except OSError as error:
+            raise StorageError(f"cannot begin {log.directory} again at {offset}: {error.strerror}") from error
 
     def delete_records_before(self, log: Log, offset: int, now_ms: int | None = None) -> None:
         """Move a log's start offset (KIP-107); segments before it are removed after file.delete.delay.ms. Raises

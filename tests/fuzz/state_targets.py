@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from uuid import UUID
 
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import Now
+from broker_cy.core.errors import WireError
 from broker_cy.metadata import snapshot
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import MetadataLogError
+from broker_cy.quorum import wire_log
 from broker_cy.quorum.election_state import ElectionState, QuorumError
+from broker_cy.quorum.messages import Batch as QuorumBatch
+from broker_cy.quorum.messages import KRaftVersion, Leadership
+from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from broker_cy.wire import codec, messages
 from broker_cy.wire.records import Batch, Record, decode_batches, encode_batch
 from tests.broker_cy.wire.random_messages import ALL, Generator
@@ -23,6 +29,7 @@ from tests.fuzz.wire_targets import metadata_corpus
 LOG_DIR = Path(__file__).resolve().parents[1] / "fixtures/kafka-4.3.1/logdir"
 # Records of other topics than __consumer_offsets.
 OTHER_TOPICS = ("TransactionLog", "ShareSnapshot", "ShareUpdate")
+DIRECTORY_ID = UUID(int=1 << 99)
 SNAPSHOT_ID = snapshot.SnapshotId(1_000_000, 5)
 
 # --- the metadata log
@@ -155,11 +162,33 @@ def run_quorum(data: bytes) -> None:
     assert ElectionState.from_json(state.to_json()).epoch == state.epoch
 
 
+# --- what a follower of the quorum fetches
+
+
+def entries_corpus() -> list[bytes]:
+    """What a real Kafka wrote, and each entry that the quorum reads."""
+    key = ReplicaKey(1, DIRECTORY_ID)
+    voters = VoterSet([Voter(key, (Endpoint("CONTROLLER", "localhost", 9093),)), Voter(ReplicaKey(2))])
+    control = (Leadership(1, voters.keys, (key,)), KRaftVersion(1), voters)
+    return [*log_corpus(), wire_log.encoded(QuorumBatch(0, 3, 1, None, control), 1, 0)]
+
+
+def run_entries(data: bytes) -> None:
+    """Damaged entries are refused, and what was read is written in the same way again."""
+    for batch in wire_log.batches_of(data):
+        assert batch.offset < batch.end_offset
+        assert batch.content is not None
+        for entry in batch.control:
+            if isinstance(entry, VoterSet):
+                assert wire_log.from_record(wire_log.to_record(entry)) == entry
+
+
 TARGETS = {
     target.name: target
     for target in (
         Target("metadata_log", log_corpus, run_metadata_log, (MetadataLogError,), 4_000, mutate_metadata_log),
         Target("group_log", group_log_corpus, run_group_log, (ValueError,), 40_000),
         Target("quorum_state", quorum_corpus, run_quorum, (QuorumError,), 20_000, text_mutation),
+        Target("quorum_entries", entries_corpus, run_entries, (WireError,), 4_000, mutate_metadata_log),
     )
 }

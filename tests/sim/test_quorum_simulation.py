@@ -1,4 +1,4 @@
-"""Seeded runs of several voters of the metadata quorum; see tests/sim/quorum_world.py.
+"""Seeded runs of several nodes of the metadata quorum; see tests/sim/quorum_world.py.
 
 A failure prints the seed and its last steps, and QUORUM_SIM_SEED=<seed> runs it again.
 """
@@ -41,17 +41,24 @@ def run(seed: int) -> World:
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
 def test_voters_agree_whatever_happens(seeds: range) -> None:
     """If this fails, committed metadata is lost or changed, an epoch has two leaders, or the quorum stands still."""
-    crashes = committed = leaders = 0
+    crashes = committed = leaders = changes = snapshots = wipes = 0
     for seed in seeds:
         world = run(seed)
+        changes += world.checks.changes
+        snapshots += world.fetched_snapshots
+        wipes += world.wipes
         crashes += world.crashes
         committed += len(world.checks.committed)
         leaders += len(world.checks.leaders)
-    print(f"{len(seeds)} seeds, {leaders} leaders, {committed} batches committed, {crashes} crashes")
+    print(
+        f"{len(seeds)} seeds, {leaders} leaders, {committed} batches committed, {crashes} crashes, {changes} changes "
+        f"the voters, {snapshots} snapshots fetched, {wipes} disks lost"
+    )
     if ONE_SEED is None:
         assert crashes > 10 * len(seeds), "the runs were idle"
         assert leaders > 3 * len(seeds), "the runs were idle"
         assert committed > 30 * len(seeds), "the runs were idle"
+        assert min(changes, snapshots, wipes) > len(seeds), "the runs were idle"
 
 
 @pytest.mark.soak

@@ -71,6 +71,7 @@ cdef class ServerCore(FlushGroup):
     cdef readonly dict topics_by_name   # PartitionTable.by_name: name -> [Partition or None]
     cdef readonly dict topics_by_id
     cdef public Py_ssize_t fetch_bytes_max
+    cdef public bint selects_replicas   # replica.selector.class: Fetch names the nearest replica
     cdef public object fetch_sessions   # SessionCache, put there by the Fetch handler
     cdef public object cold_reader      # executor of reads that left the page cache
     cdef public object check_jobs       # storage.jobs.Jobs with one thread, which checks large compressed batches

@@ -31,6 +31,7 @@ class ServerCore(FlushGroup):
     fetch_bytes_max: int
     cold_reader: Executor | None
     check_jobs: Jobs
+    selects_replicas: bool
     fetch_sessions: Any
     stopping: bool
     tasks: set[asyncio.Task[Any]]

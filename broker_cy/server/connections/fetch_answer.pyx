@@ -130,7 +130,7 @@ cdef int put_partition(Writer out, FetchPartition target, int16_t version, bint 
             if flexible:
                 out.i8(0)
     if version >= 11:
-        out.i32(-1)                     # preferred_read_replica
+        out.i32(target.preferred_replica)
     return put_length(out, size, flexible)
 
 

@@ -31,12 +31,13 @@ cdef class FetchPartition:
         self.current_leader_epoch = target.current_leader_epoch
         self.fetch_offset = target.fetch_offset
         self.last_fetched_epoch = target.last_fetched_epoch
+        self.follower_start = target.log_start_offset
         self.max_bytes = target.max_bytes
         return 0
 
     cdef bint is_news(self) noexcept:
         """Whether an incremental answer must name this partition."""
-        return (self.error != 0 or self.records is not None or self.diverging_epoch >= 0
+        return (self.error != 0 or self.records is not None or self.diverging_epoch >= 0 or self.preferred_replica >= 0
                 or self.high_watermark != self.reported_high_watermark
                 or self.log_start_offset != self.reported_log_start_offset)
 
@@ -71,6 +72,7 @@ cdef FetchContext refused(FetchView view, int16_t error):
         part.error = error
         part.aborted = []
         part.high_watermark = part.last_stable_offset = part.log_start_offset = part.diverging_epoch = -1
+        part.preferred_replica = -1
     return found
 
 
@@ -90,6 +92,7 @@ cdef class FetchSession:
                 known.current_leader_epoch = part.current_leader_epoch
                 known.fetch_offset = part.fetch_offset
                 known.last_fetched_epoch = part.last_fetched_epoch
+                known.follower_start = part.follower_start
                 known.max_bytes = part.max_bytes
         for i in range(view.forgotten_count):
             topic = &view.forgotten[i]

@@ -1,17 +1,19 @@
 """UpdateFeatures (57), versions 0-2: levels of features, all of a request or none (KIP-584).
 
-transaction.version can be set to 0, 1 and 2. Kafka ignores AllowDowngrade of version 0, so that version cannot
-downgrade. Before version 2 success is reported for each feature; errors never are.
+transaction.version can be set to 0, 1 and 2, eligible.leader.replicas.version to 0 and 1. Kafka ignores AllowDowngrade
+of version 0, so that version cannot downgrade. Before version 2 success is reported for each feature; errors never are.
 
 Omissions: see `controller.feature_ops`.
 """
 
 from __future__ import annotations
 
+from typing import cast
+
 from broker_cy.controller.feature_ops import UPGRADE, FeatureUpdate, UpdateFeatures
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.context import RequestContext
-from broker_cy.server.registry import handler
+from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
@@ -22,7 +24,8 @@ VERSION_ONE_RESULT = 2
 @handler(
     ApiKey.UPDATE_FEATURES,
     versions=(0, 2),
-    omissions="Only the level of transaction.version can be changed.",
+    on=BOTH,
+    omissions="The levels of metadata.version and kraft.version cannot be changed.",
 )
 async def update_features(
     ctx: RequestContext, request: messages.UpdateFeaturesRequest
@@ -34,8 +37,10 @@ async def update_features(
         for update in request.feature_updates
     ]
     try:
+        if (answer := await ctx.broker.controller.forward(ctx, request, messages.UpdateFeaturesResponse)) is not None:
+            return cast(messages.UpdateFeaturesResponse, answer)
         controller = ctx.broker.controller
-        await controller.submit(UpdateFeatures(updates, controller.kraft.kraft_version, request.validate_only))
+        await controller.submit(UpdateFeatures(updates, controller.kraft_version, request.validate_only))
     except KafkaError as error:
         message = error.message
         if error.code is ErrorCode.INVALID_UPDATE_VERSION:

@@ -57,13 +57,14 @@ class CoreHarness:
         request_bytes_max: int = 104857600,
         admission: Admission | None = None,
         verifier: Any = None,
+        real: tuple[ApiKey, ...] = (),
     ) -> None:
-        """`verifier` is asked by Produce about transactions."""
+        """`verifier` is asked by Produce about transactions; `real` are APIs that the broker's own handlers answer."""
         self.directory = tempfile.TemporaryDirectory()
         self.table = PartitionTable()
         self.loop = uvloop.new_event_loop()
         self.admission = admission or Admission(1000, 1000, {})
-        registry = {int(key): registrations()[int(key)] for key in (ApiKey.PRODUCE, ApiKey.FETCH)}
+        registry = {int(key): registrations()[int(key)] for key in (ApiKey.PRODUCE, ApiKey.FETCH, *real)}
         for key, function in (extra or {}).items():
             registry[int(key)] = Registration(key, 0, 4, 0, function, asyncio.iscoroutinefunction(function), "")
         # The core passes the broker to handlers, and none of those here uses more of it.

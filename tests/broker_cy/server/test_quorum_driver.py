@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 
 from broker_cy.quorum.election_state import QuorumError
+from broker_cy.quorum.history import VoterHistory
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import Event, Output
-from broker_cy.server.metadata import quorum_driver
+from broker_cy.quorum.voters import Voter, VoterSet
+from broker_cy.server.metadata import controller_service
 from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, run, until
 
 
 class OneOfThree(Quorum):
     """A voter whose messages are lost."""
 
-    def __init__(self, node_id: int, voters: Any, *more: Any, **options: Any) -> None:
-        super().__init__(node_id, (node_id, 7, 8), *more, **options)
+    def __init__(self, me: Voter, history: VoterHistory, *more: Any, **options: Any) -> None:
+        super().__init__(me, VoterHistory(VoterSet.of_ids((me.key.id, 7, 8))), *more, **options)
 
     def step(self, event: Event, now_ms: int) -> Output:
         super().step(event, now_ms)
@@ -29,8 +31,8 @@ class OneOfThree(Quorum):
 
 def test_start_without_a_leader_ends_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a broker whose quorum has no majority would hang at its start without a word."""
-    monkeypatch.setattr(quorum_driver, "Quorum", OneOfThree)
-    monkeypatch.setattr(quorum_driver, "LEADER_WAIT_S", 0.05)
+    monkeypatch.setattr(controller_service, "Quorum", OneOfThree)
+    monkeypatch.setattr(controller_service, "LEADER_WAIT_S", 0.05)
 
     async def work() -> None:
         with pytest.raises(QuorumError, match=r"no leader after 0.05 s: a majority .* unattached in epoch 0"):
@@ -53,7 +55,7 @@ def test_start_goes_on_when_there_is_a_leader(tmp_path: Path, monkeypatch: pytes
                 return Output(self.role, self.epoch, self.leader_id, 0)
             return super().step(event, now_ms)
 
-    monkeypatch.setattr(quorum_driver, "Quorum", Late)
+    monkeypatch.setattr(controller_service, "Quorum", Late)
 
     async def work() -> None:
         broker = MetadataBroker(tmp_path).open()

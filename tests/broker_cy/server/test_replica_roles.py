@@ -1,0 +1,120 @@
+"""The partition service gives partitions with several replicas the roles of the image."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any, cast
+
+from broker_cy.metadata.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
+from broker_cy.replica.partition import Partition
+from broker_cy.replica.replica import Role
+from broker_cy.server.partitions.partition_service import PartitionService
+from broker_cy.wire.records import Record, encode_batch
+from tests.broker_cy.server.group_broker import GroupBroker, run
+
+TOPIC = "replicated"
+
+
+class Recorder:
+    """What the service tells those who replicate."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+    def follow(self, partition: Partition, leader: int) -> None:
+        self.calls.append(("follow", leader))
+
+    def leave(self, partition: Partition) -> None:
+        self.calls.append(("leave", partition.index))
+
+
+class Roles:
+    """A broker, and a topic with one partition, of which `give` commits another image."""
+
+    def __init__(self, broker: GroupBroker) -> None:
+        self.broker = broker.server.broker
+        self.service = cast(PartitionService, cast(Any, broker.server)._partitions)
+        self.recorder = Recorder()
+        self.service.replication = self.recorder
+        self.topic: TopicImage | None = None
+
+    def give(self, topic: TopicImage | None) -> Partition | None:
+        delta = ImageDelta([TopicDelta(self.topic, topic)], [], [], [])
+        self.service.apply(delta, self.broker.image)
+        self.topic = topic
+        return self.broker.partitions.get(TOPIC, 0)
+
+    def led_by(self, leader: int, epoch: int, replicas: tuple[int, ...] = (1, 2)) -> Partition | None:
+        topic_id = self.topic.topic_id if self.topic is not None else uuid.uuid4()
+        image = PartitionImage(replicas, replicas, leader, epoch, epoch)
+        return self.give(TopicImage(TOPIC, topic_id, {0: image}))
+
+
+def test_roles_follow_the_image(tmp_path: Path) -> None:
+    """If this fails, two brokers lead a partition, or none does, or a moved partition keeps its disk space."""
+
+    async def scenario() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            roles = Roles(broker)
+            partition = roles.led_by(2, 0)
+            assert partition is not None
+            assert (partition.replica.role, partition.leader_epoch) == (Role.FOLLOWER, 0)
+            assert partition.log.epochs.entries == [], "a follower begins no epoch"
+            roles.led_by(1, 1)
+            assert (partition.replica.role, partition.leader_epoch) == (Role.LEADER, 1)
+            assert partition.log.epochs.entries == [(1, 0)]
+            assert partition.replica.in_sync is not None
+            assert partition.replica.in_sync.maximal == {1, 2}
+            future = partition.append_records(encode_batch([Record(0, 1, b"k", b"v", [])]), 1)
+            roles.led_by(2, 2)
+            assert isinstance(future.exception(), Exception), "the other broker may not have it"
+            assert partition.log.written_end_offset == 1
+            roles.led_by(-1, 3)
+            assert roles.recorder.calls == [("follow", 2), ("leave", 0), ("follow", 2), ("follow", -1)]
+            directory = Path(partition.log.directory)
+            assert directory.exists()
+            assert roles.led_by(2, 4, (2, 3)) is None
+            assert partition.closed
+            assert not directory.exists()
+
+    run(scenario)
+
+
+def test_a_topic_created_again_is_another_one(tmp_path: Path) -> None:
+    """If this fails, a follower appends records of a new topic to those of the deleted one of its name."""
+
+    async def scenario() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            roles = Roles(broker)
+            old = roles.led_by(2, 0)
+            assert roles.topic is not None
+            before = roles.topic
+            after = TopicImage(TOPIC, uuid.uuid4(), {0: PartitionImage((1, 2), (1, 2), 2, 0, 0)})
+            new = roles.give(after)
+            assert old is not None
+            assert new is not None
+            assert old.closed
+            assert (new is not old, new.topic_id, new.replica.role) == (True, after.topic_id, Role.FOLLOWER)
+            assert before.topic_id != after.topic_id
+            assert roles.recorder.calls == [("follow", 2), ("leave", 0), ("follow", 2)]
+            assert roles.give(None) is None
+
+    run(scenario)
+
+
+def test_the_high_watermark_of_a_follower_is_checkpointed(tmp_path: Path) -> None:
+    """If this fails, the end of a follower's log counts as committed after its restart."""
+
+    async def scenario() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            roles = Roles(broker)
+            partition = roles.led_by(1, 0, (1, 2))
+            assert partition is not None
+            partition.append_records(encode_batch([Record(each, 1, b"k", b"v", []) for each in range(5)]), 1)
+            roles.led_by(2, 1)
+            partition.learn(3, 0)
+            assert partition.high_watermark == 3
+            assert roles.service.high_watermark_of(TOPIC, 0) == 3
+
+    run(scenario)

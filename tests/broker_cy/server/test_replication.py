@@ -1,0 +1,329 @@
+"""Two or three brokers of one process replicate a partition over sockets; the test has the part of the controller."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker_cy.client.address import Address
+from broker_cy.client.connection import Connection, ConnectionFailed, TimedOut, open_connection
+from broker_cy.client.deadline import Deadline
+from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.image import MetadataImage, PartitionImage, TopicImage
+from broker_cy.replica.in_sync import InSync, Standing
+from broker_cy.replica.partition import Partition
+from broker_cy.replica.replica import Role
+from broker_cy.server.handlers import list_offsets as _list_offsets  # noqa: F401 (registers it)
+from broker_cy.server.replication.alterations import Alterations
+from broker_cy.server.replication.fetcher import Follower
+from broker_cy.server.replication.links import Link, LinkFailed
+from broker_cy.server.replication.replicas import Replicas
+from broker_cy.storage import maintenance
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+from broker_cy.wire.records import Record, decode_batches, encode_batch
+
+from .harness import SETTINGS, CoreHarness, fetch_from, produce_request, produce_to
+
+TOPIC = "t"
+CONFIG = {
+    "replica.fetch.max.bytes": 1 << 20,
+    "replica.fetch.wait.max.ms": 500,
+    "replica.fetch.min.bytes": 1,
+    "replica.fetch.response.max.bytes": 10 << 20,
+    "replica.fetch.backoff.ms": 20,
+    "replica.socket.timeout.ms": 10_000,
+}
+
+
+class SocketLink:
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    async def exchange(self, api_key: int, version: int, body: bytes, timeout_s: float) -> memoryview:
+        try:
+            return await self.connection.exchange(api_key, version, body, Deadline(timeout_s))
+        except (ConnectionFailed, TimedOut) as error:
+            raise LinkFailed(str(error)) from error
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Cluster:
+    """`image` is what every broker has; `give` hands out another one. It also is the controller."""
+
+    def __init__(self, count: int, config: LogConfig) -> None:
+        self.ids = tuple(range(1, count + 1))
+        self.topic_id = uuid.uuid4()
+        self.standings = {each: Standing(100 + each, True) for each in self.ids}
+        self.image = PartitionImage(self.ids, self.ids, 1, 0, 0)
+        self.nodes = {each: Node(self, each, config) for each in self.ids}
+
+    def give(self, **changes: Any) -> None:
+        epoch = self.image.leader_epoch + ("leader" in changes)
+        self.image = self.image._replace(partition_epoch=self.image.partition_epoch + 1, leader_epoch=epoch, **changes)
+        for node in self.nodes.values():
+            node.harness.on_loop(node.take_image)
+
+    async def alter_partition(self, request: messages.AlterPartitionRequest) -> messages.AlterPartitionResponse:
+        (topic,) = request.topics
+        (asked,) = topic.partitions
+        answer = messages.AlterPartitionResponse.PartitionData(partition_index=0)
+        if (asked.leader_epoch, asked.partition_epoch) != (self.image.leader_epoch, self.image.partition_epoch):
+            answer.error_code = ErrorCode.INVALID_UPDATE_VERSION
+        else:
+            self.image = self.image._replace(
+                isr=tuple(each.broker_id for each in asked.new_isr_with_epochs),
+                partition_epoch=self.image.partition_epoch + 1,
+            )
+        answer.isr = list(self.image.isr)
+        answer.leader_id, answer.leader_epoch = self.image.leader, self.image.leader_epoch
+        answer.partition_epoch = self.image.partition_epoch
+        topics = [messages.AlterPartitionResponse.TopicData(topic_id=topic.topic_id, partitions=[answer])]
+        return messages.AlterPartitionResponse(topics=topics)
+
+    def is_cut(self, *node_ids: int) -> bool:
+        return any(self.nodes[each].is_cut for each in node_ids)
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.close()
+
+
+class Logs:
+    """As much of a LogManager as a follower needs."""
+
+    def truncate_to(self, log: Log, offset: int, now_ms: int) -> None:
+        maintenance.truncate_to(log, offset, now_ms)
+
+    def restart_at(self, log: Log, offset: int, now_ms: int) -> None:
+        maintenance.restart_at(log, offset, now_ms)
+
+
+class Node:
+    def __init__(self, cluster: Cluster, node_id: int, config: LogConfig) -> None:
+        self.cluster = cluster
+        self.node_id = node_id
+        self.is_cut = False  # nobody can connect to it
+        self.links: list[tuple[int, Link]] = []
+        self.harness = CoreHarness(real=(ApiKey.LIST_OFFSETS,))
+        core = self.harness.core
+        broker = cast(Any, core.broker)
+        broker.partitions = self.harness.table
+        broker.openings = SimpleNamespace(opened=opened)
+        broker.loop = self.harness.loop
+        broker.image = MetadataImage()
+        self.log_config = config
+        self.partition: Partition
+        self.harness.on_loop(self.make)
+
+    def make(self) -> None:
+        core, clock = self.harness.core, self.harness.core.clock
+        log = Log.create(f"{self.harness.directory.name}/{TOPIC}-0", TOPIC, 0, self.log_config, clock.wall_ms())
+        self.partition = Partition(
+            core, TOPIC, 0, self.cluster.topic_id, None, 0, replication_factor=len(self.cluster.ids)
+        )
+        self.partition.configure(SETTINGS | {"min.insync.replicas": 2})
+        self.harness.table.add(self.partition)
+        self.log = log
+        follower = Follower(
+            self.node_id,
+            lambda: self.cluster.standings[self.node_id].epoch,
+            cast(Any, CONFIG),
+            clock,
+            self.harness.loop,
+            self,
+            cast(Any, Logs()),
+            core.flush,
+        )
+        self.replicas = Replicas(follower)
+        self.alterations = Alterations(self.node_id, follower.broker_epoch, self.harness.loop, self.cluster)
+        core.on_alter = self.alterations.add
+
+    async def connect(self, broker_id: int) -> Link:
+        node = self.cluster.nodes[broker_id]
+        if self.cluster.is_cut(broker_id, self.node_id):
+            raise LinkFailed("cut")
+        address = Address("127.0.0.1", node.harness.listener.port)
+        link = SocketLink(await open_connection(address, "follower", Deadline(10)))
+        self.links.append((broker_id, link))
+        if self.cluster.is_cut(broker_id, self.node_id):
+            link.close()  # cut while it was connecting
+        return link
+
+    def take_image(self) -> None:
+        image = self.cluster.image
+        cast(Any, self.harness.core.broker).image.topics.put(TopicImage(TOPIC, self.cluster.topic_id, {0: image}))
+        before = self.partition.assigned
+        leads = image.leader == self.node_id
+        self.harness.core.flush()
+        self.partition.assign(image, leads, lambda: InSync(self.node_id, self.cluster.standings, 10_000, 1), -1)
+        if self.partition.replica.role == Role.OFFLINE:
+            self.partition.come_online(self.log)
+        if before is None or before.leader_epoch < image.leader_epoch:
+            if leads:
+                self.replicas.leave(self.partition)
+            else:
+                self.replicas.follow(self.partition, image.leader)
+
+    def cut(self) -> None:
+        """Cut this node off from the others."""
+        self.is_cut = True
+
+        for node in self.cluster.nodes.values():
+            node.harness.on_loop(partial(node.close_links, self.node_id))
+
+    def close_links(self, broker_id: int) -> None:
+        """Close the links of this node to another, or all of its own."""
+        for to, link in self.links:
+            if broker_id in (to, self.node_id):
+                link.close()
+
+    def records(self) -> list[bytes]:
+        """The values of the log, and whether it is whole."""
+
+        def read() -> list[bytes]:
+            found: list[bytes] = []
+            at, log = self.partition.log.log_start_offset, self.partition.log
+            while at < log.written_end_offset:
+                part = log.read_slice(at)
+                assert part is not None
+                for batch in decode_batches(part.read()):
+                    found += [each.value or b"" for each in batch.records()]
+                    at = batch.base_offset + batch.last_offset_delta + 1
+            return found
+
+        return cast(list[bytes], self.harness.on_loop(read))
+
+    def wait(self, condition: Callable[[Partition], bool]) -> None:
+        self.harness.wait_until(lambda: condition(self.partition))
+
+    def close(self) -> None:
+        def stop() -> None:
+            self.replicas.close()
+            self.alterations.close()
+            self.close_links(self.node_id)
+
+        self.harness.on_loop(stop)
+        self.harness.wait_until(lambda: not [each for each in asyncio.all_tasks() if each.get_name() == "fetcher"])
+        self.harness.close()
+
+
+async def opened(_partitions: Any) -> None:
+    """Every log is open."""
+
+
+@pytest.fixture(params=[LogConfig(), LogConfig(flush_messages=1, segment_bytes=400)], ids=["", "synced"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    cluster = Cluster(3, request.param)
+    cluster.give()
+    yield cluster
+    cluster.close()
+
+
+def batch(value: bytes) -> bytes:
+    return encode_batch([Record(0, 1_000, b"k", value, [])])
+
+
+def produce(cluster: Cluster, node_id: int, value: bytes, acks: int = -1) -> int:
+    client = cluster.nodes[node_id].harness.client()
+    request = produce_request(TOPIC, 0, batch(value), acks)
+    response = client.call(request, ApiKey.PRODUCE, 9, messages.ProduceResponse)
+    client.close()
+    return int(response.responses[0].partition_responses[0].error_code)
+
+
+def test_acks_all_waits_for_followers_which_then_have_the_records(cluster: Cluster) -> None:
+    """If this fails, an acknowledged record is on one broker only, or producers wait for ever."""
+    values = [b"value %d" % each for each in range(20)]
+    for value in values:
+        assert produce(cluster, 1, value) == ErrorCode.NONE
+        held = [node.records()[-1:] == [value] for node in cluster.nodes.values()]
+        assert all(held), "acknowledged, and not everywhere"
+    for node in cluster.nodes.values():
+        node.wait(lambda partition: partition.high_watermark == len(values))
+        assert node.records() == values
+    # A consumer may read from a follower, up to its high watermark (KIP-392).
+    found = fetch_from(cluster.nodes[2].harness.client(), TOPIC, 0, 11)
+    assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, len(values))
+    assert produce(cluster, 2, b"no") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_deposed_leader_truncates_what_only_it_had(cluster: Cluster) -> None:
+    """If this fails, replicas differ after a failover, and consumers read records that were never acknowledged."""
+    assert produce(cluster, 1, b"shared") == ErrorCode.NONE
+    cluster.nodes[1].cut()
+    assert produce(cluster, 1, b"lost", acks=1) == ErrorCode.NONE
+    cluster.nodes[1].is_cut = False
+    cluster.give(leader=2, isr=(2, 3))
+    assert produce(cluster, 2, b"kept") == ErrorCode.NONE
+    for node in cluster.nodes.values():
+        node.wait(lambda partition: partition.high_watermark == 2)
+        assert node.records() == [b"shared", b"kept"]
+    cluster.nodes[2].wait(
+        lambda partition: partition.replica.in_sync is not None and 1 in partition.replica.in_sync.isr
+    )
+    assert cluster.image.isr == (1, 2, 3)
+
+
+def test_a_follower_behind_the_log_start_begins_again(cluster: Cluster) -> None:
+    """If this fails, a follower that was away while records were deleted never gets in sync."""
+    cluster.nodes[3].cut()
+    cluster.give(isr=(1, 2))
+    for each in range(10):
+        assert produce(cluster, 1, b"%d" % each) == ErrorCode.NONE
+
+    def delete() -> None:
+        maintenance.delete_records_before(cluster.nodes[1].partition.log, 6, 0)
+
+    cluster.nodes[1].harness.on_loop(delete)
+    cluster.nodes[3].is_cut = False
+    cluster.nodes[3].wait(lambda partition: partition.high_watermark == 10)
+    assert cluster.nodes[3].records() == [b"6", b"7", b"8", b"9"]
+    assert produce(cluster, 1, b"10") == ErrorCode.NONE
+    cluster.nodes[2].wait(lambda partition: partition.log.log_start_offset == 6)
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack(cluster: Cluster) -> None:
+    """If this fails, consumers of another zone read over the expensive link (KIP-392), or are sent in circles."""
+    for each, rack in ((1, "a"), (2, "b"), (3, "c")):
+        cluster.standings[each] = Standing(100 + each, True, rack)
+        cluster.nodes[each].harness.core.selects_replicas = True
+    assert produce(cluster, 1, b"1") == ErrorCode.NONE
+
+    def preferred(node_id: int, rack: str) -> tuple[int, int]:
+        client = cluster.nodes[node_id].harness.client()
+        found = fetch_from(client, TOPIC, 0, 11, rack_id=rack)
+        client.close()
+        return found.preferred_read_replica, len(found.records or b"")
+
+    assert preferred(1, "b") == (2, 0)
+    assert preferred(1, "a")[0] == preferred(1, "z")[0] == -1
+    cluster.nodes[2].wait(lambda partition: partition.high_watermark == 1)
+    replica, size = preferred(2, "b")
+    assert replica == -1
+    assert size > 0
+
+
+def test_too_few_in_sync_replicas(cluster: Cluster) -> None:
+    """If this fails, a record that one broker has counts as replicated."""
+    client = cluster.nodes[1].harness.client()
+    for each in (2, 3):
+        cluster.nodes[each].cut()
+    client.send(client.encode(produce_request(TOPIC, 0, batch(b"waits")), ApiKey.PRODUCE, 9))
+    cluster.nodes[1].wait(lambda partition: partition.log.log_end_offset == 1)
+    cluster.give(isr=(1,))
+    assert produce(cluster, 1, b"refused") == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert produce_to(cluster.nodes[1].harness.client(), TOPIC, batch(b"refused")).error_code == 19
+    cluster.give(leader=2, isr=(2,))
+    _, response = client.receive(ApiKey.PRODUCE, 9, messages.ProduceResponse)
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

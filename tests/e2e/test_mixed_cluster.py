@@ -1,0 +1,61 @@
+"""Our node and two of Apache Kafka 4.3.1 are one cluster: voters of one quorum, and replicas of the same partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.launch import kafka_dist
+from broker_cy.client.errors import ClientError
+from broker_cy.core.errors import ErrorCode
+from tests.support.cluster import create_topic, quorum, topics
+from tests.support.mixed_cluster import mixed_cluster
+from tests.support.wait import until
+
+pytestmark = pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+
+# Deaths of the active controller until each kind has led once.
+TURNS_MAX = 5
+
+
+def leader(port: int) -> int:
+    found: int = quorum(port).leader_id
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_controllers_of_both_lead_one_after_the_other(tmp_path: Path) -> None:
+    """If this fails, a running Kafka cluster cannot be migrated node by node: our node does not follow Kafka's
+    controllers, Kafka's nodes do not follow ours, or they show different topics.
+    """
+    with mixed_cluster(tmp_path, ("kafka", "kafka", "ours")) as nodes:
+        for number, node in enumerate(nodes, 1):
+            assert create_topic(node.port, f"by-{number}", 2, 3) is ErrorCode.NONE
+        names = {"by-1", "by-2", "by-3"}
+        led_by = {leader(nodes[2].port)}
+        for turn in range(TURNS_MAX):
+            if led_by & {3} and led_by - {3}:
+                break
+            first = leader(nodes[2].port)
+            nodes[first - 1].kill()
+            left = next(node for number, node in enumerate(nodes, 1) if number != first)
+
+            def another(port: int = left.port, first: int = first) -> bool:
+                return leader(port) not in (-1, first)
+
+            until(another, "another active controller", 60, tolerate=(ClientError, AssertionError))
+            led_by.add(leader(left.port))
+            assert create_topic(left.port, f"turn-{turn}", 1, 1) is ErrorCode.NONE
+            names.add(f"turn-{turn}")
+            nodes[first - 1].restart()
+        for node in nodes:
+            until(lambda node=node: names <= set(topics(node.port)), "all topics", 60)  # type: ignore[misc]
+
+        def in_sync() -> bool:
+            parts = [part for name in ("by-1", "by-2", "by-3") for part in topics(nodes[0].port)[name].partitions]
+            return all(len(part.isr_nodes) == 3 for part in parts)
+
+        until(in_sync, "three replicas in sync, of both kinds", 90, tolerate=(ClientError,))
+        assert led_by & {3}
+        assert led_by - {3}
