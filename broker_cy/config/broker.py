@@ -53,7 +53,7 @@ class BrokerConfig(Mapping[str, Any]):
         config = cls(static)
         check_values(config)
         startup.check_served(config)
-        config.warnings = warnings + startup.network_events(config.network)
+        config.warnings = warnings
         return config
 
     # Mapping
@@ -94,6 +94,19 @@ class BrokerConfig(Mapping[str, Any]):
         name, and port 0 for the port that was bound.
         """
         return self.network.advertised
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self._values["process.roles"]
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self._values["process.roles"]
+
+    @property
+    def quorum_voters(self) -> tuple[startup.QuorumVoter, ...]:
+        """Return the static voters of the metadata quorum (controller.quorum.voters), in the order of the file."""
+        return startup.quorum_voters(self._values["controller.quorum.voters"])
 
     @property
     def max_connections_per_ip_overrides(self) -> dict[str, int]:

@@ -4,10 +4,10 @@ line why it cannot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, INTERNAL, Setting, Support, unknown
 from broker_cy.config.listeners import Listener, parse_listeners, parse_protocol_map, with_controller_defaults
@@ -38,12 +38,24 @@ NO_EFFECT = "setting has no effect yet"
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The resolved settings of listeners. `listeners` are those for clients, in the order of the file."""
+    """The resolved settings of listeners. `listeners` are those for clients, in the order of the file; a node that is
+    only a controller has none. `controller_names` are those of controller.listener.names, the preferred one first.
+    """
 
     listeners: tuple[Listener, ...]
     controller_listeners: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
+    advertised_controllers: tuple[Listener, ...]
     inter_broker: str
+    controller_names: tuple[str, ...]
+
+
+class QuorumVoter(NamedTuple):
+    """One entry of controller.quorum.voters."""
+
+    node_id: int
+    host: str
+    port: int
 
 
 def sources(
@@ -146,28 +158,55 @@ def refusal(name: str, text: str, setting: Setting) -> str:
 
 
 def check_served(values: Mapping[str, Any]) -> None:
-    """Refuse what Kafka allows and this broker does not support: other roles, more voters, more data directories."""
+    """Check what depends on the roles of the node (Kafka's KafkaConfig), and refuse what Kafka allows and this broker
+    does not support: more data directories. Raises ConfigError.
+    """
+    _check_roles(values)
+    directories = data_directories(values)
+    if len(directories) > 1:
+        raise ConfigError(f"setting log.dirs={','.join(directories)} is not supported yet: name one directory")
+
+
+def _check_roles(values: Mapping[str, Any]) -> None:
     roles = values["process.roles"]
-    if set(roles) != {"broker", "controller"}:
-        raise ConfigError(
-            f"setting process.roles={','.join(roles)} is not supported yet: a node has both roles, use"
-            f" broker,controller"
-        )
     node_id, voters = values["node.id"], values["controller.quorum.voters"]
-    if voters and not any(int(voter.partition("@")[0]) == node_id for voter in voters):
+    if len(set(roles)) < len(roles):
+        raise ConfigError(f"Duplicate role names found in `process.roles`: {','.join(roles)}")
+    found = quorum_voters(voters)
+    is_voter = any(voter.node_id == node_id for voter in found)
+    if "controller" in roles and voters and not is_voter:
         raise ConfigError(
             f"If process.roles contains the 'controller' role, the node id {node_id} must be included in the set of "
             f"voters controller.quorum.voters={','.join(voters)}"
         )
-    for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
-        if len(values[name]) > 1:
+    if "controller" not in roles:
+        if is_voter:
             raise ConfigError(
-                f"setting {name}={','.join(values[name])} is not supported yet: a cluster has one node, "
-                f"name only node {node_id}"
+                f"If process.roles contains just the 'broker' role, the node id {node_id} must not be included in the "
+                f"set of voters controller.quorum.voters={','.join(voters)}"
             )
-    directories = data_directories(values)
-    if len(directories) > 1:
-        raise ConfigError(f"setting log.dirs={','.join(directories)} is not supported yet: name one directory")
+        if not voters and not values["controller.quorum.bootstrap.servers"]:
+            raise ConfigError(
+                "If using process.roles, either controller.quorum.bootstrap.servers must contain a set of bootstrap "
+                "controllers or controller.quorum.voters must contain a parseable set of controllers."
+            )
+
+
+def quorum_voters(texts: Sequence[str]) -> tuple[QuorumVoter, ...]:
+    """Parse controller.quorum.voters, whose form was checked. Raises ConfigError for an id that occurs twice."""
+    voters = []
+    for text in texts:
+        number, _, address = text.partition("@")
+        host, _, port = address.rpartition(":")
+        voters.append(QuorumVoter(int(number), host.strip("[]"), int(port)))
+    ids = [voter.node_id for voter in voters]
+    for node_id in ids:
+        if ids.count(node_id) > 1:
+            raise ConfigError(
+                f"setting controller.quorum.voters={','.join(texts)} names node {node_id} twice: each voter has its "
+                "own node.id"
+            )
+    return tuple(voters)
 
 
 def data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -190,9 +229,18 @@ def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network
             )
     ours = tuple(listener for listener in everything if listener.name not in controllers)
     advertised = ours
+    found_listeners: tuple[Listener, ...] = ()
     if values["advertised.listeners"] is not None:
         found_listeners = parse_listeners(values["advertised.listeners"], protocols, distinct_ports=False)
         advertised = tuple(listener for listener in found_listeners if listener.name not in controllers)
+    theirs = tuple(listener for listener in everything if listener.name in controllers)
+    their_addresses = tuple(
+        next((one for one in found_listeners if one.name == listener.name), listener) for listener in theirs
+    )
+    roles = values["process.roles"]
+    _check_controllers(values, properties, everything, theirs)
+    if "broker" not in roles:
+        return Network((), theirs, (), their_addresses, "", tuple(controllers))
     _check_advertised(advertised, {listener.name for listener in everything})
     inter_broker = _inter_broker(values, properties, protocols)
     if inter_broker not in {listener.name for listener in advertised}:
@@ -200,8 +248,32 @@ def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network
             "inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options "
             f"based on currently configured listeners are {','.join(listener.name for listener in advertised)}"
         )
-    theirs = tuple(listener for listener in everything if listener.name in controllers)
-    return Network(ours, theirs, advertised, inter_broker)
+    return Network(ours, theirs, advertised, their_addresses, inter_broker, tuple(controllers))
+
+
+def _check_controllers(
+    values: Mapping[str, Any], properties: Mapping[str, str], everything: Sequence[Listener], theirs: Sequence[Listener]
+) -> None:
+    """Check the listeners of the controller, with Kafka's messages. The controller of a single node needs none."""
+    roles = values["process.roles"]
+    if "controller" not in roles:
+        if theirs and "controller.listener.names" in properties:
+            raise ConfigError(
+                "controller.listener.names must not contain a value appearing in the 'listeners' configuration when "
+                "running KRaft with just the broker role"
+            )
+        return
+    voters = quorum_voters(values["controller.quorum.voters"])
+    if not theirs and ("broker" not in roles or len(voters) > 1):
+        raise ConfigError(
+            "controller.listener.names must contain at least one value appearing in the 'listeners' configuration "
+            "when running the KRaft controller role"
+        )
+    if "broker" not in roles and len(theirs) < len(everything):
+        raise ConfigError(
+            "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
+            "process.roles=controller"
+        )
 
 
 def _check_advertised(advertised: tuple[Listener, ...], names: set[str]) -> None:
@@ -237,17 +309,6 @@ def _inter_broker(values: Mapping[str, Any], properties: Mapping[str, str], prot
             "listener.security.protocol.map."
         )
     return str(name.upper())
-
-
-def network_events(found: Network) -> list[Event]:
-    """Return one event for each listener that is accepted but not opened."""
-    return [
-        Event(
-            "the controller's listener is not opened, because the controller runs in this process",
-            {"listener": listener},
-        )
-        for listener in found.controller_listeners
-    ]
 
 
 def built_in_values() -> dict[str, Any]:

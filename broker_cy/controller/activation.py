@@ -30,6 +30,7 @@ def default_bootstrap() -> list[VersionedRecord]:
 class Activate(Operation[None]):
     """The operation that a new leader runs first. `bootstrap` is used only if no metadata.version is set yet;
     `in_transaction` is True if the log ends inside a metadata transaction (KIP-868), whose records were not applied.
+    The sessions of all brokers start with it.
     """
 
     bootstrap: list[VersionedRecord]
@@ -54,6 +55,7 @@ class Activate(Operation[None]):
                 f"metadata.version {level} of this cluster is not supported; "
                 f"{features.MV_MIN} to {features.MV_LATEST} are supported"
             )
+        context.heartbeats.activate(state.brokers, context.next_offset, context.monotonic_ms)
         return Step(records, None)
 
 

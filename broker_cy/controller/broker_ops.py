@@ -1,6 +1,4 @@
-"""Operations for the start and the stop of a broker (registration, unfencing, leader elections, fencing), and for
-producer id blocks.
-"""
+"""The start and the stop of a node that is alone, each in one step, and blocks of producer ids."""
 
 from __future__ import annotations
 
@@ -8,11 +6,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from broker_cy.controller.broker_states import fence_record
 from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.partition_change import PartitionChange
+from broker_cy.controller.registration import check_epoch, registration_record
+from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
-from broker_cy.metadata.image import NO_LEADER, Endpoint, MetadataImage, PartitionImage, TopicImage
+from broker_cy.metadata.image import Endpoint, MetadataImage, PartitionImage, TopicImage
 from broker_cy.metadata.records import VersionedRecord
+from broker_cy.metadata.replay import replay
 from broker_cy.wire import messages
 
 PRODUCER_ID_BLOCK_SIZE = 1000  # Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE
@@ -21,11 +24,11 @@ PRODUCER_ID_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class StartBroker(Operation[int]):
-    """Register this broker with a new epoch, unfence it and make it the leader of the partitions that it may lead. The
-    reply is the broker epoch.
+    """Register this broker with a new epoch, unfence it and make it the leader of the partitions that it may lead, in
+    one step: what registration and the first heartbeat do, for a node that is alone. The reply is the broker epoch.
 
-    Every partition that it leads starts a new leader epoch. Kafka's controller does the same by fencing and unfencing a
-    broker that restarts, and consumers rely on it: records that a crash removed from the end of a log and new records
+    Every partition that it leads starts one new leader epoch. Kafka's controller does the same by fencing and unfencing
+    a broker that restarts, and consumers rely on it: records that a crash removed from the end of a log and new records
     at the same offsets never have the same epoch (KIP-320). All other registered brokers are fenced, because only this
     node is running. The step has up to one record for each partition, so it is not atomic; the next start repairs the
     effects of a crash in the middle.
@@ -38,71 +41,43 @@ class StartBroker(Operation[int]):
     rack: str | None
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[int]:
-        level = state.features.metadata_version
         epoch = context.next_offset
-        version = features.register_broker_version(level)
-        registration = messages.RegisterBrokerRecord(
-            broker_id=self.broker_id,
-            incarnation_id=self.incarnation_id,
-            broker_epoch=epoch,
-            end_points=[
-                messages.RegisterBrokerRecord.BrokerEndpoint(
-                    name=name, host=at.host, port=at.port, security_protocol=at.security_protocol
-                )
-                for name, at in self.listeners.items()
-            ],
-            features=[
-                messages.RegisterBrokerRecord.BrokerFeature(
-                    name=name, min_supported_version=low, max_supported_version=high
-                )
-                for name, (low, high) in features.SUPPORTED.items()
-            ],
-            rack=self.rack,
-            fenced=True,
-        )
-        if version >= 3:
-            registration.log_dirs = list(self.log_dirs)
-        records = [VersionedRecord(registration, version), _fence(self.broker_id, epoch, fenced=False)]
-        for other in state.brokers.values():
-            if other.broker_id != self.broker_id and not other.fenced:
-                records.append(_fence(other.broker_id, other.epoch, fenced=True))
-        change_version = features.partition_version(level)
+        records = [
+            registration_record(
+                state.features.metadata_version,
+                self.broker_id,
+                epoch,
+                self.incarnation_id,
+                self.listeners,
+                features.SUPPORTED,
+                self.rack,
+                self.log_dirs,
+            )
+        ]
+        # The elections see the brokers as this step leaves them.
+        after = state.branch()
+        replay(after, records[0].message)
+        changes = [fence_record(after.brokers[self.broker_id], fenced=False)]
+        others = [b for b in state.brokers.values() if b.broker_id != self.broker_id and not b.fenced]
+        changes += [fence_record(other, fenced=True) for other in others]
+        for change in changes:
+            replay(after, change.message)
+        # A node that is alone knows best what it has: it opens the logs wherever they are.
+        rules = Rules(after, context.config, any_directory=True)
+        records += changes
         for topic in state.topics:
             for index, partition in topic.partitions.items():
-                change = _lead(self.broker_id, topic, index, partition)
-                if change is not None:
-                    records.append(VersionedRecord(change, change_version))
+                record = self._lead(rules, topic, index, partition)
+                if record is not None:
+                    records.append(record)
+        context.heartbeats.register(self.broker_id, epoch, epoch, context.monotonic_ms)
         return Step(records, epoch, atomic=False)
 
-
-def _fence(broker_id: int, epoch: int, *, fenced: bool) -> VersionedRecord:
-    return VersionedRecord(
-        messages.BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=1 if fenced else -1)
-    )
-
-
-def _lead(
-    broker_id: int, topic: TopicImage, index: int, partition: PartitionImage
-) -> messages.PartitionChangeRecord | None:
-    """The leader change of a partition now that this broker is the only one running; None if nothing changes.
-
-    The broker becomes the leader if it was in sync, or, if no replica is in sync, if it was an eligible leader
-    (KIP-966). Otherwise its replica may lack committed records, and the partition has no leader.
-    """
-    in_sync = broker_id in partition.isr
-    if not in_sync and (partition.isr or broker_id not in partition.elr):
-        if partition.leader == NO_LEADER or partition.leader == broker_id:
-            return None
-        # Its leader was just fenced, and no running broker may take over.
-        return messages.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NO_LEADER)
-    change = messages.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=broker_id)
-    if partition.isr != (broker_id,):
-        change.isr = [broker_id]
-    if partition.elr:
-        change.eligible_leader_replicas = []
-    if partition.last_known_elr:
-        change.last_known_elr = []
-    return change
+    def _lead(self, rules: Rules, topic: TopicImage, index: int, partition: PartitionImage) -> VersionedRecord | None:
+        change = PartitionChange(rules, topic, index, partition)
+        change.isr = tuple(r for r in partition.isr if r == self.broker_id)
+        change.new_epoch = partition.leader == self.broker_id
+        return change.record()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +92,7 @@ class StopBroker(Operation[None]):
         broker = state.brokers.get(self.broker_id)
         if broker is None or broker.fenced:
             return Step([], None)
-        return Step([_fence(self.broker_id, broker.epoch, fenced=True)], None)
+        return Step([fence_record(broker, fenced=True)], None)
 
 
 class ProducerIdBlock(NamedTuple):
@@ -135,12 +110,7 @@ class AllocateProducerIds(Operation[ProducerIdBlock]):
     broker_epoch: int
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[ProducerIdBlock]:
-        broker = state.brokers.get(self.broker_id)
-        if broker is None or broker.epoch != self.broker_epoch:
-            raise KafkaError(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"Broker {self.broker_id} is not registered with epoch {self.broker_epoch}.",
-            )
+        check_epoch(state, self.broker_id, self.broker_epoch)
         first = state.next_producer_id
         if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
             raise KafkaError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple, TypeVar
 
+from broker_cy.controller.heartbeats import Heartbeats
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import ImageDelta, MetadataImage
@@ -34,13 +35,14 @@ class Controller:
     ends; `state` is the image with all layers.
 
     `state` is one overlay over the image with the changes of all layers, so that a read costs the same however many
-    operations wait for their commit.
+    operations wait for their commit. `heartbeats` is not in the log: see there.
     """
 
-    __slots__ = ("_layers", "_top", "image")
+    __slots__ = ("_layers", "_top", "heartbeats", "image")
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
+        self.heartbeats = Heartbeats()
         self._layers: deque[Layer] = deque()
         self._top = image.branch()
 

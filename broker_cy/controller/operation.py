@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import UUID
 
+from broker_cy.controller.heartbeats import Heartbeats
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.records import VersionedRecord
 
@@ -47,13 +48,16 @@ class Step(Generic[R]):
 class OperationContext:
     """The environment of an operation: the time, the source of ids, and the settings of the controller.
 
-    `next_offset` is the offset that the first record of the step will have.
+    `next_offset` is the offset that the first record of the step will have. `monotonic_ms` is the time of `heartbeats`,
+    the only state besides the image that operations read, and note contacts in.
     """
 
     now_ms: int
     new_uuid: Callable[[], UUID]
     config: BrokerConfig
     next_offset: int = 0
+    monotonic_ms: int = 0
+    heartbeats: Heartbeats = field(default_factory=Heartbeats)
 
 
 class Operation(ABC, Generic[R]):

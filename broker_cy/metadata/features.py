@@ -13,6 +13,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 MV_MIN: Final = 7  # 3.3-IV3, the oldest with which Kafka 4 starts
 MV_ZK_MIGRATION: Final = 8  # 3.4-IV0: RegisterBrokerRecord 2
 MV_TRANSACTIONS: Final = 13  # 3.6-IV1: BeginTransactionRecord (KIP-868)
+MV_CONTROLLER_REGISTRATION: Final = 15  # 3.7-IV0: RegisterControllerRecord (KIP-919)
 MV_DIRECTORIES: Final = 17  # 3.7-IV2: directory ids (KIP-858)
 MV_ELR: Final = 23  # 4.0-IV1: eligible leader replicas (KIP-966)
 MV_CORDONED: Final = 30  # 4.3-IV0: cordoned log directories

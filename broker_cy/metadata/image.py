@@ -9,14 +9,14 @@ replaces them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from broker_cy.metadata import features, topic_names
 from broker_cy.metadata.overlay import ABSENT, Overlay, forget, merge
-
-NO_LEADER = -1
+from broker_cy.metadata.partition_index import NO_LEADER as NO_LEADER
+from broker_cy.metadata.partition_index import Masks, PartitionIndex, bits, is_imbalanced, is_reassigning
 
 # Kafka's ConfigResource.Type, as stored in ConfigRecord.
 RESOURCE_TOPIC = 2
@@ -93,7 +93,7 @@ class BrokerImage(NamedTuple):
 class TopicsImage:
     """Topics by name and by id. Iterating gives TopicImage in no particular order."""
 
-    __slots__ = ("_by_id", "_by_name", "_colliding", "_owned")
+    __slots__ = ("_below", "_by_id", "_by_name", "_colliding", "_index", "_owned")
 
     def __init__(
         self,
@@ -101,13 +101,17 @@ class TopicsImage:
         by_name: MutableMapping[str, TopicImage],
         colliding: MutableMapping[str, frozenset[str]],
         owned: set[UUID] | None,
+        below: TopicsImage | None = None,
     ) -> None:
+        self._below = below  # the image that this one is a branch of
         self._by_id = by_id
         self._by_name = by_name
         self._colliding = colliding
         # The ids of the topics whose partition dict this image may change in place; None means all of them, because no
         # other image shares the tables.
         self._owned = owned
+        # Of a committed image: made when it is first asked for, then kept up to date by `absorb`; None: not made.
+        self._index: PartitionIndex | None = None
 
     def by_name(self, name: str) -> TopicImage | None:
         return self._by_name.get(name)
@@ -134,6 +138,7 @@ class TopicsImage:
         return min(found) if found else None
 
     def put(self, topic: TopicImage) -> None:
+        self._index = None
         self._by_id[topic.topic_id] = topic
         self._by_name[topic.name] = topic
         if self._owned is not None:
@@ -145,6 +150,7 @@ class TopicsImage:
     def remove(self, topic_id: UUID) -> TopicImage:
         """Remove a topic and return it. Raises KeyError if it does not exist."""
         topic = self._by_id[topic_id]
+        self._index = None
         del self._by_id[topic_id]
         del self._by_name[topic.name]
         key = topic_names.collision_key(topic.name)
@@ -159,6 +165,7 @@ class TopicsImage:
     def partitions_for_write(self, topic_id: UUID) -> dict[int, PartitionImage]:
         """The partitions of a topic, for the caller to change in place; copied first if another image shares them."""
         topic = self._by_id[topic_id]
+        self._index = None
         if self._owned is None or topic_id in self._owned:
             return topic.partitions
         own = TopicImage(topic.name, topic_id, dict(topic.partitions))
@@ -166,7 +173,67 @@ class TopicsImage:
         return own.partitions
 
     def _branch(self) -> TopicsImage:
-        return TopicsImage(Overlay(self._by_id), Overlay(self._by_name), Overlay(self._colliding), set())
+        return TopicsImage(Overlay(self._by_id), Overlay(self._by_name), Overlay(self._colliding), set(), self)
+
+    def _committed(self) -> tuple[PartitionIndex, set[UUID]]:
+        """The index of the image at the bottom, and the topics that the branches above it change. Only a committed
+        image has an index, because its branches live shortly.
+        """
+        changed: set[UUID] = set()
+        image = self
+        while image._below is not None:
+            changed.update(topic_id for topic_id, _ in _changes(image._by_id))
+            image = image._below
+        if image._index is None:
+            image._index = PartitionIndex.of((topic.topic_id, topic.partitions) for topic in image)
+        return image._index, changed
+
+    def _absorb_index(self, above: TopicsImage) -> None:
+        """Keep the index right while the changes of `above` become part of this committed image."""
+        if self._index is not None:
+            for topic_id, after in _changes(above._by_id):
+                before = self._by_id.get(topic_id)
+                self._index.change(
+                    topic_id, before.partitions if before else {}, {} if after is ABSENT else after.partitions
+                )
+
+    def _select(
+        self, masks: Masks, changed: set[UUID], wanted: Callable[[PartitionImage], bool]
+    ) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+        for topic_id, mask in masks.items():
+            if topic_id not in changed:
+                topic = self._by_id[topic_id]
+                partitions = topic.partitions
+                for number in bits(mask):
+                    yield topic, number, partitions[number]
+        for topic_id in changed:
+            found = self._by_id.get(topic_id)
+            if found is not None:
+                for number, partition in found.partitions.items():
+                    if wanted(partition):
+                        yield found, number, partition
+
+    def with_replica(self, broker_id: int) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+        """(topic, index, partition) of each partition with a replica on the broker, in no particular order.
+        O(partitions of the broker, and of topics with uncommitted changes). The topics must not change meanwhile.
+        """
+        index, changed = self._committed()
+        return self._select(index.replicas.get(broker_id, {}), changed, lambda p: broker_id in p.replicas)
+
+    def led_by(self, broker_id: int) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+        """The same for the partitions that the broker leads; NO_LEADER: those without a leader."""
+        index, changed = self._committed()
+        return self._select(index.leaders.get(broker_id, {}), changed, lambda p: p.leader == broker_id)
+
+    def imbalanced(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+        """The same for the partitions that their preferred replica, the first one, does not lead."""
+        index, changed = self._committed()
+        return self._select(index.imbalanced, changed, is_imbalanced)
+
+    def reassigning(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+        """The same for the partitions that are being reassigned (KIP-455)."""
+        index, changed = self._committed()
+        return self._select(index.reassigning, changed, is_reassigning)
 
 
 class ConfigsImage:
@@ -330,6 +397,7 @@ class MetadataImage:
 
     def merge(self, above: MetadataImage) -> None:
         """`absorb` without the list of changes; this image may itself be a branch."""
+        self.topics._absorb_index(above.topics)
         for mine, theirs in zip(self._tables(), above._tables(), strict=True):
             merge(mine, theirs)
         self.offset = above.offset

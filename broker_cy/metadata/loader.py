@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_cy.metadata import framing
-from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.image import ImageDelta, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.replay import replay
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
@@ -21,6 +21,8 @@ class Loader:
         self.kraft = KRaftState()
         self.log_bytes = 0  # of the part of the log that the snapshot does not cover
         self._transaction: MetadataImage | None = None
+        # What records are applied to: the image, or a branch of it where the caller wants to know what has changed.
+        self._target = self.image
 
     @property
     def in_transaction(self) -> bool:
@@ -36,15 +38,33 @@ class Loader:
     def load_log(self, content: bytes) -> None:
         """Apply whole batches of the log, except for records that a snapshot already covers."""
         for batch in framing.batches(content):
-            if batch.last_offset <= self.image.offset:
+            if batch.last_offset <= self._target.offset:
                 continue
             self._apply(batch)
             self.log_bytes += batch.size_bytes
             self._reached(batch.last_offset, batch.leader_epoch)
 
+    def follow(self, content: bytes) -> ImageDelta:
+        """`load_log`, and return what has changed. Nothing has if MetadataLogError is raised."""
+        assert self._target is self.image
+        self._target = self.image.branch()
+        transaction = self._transaction
+        try:
+            self.load_log(content)
+        except MetadataLogError:
+            self._transaction = transaction
+            raise
+        finally:
+            changed, self._target = self._target, self.image
+        return self.image.absorb(changed)
+
+    def abort_transaction(self) -> None:
+        """The leader that writes an AbortTransactionRecord does not read it."""
+        self._transaction = None
+
     def _reached(self, offset: int, epoch: int) -> None:
-        self.image.offset = self.image.features.epoch = offset
-        self.image.epoch = epoch
+        self._target.offset = self._target.features.epoch = offset
+        self._target.epoch = epoch
 
     def _apply(self, batch: Batch) -> None:
         if batch.is_control:
@@ -68,15 +88,15 @@ class Loader:
         if name == "BeginTransactionRecord":
             if self._transaction is not None:
                 raise MetadataLogError("BeginTransactionRecord before the end of the previous transaction")
-            self._transaction = self.image.branch()
+            self._transaction = self._target.branch()
         elif name == "EndTransactionRecord":
             if self._transaction is None:
                 raise MetadataLogError("EndTransactionRecord without a BeginTransactionRecord")
-            self.image.absorb(self._transaction)
+            self._target.merge(self._transaction)
             self._transaction = None
         elif name == "AbortTransactionRecord":
             if self._transaction is None:
                 raise MetadataLogError("AbortTransactionRecord without a BeginTransactionRecord")
             self._transaction = None
         else:
-            replay(self.image if self._transaction is None else self._transaction, message)
+            replay(self._target if self._transaction is None else self._transaction, message)

@@ -139,11 +139,16 @@ def _change_partition(image: MetadataImage, record: Any) -> None:
         raise MetadataLogError(
             f"PartitionChangeRecord for {record.topic_id}:{record.partition_id}, which does not exist"
         )
+    partitions[record.partition_id] = changed_partition(old, record)
+
+
+def changed_partition(old: PartitionImage, record: Any) -> PartitionImage:
+    """The partition after a PartitionChangeRecord."""
     leader, leader_epoch = old.leader, old.leader_epoch
     if record.leader != NO_LEADER_CHANGE:
         # Also if the record names the current leader: that is how a new leader epoch starts.
         leader, leader_epoch = record.leader, old.leader_epoch + 1
-    partitions[record.partition_id] = PartitionImage(
+    return PartitionImage(
         old.replicas if record.replicas is None else _shared(record.replicas),
         old.isr if record.isr is None else _shared(record.isr),
         leader,

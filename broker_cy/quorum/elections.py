@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import NO_LEADER, NOT_VOTED
 from broker_cy.quorum.messages import (
     BeginQuorumEpoch,
     BeginQuorumEpochResponse,
     EndQuorumEpoch,
+    EndQuorumEpochResponse,
     OffsetAndEpoch,
     VoteRequest,
     VoteResponse,
@@ -80,7 +82,9 @@ def vote_requested(state: QuorumState, source: int, request: VoteRequest) -> Non
     if granted and not request.pre_vote:
         state.voted_id = source
         state.become_unattached()
-    state.send(source, VoteResponse(state.epoch, state.leader_id, granted, request.pre_vote))
+    state.send(
+        source, VoteResponse(state.epoch, state.leader_id, granted, request.pre_vote, _outdated(state, request.epoch))
+    )
 
 
 def _is_long_enough(state: QuorumState, last: OffsetAndEpoch) -> bool:
@@ -106,7 +110,7 @@ def vote_answered(state: QuorumState, source: int, response: VoteResponse) -> No
 
 def epoch_begun(state: QuorumState, source: int, request: BeginQuorumEpoch) -> None:
     learn(state, source, request.epoch, source)
-    state.send(source, BeginQuorumEpochResponse(state.epoch, state.leader_id))
+    state.send(source, BeginQuorumEpochResponse(state.epoch, state.leader_id, _outdated(state, request.epoch)))
 
 
 def epoch_begin_answered(state: QuorumState, source: int, response: BeginQuorumEpochResponse) -> None:
@@ -121,6 +125,17 @@ def epoch_ended(state: QuorumState, source: int, request: EndQuorumEpoch) -> Non
     if request.epoch == state.epoch and state.role is Role.FOLLOWER:
         # A successor that was chosen may be elected although this node heard from the leader just now.
         state.has_fetched = False
-        place = request.successors.index(state.node_id) if state.node_id in request.successors else len(state.voters)
+        successors = [key.id for key in request.successors]
+        place = successors.index(state.node_id) if state.node_id in successors else len(state.voters)
         state.deadline_ms = min(state.deadline_ms, state.now_ms + place * state.timeouts.election_ms)
         state.refetch_later()
+    state.send(source, EndQuorumEpochResponse(state.epoch, state.leader_id, _outdated(state, request.epoch)))
+
+
+def epoch_end_answered(state: QuorumState, source: int, response: EndQuorumEpochResponse) -> None:
+    learn(state, source, response.epoch, response.leader_id)
+
+
+def _outdated(state: QuorumState, epoch: int) -> ErrorCode:
+    """The error of a request of this epoch."""
+    return ErrorCode.FENCED_LEADER_EPOCH if epoch < state.epoch else ErrorCode.NONE

@@ -1,51 +1,90 @@
-"""The messages between the voters of the metadata quorum, as values: Vote, BeginQuorumEpoch, EndQuorumEpoch and Fetch
-of KIP-595, with the pre-vote of KIP-996 and the high watermark in Fetch of KIP-1166. Who sends one, and to whom, is not
-part of it. The `epoch` of a response is that of its sender, which is the newer one if the request was outdated.
+"""The messages between the nodes of the metadata quorum, as values: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and
+FetchSnapshot of KIP-595 and KIP-630, with the pre-vote of KIP-996, the directory ids of KIP-853 and the high watermark
+in Fetch of KIP-1166. Who sends one, and to whom, is not part of it. `wire` converts them from and to Kafka's requests.
+
+Each request has exactly one response, in the same Output; only a Fetch may be answered later: its `correlation` is
+repeated in the response, and so is that of a FetchSnapshot. The `epoch` of a response is that of its sender, which is
+the newer one if the request was outdated. `leader_endpoints` are the addresses of the leader that the message names,
+empty if the sender does not know them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from uuid import UUID
 
+from broker_cy.core import uuid as uuids
+from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import NO_LEADER
+from broker_cy.quorum.voters import Endpoint, ReplicaKey, VoterSet
+
+MARK_UNKNOWN = (1 << 63) - 1
+"""The high watermark in the Fetch of a replica that does not send it: it is woken only by new entries."""
+FETCH_WAIT_MS = 500
+SNAPSHOT_BYTES = 8 << 20
+"""How much of a snapshot is asked for at once: what Kafka's followers ask for."""
 
 
 class OffsetAndEpoch(NamedTuple):
-    """An exclusive end offset, and the epoch of the entry before it."""
+    """An exclusive end offset, and the epoch of the entry before it. Also the id of a snapshot that ends there."""
 
     offset: int
     epoch: int
 
 
+NO_SNAPSHOT = OffsetAndEpoch(-1, -1)
+
+# --- entries of the log
+
+
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """The content of the first batch of each epoch (Kafka's LeaderChangeMessage)."""
+    """The first entry of each epoch (Kafka's LeaderChangeMessage). Directory ids are ZERO with kraft.version 0."""
 
     leader_id: int
-    voters: tuple[int, ...]
-    granting_voters: tuple[int, ...]
+    voters: tuple[ReplicaKey, ...]
+    granting_voters: tuple[ReplicaKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftVersion:
+    """The finalized kraft.version from this entry on (Kafka's KRaftVersionRecord)."""
+
+    level: int
+
+
+Control = Leadership | KRaftVersion | VoterSet
+"""An entry that the quorum itself reads; a VoterSet is Kafka's VotersRecord."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The entries `offset` to `end_offset` (exclusive), all of one epoch. `content` is a Leadership, or what the user
-    of the quorum gave it, which the quorum does not interpret.
+    """The entries `offset` to `end_offset` (exclusive), all of one epoch. `content` is the batch as it is stored, which
+    the quorum does not interpret; None if this node makes it from `control`. `control` is what the quorum reads in it.
     """
 
     offset: int
     end_offset: int
     epoch: int
-    content: Any
+    content: bytes | None
+    control: tuple[Control, ...] = ()
+
+
+# --- requests and responses
 
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """`pre_vote` asks whether the receiver would vote for the sender in the next epoch, and binds nobody."""
+    """`pre_vote` asks whether the receiver would vote for the sender in the next epoch, and binds nobody. `voter` is
+    whom the sender takes the receiver for, None if it does not say.
+    """
 
     epoch: int
     last: OffsetAndEpoch  # the end of the candidate's log
     pre_vote: bool
+    directory_id: UUID = uuids.ZERO  # of the candidate
+    voter: ReplicaKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +93,25 @@ class VoteResponse:
     leader_id: int
     granted: bool
     pre_vote: bool  # that of the request
+    error: ErrorCode = ErrorCode.NONE
+    leader_endpoints: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BeginQuorumEpoch:
-    """The sender leads the epoch."""
+    """The sender leads the epoch. `voter` as in VoteRequest."""
 
     epoch: int
+    voter: ReplicaKey | None = None
+    leader_endpoints: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BeginQuorumEpochResponse:
     epoch: int
     leader_id: int
+    error: ErrorCode = ErrorCode.NONE
+    leader_endpoints: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +119,16 @@ class EndQuorumEpoch:
     """The sender leads the epoch no longer. `successors` are the voters with the longest logs first."""
 
     epoch: int
-    successors: tuple[int, ...]
+    successors: tuple[ReplicaKey, ...]
+    leader_endpoints: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuorumEpochResponse:
+    epoch: int
+    leader_id: int
+    error: ErrorCode = ErrorCode.NONE
+    leader_endpoints: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +139,18 @@ class Fetch:
     correlation: int
     end: OffsetAndEpoch
     high_watermark: int
+    directory_id: UUID = uuids.ZERO  # of the sender
+    max_wait_ms: int = FETCH_WAIT_MS
 
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """`diverging` is the end of the newest epoch that both logs may share: the receiver truncates to it. Otherwise the
-    response has entries from `offset` on. In an Output `batches` is empty: whoever sends the response adds whole
-    batches of its log from `offset` on, as many as it likes.
+    """`diverging` is the end of the newest epoch that both logs may share: the receiver truncates to it. `snapshot_id`
+    names the snapshot that the receiver must fetch, because the log no longer has what it needs. Otherwise the response
+    has entries from `offset` on. In an Output `batches` is empty: whoever sends the response adds whole batches of its
+    log from `offset` on, as many as it likes.
 
-    A response with another epoch or leader than the request expected has neither.
+    A response with an error has none of them.
     """
 
     epoch: int
@@ -101,10 +158,44 @@ class FetchResponse:
     leader_id: int = NO_LEADER
     high_watermark: int = 0
     diverging: OffsetAndEpoch | None = None
+    snapshot_id: OffsetAndEpoch | None = None
     offset: int = -1
     batches: tuple[Batch, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+    leader_endpoints: tuple[Endpoint, ...] = ()
+    log_start_offset: int = -1
 
 
-Message = (
-    VoteRequest | VoteResponse | BeginQuorumEpoch | BeginQuorumEpochResponse | EndQuorumEpoch | Fetch | FetchResponse
-)
+@dataclass(frozen=True, slots=True)
+class FetchSnapshot:
+    """Asks for the bytes of a snapshot from `position` on."""
+
+    epoch: int
+    correlation: int
+    snapshot_id: OffsetAndEpoch
+    position: int
+    directory_id: UUID = uuids.ZERO  # of the sender
+    max_bytes: int = SNAPSHOT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSnapshotResponse:
+    """`content` is a part of the snapshot, which has `size` bytes in total. In an Output it is empty and `size` is -1:
+    whoever sends the response fills them in, or answers SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE.
+    """
+
+    epoch: int
+    correlation: int
+    leader_id: int = NO_LEADER
+    snapshot_id: OffsetAndEpoch = NO_SNAPSHOT
+    position: int = 0
+    max_bytes: int = 0
+    size: int = -1
+    content: bytes = b""
+    error: ErrorCode = ErrorCode.NONE
+    leader_endpoints: tuple[Endpoint, ...] = ()
+
+
+Request = VoteRequest | BeginQuorumEpoch | EndQuorumEpoch | Fetch | FetchSnapshot
+Response = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
+Message = Request | Response

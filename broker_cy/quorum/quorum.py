@@ -12,7 +12,9 @@ the voters (KIP-853), the directory ids of votes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
+from broker_cy.core import uuid as uuids
 from broker_cy.quorum import elections, replication
 from broker_cy.quorum.election_state import ElectionState
 from broker_cy.quorum.epochs import LogEpochs
@@ -20,6 +22,7 @@ from broker_cy.quorum.messages import (
     BeginQuorumEpoch,
     BeginQuorumEpochResponse,
     EndQuorumEpoch,
+    EndQuorumEpochResponse,
     Fetch,
     FetchResponse,
     Message,
@@ -58,13 +61,21 @@ class Quorum:
         timeouts: Timeouts | None = None,
         *,
         static_voters: bool = True,
+        directory_id: UUID = uuids.ZERO,
     ) -> None:
         """`stored` is the content of quorum-state, None for a node that never voted; `log` is the log as it is on disk,
         which the machine keeps up to date; `draw` is what election timeouts are drawn with; `static_voters` is True
-        for kraft.version 0, where quorum-state contains the voters.
+        for kraft.version 0, where quorum-state contains the voters; `directory_id` is that of the log's directory.
         """
         self._state = QuorumState(
-            node_id, voters, stored, log, draw, timeouts or Timeouts(), static_voters=static_voters
+            node_id,
+            voters,
+            stored,
+            log,
+            draw,
+            timeouts or Timeouts(),
+            static_voters=static_voters,
+            directory_id=directory_id,
         )
 
     @property
@@ -192,6 +203,8 @@ def _receive(state: QuorumState, source: int, message: Message) -> None:
             elections.epoch_begin_answered(state, source, message)
         case EndQuorumEpoch():
             elections.epoch_ended(state, source, message)
+        case EndQuorumEpochResponse():
+            elections.epoch_end_answered(state, source, message)
         case Fetch():
             replication.fetch_requested(state, source, message)
         case FetchResponse():

@@ -5,8 +5,8 @@ resigns (KAFKA-15489).
 
 from __future__ import annotations
 
+from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import elections
-from broker_cy.quorum.election_state import NO_LEADER
 from broker_cy.quorum.messages import BeginQuorumEpoch, Fetch, FetchResponse
 from broker_cy.quorum.state import NEVER, Progress, QuorumState
 from broker_cy.quorum.step import Role
@@ -74,10 +74,12 @@ def _is_expected(state: QuorumState, source: int, response: FetchResponse) -> bo
 
 
 def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
-    if request.epoch > state.epoch:
-        elections.learn(state, source, request.epoch, NO_LEADER)
     if state.role is not Role.LEADER or request.epoch != state.epoch or source not in state.progress:
-        state.send(source, FetchResponse(state.epoch, request.correlation, state.leader_id))
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if request.epoch != state.epoch:
+            is_older = request.epoch < state.epoch
+            error = ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        state.send(source, FetchResponse(state.epoch, request.correlation, state.leader_id, error=error))
         return
     progress = state.progress[source]
     progress.fetched_ms = state.now_ms

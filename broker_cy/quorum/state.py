@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
+from broker_cy.core import uuid as uuids
 from broker_cy.quorum.election_state import NO_LEADER, NOT_VOTED, ElectionState
 from broker_cy.quorum.epochs import LogEpochs
-from broker_cy.quorum.messages import Batch, BeginQuorumEpoch, EndQuorumEpoch, Fetch, Leadership, Message
+from broker_cy.quorum.messages import Batch, BeginQuorumEpoch, Control, EndQuorumEpoch, Fetch, Leadership, Message
 from broker_cy.quorum.step import Role, Send, Timeouts
+from broker_cy.quorum.voters import ReplicaKey
 
 # The roles that may directly precede each role; None is the start of the process.
 PREDECESSORS: Final[dict[Role, frozenset[Role | None]]] = {
@@ -54,6 +57,7 @@ class QuorumState:
         timeouts: Timeouts,
         *,
         static_voters: bool,
+        directory_id: UUID,
     ) -> None:
         """See Quorum."""
         assert node_id in voters
@@ -85,6 +89,7 @@ class QuorumState:
         self.to_send: list[Send] = []
         self._draw = draw
         self._static_voters = static_voters
+        self._directory_id = uuids.ZERO if static_voters else directory_id
         self._recorded = stored
         self._restore(stored)
 
@@ -145,15 +150,19 @@ class QuorumState:
         self.progress = {voter: Progress(self.now_ms) for voter in self.others}
         self.deadline_ms = self.now_ms + self.timeouts.fetch_ms // 2 if self.others else NEVER
         self.epoch_start_offset = self.log.end_offset
-        self.append(1, Leadership(self.node_id, self.voters, granting))
+        keys = tuple(map(self._key, self.voters))
+        self.append(1, None, (Leadership(self.node_id, keys, tuple(map(self._key, granting))),))
         for voter in self.others:
             self.send(voter, BeginQuorumEpoch(self.epoch))
+
+    def _key(self, voter: int) -> ReplicaKey:
+        return ReplicaKey(voter, self._directory_id if voter == self.node_id else uuids.ZERO)
 
     def resign(self) -> None:
         """Stop leading, and let the voter with the longest log stand for election."""
         successors = sorted(self.others, key=lambda voter: -self.progress[voter].end_offset)
         for voter in successors:
-            self.send(voter, EndQuorumEpoch(self.epoch, tuple(successors)))
+            self.send(voter, EndQuorumEpoch(self.epoch, tuple(map(ReplicaKey, successors))))
         self.become(Role.RESIGNED)
         self.leader_id = NO_LEADER
         self.voted_id = self.node_id  # in this epoch, also when it stands for the next one
@@ -169,11 +178,11 @@ class QuorumState:
     def send(self, to: int, message: Message) -> None:
         self.to_send.append(Send(to, message))
 
-    def append(self, count: int, content: object) -> None:
+    def append(self, count: int, content: bytes | None, control: tuple[Control, ...] = ()) -> None:
         """Append a batch as the leader."""
         offset = self.log.end_offset
         self.log.append(self.epoch, offset, offset + count)
-        self.to_append.append(Batch(offset, offset + count, self.epoch, content))
+        self.to_append.append(Batch(offset, offset + count, self.epoch, content, control))
 
     def refetch_later(self) -> None:
         """Fetch again after the backoff; a response that arrives before is ignored."""

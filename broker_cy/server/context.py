@@ -15,6 +15,9 @@ class RequestContext:
     `principal` is who the client is, as Kafka writes it: `User:NAME`.
     """
 
+    # Whether another broker has forwarded it, after its own checks.
+    is_forwarded = False
+
     __slots__ = (
         "api_key",
         "broker",
@@ -47,6 +50,18 @@ class RequestContext:
         self.principal = principal
 
     @property
+    def is_for_controller(self) -> bool:
+        """Whether the request arrived on a listener of controllers."""
+        return self.listener in self.broker.config.network.controller_names
+
+    @property
     def client(self) -> Client:
         """The client, as events name it."""
         return Client(client_id=self.client_id or "", host=self.client_host)
+
+
+class ForwardedContext(RequestContext):
+    """A request that a broker forwarded to the active controller in an Envelope."""
+
+    __slots__ = ()
+    is_forwarded = True

@@ -27,6 +27,7 @@ from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
 from broker_cy.server.connections.listener import Admission, Listener
 from broker_cy.server.connections.sockets import Buffers, ListenError
+from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.coordinators.coordinator_service import ServiceContext
 from broker_cy.server.coordinators.group_service import GroupService
 from broker_cy.server.coordinators.txn_markers import TxnMarkers
@@ -128,6 +129,7 @@ class BrokerServer:
         self._sampler: MetricsSampler | None = None
         self._partitions: PartitionService
         self._core: ServerCore
+        self._controllers = ControllerListeners(self.broker, seams)
 
     # ---- start ----
 
@@ -136,6 +138,7 @@ class BrokerServer:
         MetadataLogError, QuorumError, StorageError, OSError.
         """
         acceptors = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
+        self._controllers.bind()
         self._began_s = self.loop.time()
         self._bind_metrics()
         table = PartitionTable()
@@ -162,6 +165,7 @@ class BrokerServer:
         self._follow_settings(admission)
         for accepting in self.listeners:
             accepting.start()
+        await self.broker.controller.join()
         self._start_metrics()
         self._commit_sampler.start()
         interval_ms = self.config["brokercy.metrics.sample.interval.ms"]
@@ -331,7 +335,9 @@ class BrokerServer:
         broker.groups.on_commits = self._commit_sampler.note
         broker.controller.subscribe(self._on_image)
         self._loaded = False
-        await broker.controller.start(endpoints, self.config["broker.rack"])
+        broker.controller.load()
+        self._controllers.start()
+        await broker.controller.start(endpoints, self.config["broker.rack"], broker.log_manager.previous_broker_epoch)
 
     def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:
         if not self._loaded:
@@ -430,6 +436,7 @@ class BrokerServer:
 
     async def stop(self) -> None:
         """Shut down cleanly; everything acknowledged is on disk afterwards, and the data directory is marked clean."""
+        await self.broker.controller.hand_over()
         for timer in self._timers.values():
             timer.cancel()
         self._watch.stop()
@@ -449,6 +456,7 @@ class BrokerServer:
         while self._core.pending_answers and self.loop.time() < deadline:
             await asyncio.sleep(STOP_POLL_S)
         await self.broker.controller.stop()
+        self._controllers.stop()
         if self.metrics_server is not None:
             await self.metrics_server.stop()
         for connection in list(self._core.connections):

@@ -1,4 +1,4 @@
-"""The registry of handlers: which function serves which API, in which versions.
+"""The registry of handlers: which function serves which API, in which versions, on which kind of listener.
 
 A handler file registers itself on import. ApiVersions and docs/protocol.md are derived from the registry, so that only
 served APIs can be advertised. An ordinary handler takes `(ctx, request)` and returns the response; an `async def`
@@ -12,12 +12,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from broker_cy.server.context import RequestContext
 from broker_cy.wire.frame import ApiKey
 
 HandlerFunction = Callable[[RequestContext, Any], Any]
+
+
+class ListenerKind(Enum):
+    """The listeners on which an API is served: those for clients and brokers, or those of controllers."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+BOTH = (ListenerKind.BROKER, ListenerKind.CONTROLLER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +44,27 @@ class Registration:
     omissions: str
 
 
-_REGISTRY: dict[int, Registration] = {}
+_REGISTRY: dict[ListenerKind, dict[int, Registration]] = {kind: {} for kind in ListenerKind}
 
 
 def handler(
-    api_key: ApiKey, *, versions: tuple[int, int], advertise_from: int | None = None, omissions: str = ""
+    api_key: ApiKey,
+    *,
+    versions: tuple[int, int],
+    advertise_from: int | None = None,
+    omissions: str = "",
+    on: tuple[ListenerKind, ...] = (ListenerKind.BROKER,),
 ) -> Callable[[HandlerFunction], HandlerFunction]:
-    """Register the decorated function for `api_key` over the inclusive range `versions`.
+    """Register the decorated function for `api_key` over the inclusive range `versions`, on listeners of the kinds
+    `on`.
 
     ApiVersions advertises `advertise_from` in place of the lower bound (Produce, KAFKA-18659). `omissions` is one
     sentence about the parts of the API that are not served, for docs/protocol.md.
     """
 
     def register(function: HandlerFunction) -> HandlerFunction:
-        if api_key in _REGISTRY:
-            raise ValueError(f"{api_key.name} is registered twice")
         low, high = versions
-        _REGISTRY[api_key] = Registration(
+        registration = Registration(
             api_key,
             low,
             high,
@@ -58,11 +73,15 @@ def handler(
             inspect.iscoroutinefunction(function),
             omissions,
         )
+        for kind in on:
+            if api_key in _REGISTRY[kind]:
+                raise ValueError(f"{api_key.name} is registered twice")
+            _REGISTRY[kind][api_key] = registration
         return function
 
     return register
 
 
-def registrations() -> dict[int, Registration]:
-    """Return all supported APIs, by key. Call `handlers.load_handlers` first."""
-    return _REGISTRY
+def registrations(kind: ListenerKind = ListenerKind.BROKER) -> dict[int, Registration]:
+    """Return all APIs that are served on listeners of that kind, by key. Call `handlers.load_handlers` first."""
+    return _REGISTRY[kind]

@@ -77,7 +77,11 @@ class LogManager:
         self.offline: dict[TopicPartition, str] = {}
         self._short_of_room: dict[TopicPartition, str] = {}
         self.checkpoints = OffsetCheckpoints([directory.path for directory in directories], self.topic_ids)
-        self.clean = {directory.path: directory.clean_broker_epoch() is not None for directory in directories}
+        ends = {directory.path: directory.clean_broker_epoch() for directory in directories}
+        self.clean = {path: epoch is not None for path, epoch in ends.items()}
+        # The broker epoch that the last stop wrote into every directory, -1 if it was not clean.
+        epochs = set(ends.values())
+        self.previous_broker_epoch = epochs.pop() or -1 if len(epochs) == 1 else -1
         self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
         # Opens the logs that `load` leaves for later. `on_opened` is called for each of these partitions when its log
         # is in `logs` or the partition is in `offline`.

@@ -9,12 +9,12 @@ from __future__ import annotations
 from broker_cy.controller.config_ops import OpType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.config_changes import alter
-from broker_cy.server.registry import handler
+from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.ALTER_CONFIGS, versions=(0, 2))
+@handler(ApiKey.ALTER_CONFIGS, versions=(0, 2), on=BOTH)
 async def alter_configs(ctx: RequestContext, request: messages.AlterConfigsRequest) -> messages.AlterConfigsResponse:
     resources = [
         (

@@ -1,4 +1,4 @@
-"""ApiVersions, versions 0 to 4: the served APIs, derived from the registry.
+"""ApiVersions, versions 0 to 4: the APIs that the listener of the request serves, derived from the registry.
 
 A version beyond these is answered in version 0 (KIP-511).
 
@@ -11,7 +11,7 @@ import re
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.context import RequestContext
-from broker_cy.server.registry import handler, registrations
+from broker_cy.server.registry import BOTH, ListenerKind, handler, registrations
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
@@ -19,31 +19,32 @@ from broker_cy.wire.frame import ApiKey
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def served() -> list[messages.ApiVersionsResponse.ApiVersion]:
+def served(kind: ListenerKind = ListenerKind.BROKER) -> list[messages.ApiVersionsResponse.ApiVersion]:
     """One entry per API, in the order of keys."""
     return [
         messages.ApiVersionsResponse.ApiVersion(
             api_key=int(key), min_version=entry.advertised_min, max_version=entry.max_version
         )
-        for key, entry in sorted(registrations().items())
+        for key, entry in sorted(registrations(kind).items())
     ]
 
 
-@handler(ApiKey.API_VERSIONS, versions=(0, 4))
+@handler(ApiKey.API_VERSIONS, versions=(0, 4), on=BOTH)
 def api_versions(ctx: RequestContext, request: messages.ApiVersionsRequest | None) -> messages.ApiVersionsResponse:
     """`request` is None if its version is unknown."""
+    kind = ListenerKind.CONTROLLER if ctx.is_for_controller else ListenerKind.BROKER
     if request is None:
         # Version 0 has only the ranges; the client needs that of ApiVersions to ask again.
         return messages.ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=[entry for entry in served() if entry.api_key == ApiKey.API_VERSIONS],
+            api_keys=[entry for entry in served(kind) if entry.api_key == ApiKey.API_VERSIONS],
         )
     if ctx.version >= 3 and not (
         SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(request.client_software_version)
     ):
         return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     features = ctx.broker.image.features
-    response = messages.ApiVersionsResponse(api_keys=served())
+    response = messages.ApiVersionsResponse(api_keys=served(kind))
     response.supported_features = [
         messages.ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
         for name, (low, high) in ctx.broker.controller.supported_features.items()

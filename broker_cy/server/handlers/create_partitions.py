@@ -6,20 +6,24 @@ All topics of a request are one atomic change of the metadata log; with `validat
 
 from __future__ import annotations
 
+from typing import cast
+
 from broker_cy.controller.topic_ops import CreatePartitions
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.server.context import RequestContext
-from broker_cy.server.registry import handler
+from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.CREATE_PARTITIONS, versions=(0, 3))
+@handler(ApiKey.CREATE_PARTITIONS, versions=(0, 3), on=BOTH)
 async def create_partitions(
     ctx: RequestContext, request: messages.CreatePartitionsRequest
 ) -> messages.CreatePartitionsResponse:
     try:
+        if (answer := await ctx.broker.controller.forward(ctx, request, messages.CreatePartitionsResponse)) is not None:
+            return cast(messages.CreatePartitionsResponse, answer)
         with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
             results = await ctx.broker.controller.submit(CreatePartitions(request.topics, request.validate_only))
     except KafkaError as error:

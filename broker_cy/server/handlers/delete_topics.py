@@ -6,17 +6,19 @@ By name, and from version 6 on by id. The deletion is one atomic change of the m
 
 from __future__ import annotations
 
+from typing import cast
+
 from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.server.context import RequestContext
-from broker_cy.server.registry import handler
+from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.DELETE_TOPICS, versions=(1, 6))
+@handler(ApiKey.DELETE_TOPICS, versions=(1, 6), on=BOTH)
 async def delete_topics(ctx: RequestContext, request: messages.DeleteTopicsRequest) -> messages.DeleteTopicsResponse:
     if ctx.version >= 6:
         choices = [TopicChoice(topic.name, topic.topic_id) for topic in request.topics]
@@ -26,6 +28,8 @@ async def delete_topics(ctx: RequestContext, request: messages.DeleteTopicsReque
         code = ErrorCode.INVALID_REQUEST if ctx.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         return _failed(choices, KafkaError(code, "Topic deletion is disabled."))
     try:
+        if (answer := await ctx.broker.controller.forward(ctx, request, messages.DeleteTopicsResponse)) is not None:
+            return cast(messages.DeleteTopicsResponse, answer)
         with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, _names(ctx, choices)):
             return messages.DeleteTopicsResponse(responses=await ctx.broker.controller.submit(DeleteTopics(choices)))
     except KafkaError as error:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.config_changes import alter
-from broker_cy.server.registry import handler
+from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1))
+@handler(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), on=BOTH)
 async def incremental_alter_configs(
     ctx: RequestContext, request: messages.IncrementalAlterConfigsRequest
 ) -> messages.IncrementalAlterConfigsResponse:

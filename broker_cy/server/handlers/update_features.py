@@ -8,10 +8,12 @@ Omissions: see `controller.feature_ops`.
 
 from __future__ import annotations
 
+from typing import cast
+
 from broker_cy.controller.feature_ops import UPGRADE, FeatureUpdate, UpdateFeatures
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.context import RequestContext
-from broker_cy.server.registry import handler
+from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
@@ -22,6 +24,7 @@ VERSION_ONE_RESULT = 2
 @handler(
     ApiKey.UPDATE_FEATURES,
     versions=(0, 2),
+    on=BOTH,
     omissions="Only the level of transaction.version can be changed.",
 )
 async def update_features(
@@ -34,6 +37,8 @@ async def update_features(
         for update in request.feature_updates
     ]
     try:
+        if (answer := await ctx.broker.controller.forward(ctx, request, messages.UpdateFeaturesResponse)) is not None:
+            return cast(messages.UpdateFeaturesResponse, answer)
         controller = ctx.broker.controller
         await controller.submit(UpdateFeatures(updates, controller.kraft.kraft_version, request.validate_only))
     except KafkaError as error:

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_cy.config import ConfigError, RequirementError
 from broker_cy.config.definitions import BROKER, TOPIC_SYNONYMS
@@ -33,6 +33,7 @@ from broker_cy.metadata.image import (
     RESOURCE_TOPIC,
 )
 from broker_cy.server.telemetry import log_levels
+from broker_cy.wire import messages
 
 if TYPE_CHECKING:
     from broker_cy.server.broker import Broker
@@ -70,23 +71,92 @@ async def alter(
             if counts[resource_type, name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             resource = _read(resource_type, name, changes, replace=replace)
-            if _preprocess(broker, resource, validate_only=validate_only):
+            if _is_for_controller(ctx, resource) or _preprocess(broker, resource, validate_only=validate_only):
                 accepted.append((index, resource))
         except KafkaError as error:
             outcome = Outcome(error.code, error.message)
         outcomes.append(outcome)
     if not accepted:
         return outcomes
-    operation = AlterConfigs([resource for _, resource in accepted], broker.config, validate_only)
+    decided = [resource for _, resource in accepted]
+    operation = AlterConfigs(decided, broker.config, validate_only)
     try:
+        replies = await _forwarded(ctx, decided, replace=replace, validate_only=validate_only)
+        if replies is not None:
+            return _merged(outcomes, accepted, replies)
         with ExitStack() as acting:
             for _, resource in accepted:
                 acting.enter_context(broker.events.acting(ctx.client, resource.resource_type, [resource.name]))
             replies = await broker.controller.submit(operation)
     except KafkaError as error:
         replies = [Outcome(error.code, error.message)] * len(accepted)
+    return _merged(outcomes, accepted, replies)
+
+
+def _merged(
+    outcomes: list[Outcome], accepted: list[tuple[int, ResourceChange]], replies: Sequence[Outcome]
+) -> list[Outcome]:
     for (index, _), reply in zip(accepted, replies, strict=True):
         outcomes[index] = reply
+    return outcomes
+
+
+def _is_for_controller(ctx: RequestContext, resource: ResourceChange) -> bool:
+    """Whether the checks of a broker were made before, or do not apply: the settings of any broker may be sent to a
+    controller.
+    """
+    return ctx.is_forwarded or (ctx.is_for_controller and resource.resource_type == RESOURCE_BROKER)
+
+
+async def _forwarded(
+    ctx: RequestContext, resources: Sequence[ResourceChange], *, replace: bool, validate_only: bool
+) -> list[Outcome] | None:
+    """The outcomes of the resources that the active controller has to decide on, from another node; None if it is this
+    one. Raises KafkaError.
+    """
+    if ctx.broker.controller.is_active:
+        return None
+    request: Any
+    response: Any
+    if replace:
+        kind, response = messages.AlterConfigsRequest, messages.AlterConfigsResponse
+        request = kind(
+            validate_only=validate_only,
+            resources=[
+                kind.AlterConfigsResource(
+                    resource_type=each.resource_type,
+                    resource_name=each.name,
+                    configs=[kind.AlterableConfig(name=one.name, value=one.value) for one in each.changes],
+                )
+                for each in resources
+            ],
+        )
+    else:
+        incremental, response = messages.IncrementalAlterConfigsRequest, messages.IncrementalAlterConfigsResponse
+        request = incremental(
+            validate_only=validate_only,
+            resources=[
+                incremental.AlterConfigsResource(
+                    resource_type=each.resource_type,
+                    resource_name=each.name,
+                    configs=[
+                        incremental.AlterableConfig(name=one.name, config_operation=int(one.op), value=one.value)
+                        for one in each.changes
+                    ],
+                )
+                for each in resources
+            ],
+        )
+    answer = await ctx.broker.controller.forward(ctx, request, response)
+    if answer is None:
+        return None
+    found = {(each.resource_type, each.resource_name): each for each in answer.responses}
+    outcomes = []
+    for resource in resources:
+        each = found.get((resource.resource_type, resource.name))
+        if each is None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller did not answer about {resource.name}")
+        outcomes.append(Outcome(ErrorCode(each.error_code), each.error_message))
     return outcomes
 
 

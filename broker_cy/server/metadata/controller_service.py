@@ -1,14 +1,12 @@
-"""Runs the controller: takes operations, writes their records to `__cluster_metadata-0`, and publishes committed
-changes.
+"""The controller, as the services and handlers of this node see it: `submit` runs an operation, `image` is the newest
+committed metadata.
 
-An operation is validated and applied to the controller's uncommitted state as soon as it is submitted. The records of
-all operations of a loop turn are written with one append and synced in a worker thread; operations that arrive
-meanwhile share the next sync. Then the image advances, subscribers get the change, and the replies are sent, in this
-order.
+The node has a metadata log with its quorum (quorum_driver), the committed image (committed_metadata), and, while it
+leads the quorum, the active controller (active_controller). This class puts them together, and takes them from start to
+stop.
 
-If the records cannot be written (disk full), every operation that was not committed fails, the state returns to the
-last committed image, and the next operation tries again. If they were written and cannot be synced, the content of the
-disk is unknown: the node resigns, and every operation is refused until the broker is started again.
+If what was written cannot be synced, the content of the disk is unknown: the node leaves the quorum, and every
+operation is refused until the broker is started again.
 """
 
 from __future__ import annotations
@@ -17,57 +15,77 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from broker_cy.controller.activation import Activate
-from broker_cy.controller.broker_ops import AllocateProducerIds, StartBroker, StopBroker
-from broker_cy.controller.controller import Controller
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.broker_ops import AllocateProducerIds, ProducerIdBlock, StartBroker, StopBroker
+from broker_cy.controller.create_topics import CreateTopics
+from broker_cy.controller.operation import Operation
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
-from broker_cy.metadata import features, framing
-from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
+from broker_cy.metadata import features
+from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.snapshot import KRaftState
-from broker_cy.quorum.step import Append, Proposal, Stop, Synced
+from broker_cy.quorum.election_state import QuorumError
+from broker_cy.quorum.quorum import Quorum
+from broker_cy.quorum.step import Output, Role, Timeouts
+from broker_cy.server.metadata.active_controller import ActiveController
+from broker_cy.server.metadata.broker_membership import BrokerMembership
+from broker_cy.server.metadata.committed_metadata import CommittedMetadata, Listener
+from broker_cy.server.metadata.controller_duties import ControllerDuties
 from broker_cy.server.metadata.metadata_log import MetadataLog
 from broker_cy.server.metadata.metadata_snapshots import SnapshotKeeper
-from broker_cy.server.metadata.quorum_driver import QuorumDriver
+from broker_cy.server.metadata.quorum_driver import Owner, QuorumDriver
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.wire import messages
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from broker_cy.client.address import Address
+    from broker_cy.client.pool import Pool
     from broker_cy.config import BrokerConfig
+    from broker_cy.config.startup import QuorumVoter
+    from broker_cy.controller.heartbeats import Heartbeats
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
+    from broker_cy.metadata.loader import Loader
+    from broker_cy.server.context import RequestContext
+    from broker_cy.server.metadata.controller_link import ControllerLink
+    from broker_cy.server.metadata.quorum_network import QuorumNetwork
     from broker_cy.storage.log_manager import LogManager
+    from broker_cy.wire.codec import Message
 
 R = TypeVar("R")
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
-Listener = Callable[[ImageDelta, MetadataImage], None]
-
-# Operations that wait for a sync. A connection has at most one of them; beyond this bound, clients send faster than the
-# disk syncs, and receive a retriable error.
-WAITING_MAX = 10_000
 # Positions in a segment are int32. MetadataLog begins the segments, so the log need not.
 SEGMENT_BYTES_MAX = 2**31 - 1
-
-
 # The next block of producer ids is requested when this many ids are left.
 PRODUCER_IDS_LOW = 200
+# An election takes one election timeout, two if votes are split. A start that waits longer has a quorum without a
+# majority, and its operator must learn that.
+LEADER_WAIT_S = 30
+# How long a request of a client waits for an active controller: Kafka's controller.socket.timeout.ms.
+FORWARD_S = 30.0
+# Between two attempts to find it.
+RETRY_S = 0.05
 
 
-class Waiting(NamedTuple):
-    """An operation whose reply is sent when everything below `end_offset` is committed."""
-
-    end_offset: int
-    future: asyncio.Future[Any]
-    reply: Any
+def _voters_differ(node_id: int, found: Sequence[int], wanted: Sequence[int], configured: bool) -> str:
+    setting = (
+        f"controller.quorum.voters names the nodes {list(wanted)}"
+        if configured
+        else f"without controller.quorum.voters node {node_id} is the only one"
+    )
+    return (
+        f"the metadata quorum has the voters {sorted(found)}, but {setting}: name these voters in the setting, or "
+        "start with an empty data directory"
+    )
 
 
 def _seen(task: asyncio.Task[None]) -> None:
@@ -87,6 +105,7 @@ class ControllerService:
         loop: asyncio.AbstractEventLoop,
         metadata_log: MetadataLog,
         directory_ids: tuple[UUID, ...],
+        cluster_id: str,
         randomness: Randomness,
         executor: Executor | None = None,
         on_committed: Callable[[int], None] = lambda end_offset: None,
@@ -102,20 +121,27 @@ class ControllerService:
         self._loop = loop
         self._files = metadata_log
         self._directory_ids = directory_ids
+        self._cluster_id = cluster_id
         self._executor = executor
         self._randomness = randomness
         self._on_committed = on_committed
-        self._controller = Controller(MetadataImage())
-        self._kraft = KRaftState()
-        self._driver: QuorumDriver
-        self._snapshots: SnapshotKeeper
         self._listeners: list[Listener] = []
-        self._pending: list[Proposal] = []  # batches of accepted operations, not written yet
-        self._next_offset = 0  # of the next record, with what is pending
-        self._waiting: deque[Waiting] = deque()  # by the end of what they wait for, ascending
-        self._flush_scheduled = False
-        self._syncing: asyncio.Future[None] | None = None
+        self._driver: QuorumDriver
+        self._committed: CommittedMetadata
+        self._active: ActiveController | None = None
+        self._duties: ControllerDuties | None = None
+        self._membership: BrokerMembership | None = None
+        # None for a node that nobody else can talk to.
+        self._pool: Pool | None = None
+        self._network: QuorumNetwork | None = None
+        self._link: ControllerLink | None = None
+        self._addresses: dict[int, Address] = {}
+        self._is_loaded = False
+        self._snapshots: SnapshotKeeper | None = None
+        self._epoch_start_offset = -1  # while this node leads: where its epoch begins in the log
+        self._high_watermark = 0
         self._refusal: str | None = "the controller has not started"
+        self._activated: asyncio.Future[None] = loop.create_future()
         self._producer_ids: deque[int] = deque()  # allocated, and not yet handed out
         self._producer_block: asyncio.Task[None] | None = None
 
@@ -151,18 +177,17 @@ class ControllerService:
             loop=loop,
             metadata_log=MetadataLog(log, root, config["metadata.log.segment.bytes"]),
             directory_ids=tuple(directory_id for _, directory_id in ids),
+            cluster_id=log_manager.data_directories[0].cluster_id,
             randomness=randomness,
             executor=executor,
             on_committed=log_manager.metadata_committed,
         )
 
-    async def start(self, listeners: dict[str, Endpoint], rack: str | None = None) -> None:
-        """Load the metadata, wait until the quorum has a leader, register this broker with `listeners` (advertised
-        addresses by listener name), and publish the image to the subscribers. Blocks on the disk, so it runs before the
-        first connection.
-
-        Raises MetadataLogError, QuorumError, StorageError, OSError, and what a subscriber raises.
+    def load(self) -> None:
+        """Load the metadata, and get ready for requests of other nodes. Blocks. Raises MetadataLogError, QuorumError,
+        StorageError, OSError.
         """
+        self._is_loaded = True
         loader = self._files.load()
         log = self._files.log
         if loader.image.offset >= log.log_end_offset:
@@ -171,50 +196,165 @@ class ControllerService:
             )
         # What a killed process wrote and did not sync.
         self._files.begin_sync()()
-        self._kraft = loader.kraft
-        self._driver = QuorumDriver(
-            self.node_id, self._files, loader, self._clock, self._randomness, self._loop, self._directory_ids[0]
-        )
-        self._controller = Controller(loader.image)
-        self._controller.skip_to(log.log_end_offset)
-        await self._driver.lead()
-        self._next_offset = self._driver.quorum.end_offset
+        self._open_quorum(loader)
+
+    async def start(self, listeners: dict[str, Endpoint], rack: str | None = None, previous_epoch: int = -1) -> None:
+        """Take part in the quorum, register this broker with `listeners` (advertised addresses by listener name), and
+        publish the image to the subscribers. Blocks on the disk, so it runs before the first client. A node without the
+        role of a broker registers nothing. `previous_epoch` is the broker epoch before an orderly stop, else -1.
+
+        Raises as `load`, RegistrationRefused, and what a subscriber raises.
+        """
+        if not self._is_loaded:
+            self.load()
         self._refusal = None
-        bootstrap = (
-            self._files.bootstrap_records(self._clock.wall_ms()) if self.image.features.metadata_version == 0 else []
-        )
-        self._accept(Activate(bootstrap, loader.in_transaction))
-        registration = StartBroker(self.node_id, self._randomness.kafka_uuid(), listeners, self._directory_ids, rack)
-        self.broker_epoch = self._accept(registration).reply
-        self._write_pending()
-        self._files.begin_sync()()
-        self._commit(log.log_end_offset)
+        self._driver.start()
+        incarnation_id = self._randomness.kafka_uuid()
+        if self._is_alone():
+            registered = self.submit(StartBroker(self.node_id, incarnation_id, listeners, self._directory_ids, rack))
+            # An only voter leads at once, and nobody else waits for its loop.
+            self._driver.settle()
+            self.broker_epoch = await registered
+        elif self.config.is_broker:
+            if self._pool is None:
+                await self._wait_for_leader()
+            self._membership = BrokerMembership(
+                self.config, self, self._loop, self._cluster_id, incarnation_id, lambda: self.image
+            )
+            await self._membership.register(listeners, self._directory_ids, previous_epoch)
+            self.broker_epoch = self._membership.epoch
         self._snapshots = SnapshotKeeper(
             config=self.config,
             clock=self._clock,
             loop=self._loop,
             executor=self._executor,
             files=self._files,
-            kraft=self._kraft,
-            bytes_since_snapshot=loader.log_bytes,
+            kraft=self.kraft,
+            bytes_since_snapshot=self._bytes_since_snapshot,
         )
-        # A subscriber that fails on the first image cannot work: unlike later, its error aborts the start.
-        delta = ImageDelta.initial(self.image)
-        for listener in self._listeners:
-            listener(delta, self.image)
+        self._committed.publish()
+
+    async def join(self) -> None:
+        """The broker is ready for clients: wait until the cluster sends them."""
+        if self._membership is not None:
+            self._membership.run()
+            await self._membership.unfenced()
+
+    def _is_alone(self) -> bool:
+        """Whether this node leads a quorum of its own, and the cluster has no other broker."""
+        others = [broker for broker in self.image.brokers if broker != self.node_id]
+        return self._active is not None and self.config.is_broker and not others
+
+    def _open_quorum(self, loader: Loader) -> None:
+        """Raises QuorumError if the voters disagree, or if quorum-state does not parse."""
+        stored = self._files.read_election_state()
+        configured = self.config.quorum_voters
+        ids = tuple(sorted(voter.node_id for voter in configured)) or (self.node_id,)
+        log_voters = loader.kraft.voter_ids()
+        voters = log_voters if log_voters is not None else (stored.voters if stored else None)
+        if voters and tuple(sorted(voters)) != ids:
+            raise QuorumError(_voters_differ(self.node_id, voters, ids, bool(configured)))
+        self._open_network(configured)
+        self._bytes_since_snapshot = loader.log_bytes
+        quorum = Quorum(
+            self.node_id,
+            ids,
+            stored,
+            self._files.epochs(loader),
+            self._randomness.integer,
+            self._timeouts(),
+            static_voters=loader.kraft.kraft_version == 0,
+            directory_id=self._directory_ids[0],
+        )
+        self._committed = CommittedMetadata(
+            loader, self._files, self._loop, self._listeners, self._image_changed, self._damaged
+        )
+        self._driver = QuorumDriver(
+            quorum,
+            self._files,
+            self._clock,
+            self._loop,
+            self._executor,
+            loader.kraft,
+            Owner(self._quorum_changed, self._not_written, self._stopped),
+            self._network,
+        )
+        if self._network is not None:
+            self._network.open(self._driver)
+
+    def _timeouts(self) -> Timeouts:
+        config = self.config
+        return Timeouts(
+            election_ms=config["controller.quorum.election.timeout.ms"],
+            fetch_ms=config["controller.quorum.fetch.timeout.ms"],
+            request_ms=config["controller.quorum.request.timeout.ms"],
+            backoff_ms=config["controller.quorum.retry.backoff.ms"],
+        )
+
+    def _open_network(self, voters: Sequence[QuorumVoter]) -> None:
+        network = self.config.network
+        if len(voters) < 2 and self.config.is_controller and not network.controller_listeners:
+            return
+        # Imported here, because a node that is alone does not need these modules.
+        from broker_cy.client.address import Address
+        from broker_cy.client.pool import Pool
+        from broker_cy.quorum.voters import ReplicaKey
+        from broker_cy.quorum.wire import Identity
+        from broker_cy.server.metadata.controller_link import ControllerLink
+        from broker_cy.server.metadata.quorum_network import QuorumNetwork
+
+        self._addresses.update({voter.node_id: Address(voter.host, voter.port) for voter in voters})
+        self._pool = Pool(f"broker-cy-{self.node_id}")
+        self._network = QuorumNetwork(
+            Identity(self._cluster_id, ReplicaKey(self.node_id, self._directory_ids[0]), network.controller_names[0]),
+            self._addresses,
+            self._pool,
+            self._loop,
+            self.config["controller.quorum.request.timeout.ms"],
+            self._files,
+        )
+        self._link = ControllerLink(self.node_id, self._pool, lambda: self._driver.quorum.leader_id, self._addresses)
+
+    async def _wait_for_leader(self) -> None:
+        timer = self._loop.call_later(LEADER_WAIT_S, self._give_up)
+        try:
+            await self._activated
+        finally:
+            timer.cancel()
+
+    def _give_up(self) -> None:
+        if not self._activated.done():
+            self._activated.set_exception(
+                QuorumError(
+                    f"the metadata quorum has no leader after {LEADER_WAIT_S} s: a majority of its voters must be "
+                    f"running and reachable ({self._driver.quorum!r})"
+                )
+            )
 
     async def stop(self) -> None:
         """Fence the broker, wait for pending operations, and resign. Later operations are refused."""
-        if self._refusal is None:
+        if self._membership is not None:
+            await self._membership.leave()
+        elif self._refusal is None and self._active is not None and self.config.is_broker:
             try:
                 await self.submit(StopBroker(self.node_id))
             except KafkaError as error:
                 # A full disk must not keep the broker from stopping: it registers again at its next start anyway.
                 LOGGER.warning("could not fence the broker before its stop", extra=facts(reason=error))
+        if self._snapshots is not None:
             await self._snapshots.stop()
         if self._refusal is None:
             self._refusal = "the broker is stopping"
-            self._driver.step(Stop())
+            self._driver.stop()
+            self._committed.stop()
+        if self._network is not None and self._pool is not None:
+            await self._network.close()
+            await self._pool.close()
+
+    async def hand_over(self) -> None:
+        """Before the broker stops to serve: let other brokers lead what this one leads."""
+        if self._membership is not None:
+            await self._membership.leave()
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener(delta, image)` with everything at start, and then with each commit, before its replies go
@@ -227,11 +367,11 @@ class ControllerService:
     @property
     def image(self) -> MetadataImage:
         """The newest committed image. Valid for this turn of the loop: the next commit changes it."""
-        return self._controller.image
+        return self._committed.image
 
     @property
     def epoch(self) -> int:
-        """The epoch in which this node leads."""
+        """The epoch of the quorum, as far as this node knows."""
         return self._driver.quorum.epoch
 
     @property
@@ -240,8 +380,25 @@ class ControllerService:
         return self._driver.quorum.high_watermark
 
     @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self._active is not None
+
+    @property
+    def leader_id(self) -> int:
+        """The active controller, as far as this node knows; -1 if there is none."""
+        return self._driver.quorum.leader_id
+
+    @property
+    def heartbeats(self) -> Heartbeats:
+        """When the registered brokers were last heard from. Raises KafkaError unless this node is active."""
+        if self._active is None:
+            raise self._not_active()
+        return self._active.heartbeats
+
+    @property
     def kraft(self) -> KRaftState:
-        return self._kraft
+        return self._committed.kraft
 
     @property
     def supported_features(self) -> dict[str, tuple[int, int]]:
@@ -256,19 +413,64 @@ class ControllerService:
         Raises KafkaError, here or from the future: what the operation itself raises, KAFKA_STORAGE_ERROR if the
         records could not be written, NOT_CONTROLLER if this node does not lead.
         """
-        if self._refusal is not None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, self._refusal)
-        if len(self._waiting) >= WAITING_MAX:
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} changes of the metadata are waiting for the disk"
+        if self._active is not None and self._refusal is None:
+            return self._active.submit(operation)
+        if self._link is not None and self._refusal is None and isinstance(operation, CreateTopics):
+            # Topics that this node needs itself.
+            created: Any = self.run(
+                operation, operation.request, messages.CreateTopicsResponse, lambda response: response, FORWARD_S
             )
-        step = self._accept(operation)
-        future: asyncio.Future[R] = self._loop.create_future()
-        self._waiting.append(Waiting(self._next_offset, future, step.reply))
-        if not self._flush_scheduled and self._syncing is None:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
-        return future
+            return self._loop.create_task(created)
+        raise self._not_active()
+
+    def _not_active(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.NOT_CONTROLLER, self._refusal or f"node {self.node_id} is not the active controller"
+        )
+
+    async def run(
+        self,
+        operation: Operation[R],
+        request: Message,
+        response: type[Any],
+        read: Callable[[Any], R],
+        timeout_s: float,
+    ) -> R:
+        """Have the active controller run an operation of this node: `operation` if that is this node, else `request`,
+        whose `response` is read with `read`. Raises KafkaError.
+        """
+        deadline = self._loop.time() + timeout_s
+        while True:
+            try:
+                if self._active is not None or self._link is None or self._refusal is not None:
+                    return await self.submit(operation)
+                left_s = max(0.0, deadline - self._loop.time())
+                found = await self._link.ask(request, response, left_s)
+                if found is not None:
+                    return read(found)
+            except KafkaError as error:
+                if error.code is not ErrorCode.NOT_CONTROLLER or self._link is None or self._refusal is not None:
+                    raise
+                if self._loop.time() >= deadline:
+                    raise
+            if self._loop.time() >= deadline:
+                raise self._not_active()
+            # This node was elected, and has yet to apply what was committed before; or it leads no longer.
+            await asyncio.sleep(RETRY_S)
+
+    async def forward(self, ctx: RequestContext, request: Message, response: type[Any]) -> Any:
+        """Let the active controller answer a request of a client, if that is another node; None: this node has to
+        answer. Raises KafkaError.
+        """
+        if self._active is not None or self._link is None or self._refusal is not None:
+            return None
+        return await self._link.forward(ctx, request, response, FORWARD_S)
+
+    async def answer(self, request: Message, version: int, listener: str) -> Message:
+        """The response to a request of another node of the quorum. Raises KafkaError on a node without a network."""
+        if self._network is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "this node is the only one of its quorum")
+        return await self._network.answer(request, version, listener)
 
     async def next_producer_id(self) -> int:
         """A producer id that was never used before. Raises KafkaError."""
@@ -285,95 +487,80 @@ class ControllerService:
 
     async def _allocate_producer_ids(self) -> None:
         try:
-            block = await self.submit(AllocateProducerIds(self.node_id, self.broker_epoch))
+            block = await self.run(
+                AllocateProducerIds(self.node_id, self.broker_epoch),
+                messages.AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch),
+                messages.AllocateProducerIdsResponse,
+                lambda response: ProducerIdBlock(response.producer_id_start, response.producer_id_len),
+                FORWARD_S,
+            )
             self._producer_ids.extend(range(block.first, block.first + block.size))
         finally:
             self._producer_block = None
 
-    # --- from accepted to committed
+    # --- what the quorum and the image report
 
-    def _accept(self, operation: Operation[R]) -> Step[R]:
-        """Run the operation against the uncommitted state and queue its records as batches."""
-        now_ms = self._clock.wall_ms()
-        context = OperationContext(now_ms, self._randomness.kafka_uuid, self.config, self._next_offset)
-        step = self._controller.run(operation, context)
-        for batch in step.batches():
-            content = framing.data_batch(batch, self._next_offset, self.epoch, now_ms)
-            self._pending.append(Proposal(len(batch), content))
-            self._next_offset += len(batch)
-        return step
+    def _quorum_changed(self, output: Output) -> None:
+        if output.role is not Role.LEADER:
+            self._epoch_start_offset = -1
+            self._end_leadership(output)
+        elif self._epoch_start_offset < 0:
+            # The first entry that a leader appends is where its epoch begins.
+            self._epoch_start_offset = output.append[0].offset
+        if output.high_watermark > self._high_watermark:
+            self._high_watermark = output.high_watermark
+            self._on_committed(output.high_watermark)
+            if self._active is not None:
+                self._active.commit(output.high_watermark)
+            else:
+                self._committed.advance(output.high_watermark)
+        self._activate()
 
-    def _write_pending(self) -> int:
-        """Append the pending records. Returns their size in bytes. Raises StorageError, and then nothing was
-        appended."""
-        proposals = tuple(self._pending)
-        self._pending.clear()
-        self._driver.step(Append(self.epoch, self._driver.quorum.end_offset, proposals))
-        return self._driver.write()
+    def _image_changed(self, image: MetadataImage, size_bytes: int) -> None:
+        if self._snapshots is not None:
+            self._snapshots.committed(image, size_bytes)
+        self._activate()
 
-    def _flush(self) -> None:
-        self._flush_scheduled = False
-        if self._syncing is not None:
+    def _activate(self) -> None:
+        """Become the active controller once everything from before this node's epoch is in the image."""
+        if self._active is not None or not 0 <= self._epoch_start_offset <= self._committed.end_offset:
             return
-        if not self._pending:
-            # Nothing has to be written: the replies depend on what is committed.
-            self._reply()
-            return
-        try:
-            size_bytes = self._write_pending()
-        except KafkaError as error:
-            self._next_offset = self._driver.quorum.end_offset
-            self._controller.abandon(self._next_offset)
-            self._fail(error)
-            return
-        end_offset = self._next_offset
-        self._syncing = asyncio.ensure_future(self._loop.run_in_executor(self._executor, self._files.begin_sync()))
-        self._syncing.add_done_callback(lambda done: self._synced(done, end_offset, size_bytes))
+        self._committed.stop()
+        self._active = ActiveController(
+            self.config, self._clock, self._randomness, self._loop, self._driver, self._committed
+        )
+        bootstrap = (
+            self._files.bootstrap_records(self._clock.wall_ms()) if self.image.features.metadata_version == 0 else []
+        )
+        self._active.submit(Activate(bootstrap, self._committed.in_transaction))
+        self._committed.abort_transaction()
+        if self._network is not None:
+            self._duties = ControllerDuties(self.config, self._clock, self._loop, self._active, self._committed)
+            self._duties.start()
+            LOGGER.info("this node is the active controller", extra=facts(epoch=self.epoch))
+        if not self._activated.done():
+            self._activated.set_result(None)
 
-    def _synced(self, done: asyncio.Future[None], end_offset: int, size_bytes: int) -> None:
-        self._syncing = None
-        reason = "the broker was stopped" if done.cancelled() else done.exception()
-        if reason is not None:
-            self._refusal = (
-                f"the metadata log cannot be synced ({reason}): restart the broker when the disk works again"
-            )
-            self._driver.step(Stop())
-            self._controller.abandon()
-            self._pending.clear()
-            self._fail(KafkaError(ErrorCode.NOT_CONTROLLER, self._refusal))
-            return
-        delta = self._commit(end_offset)
-        if delta is not None:
-            self._tell(delta)
-        self._reply()
-        self._snapshots.committed(self.image, size_bytes)
-        if self._waiting:
-            self._flush()
+    def _end_leadership(self, output: Output) -> None:
+        if self._active is not None:
+            active, self._active = self._active, None
+            if self._duties is not None:
+                self._duties.stop()
+                self._duties = None
+                LOGGER.info("this node is the active controller no longer", extra=facts(epoch=output.epoch))
+            reason = self._refusal or f"node {self.node_id} leads the metadata quorum no longer"
+            active.end(reason)
+            self._committed.advance(output.high_watermark)
 
-    def _commit(self, synced_end: int) -> ImageDelta | None:
-        """Everything below `synced_end` is on disk: commit what the quorum has by that. Returns what has changed."""
-        high_watermark = self._driver.step(Synced(synced_end)).high_watermark
-        self._on_committed(high_watermark)
-        return self._controller.commit(high_watermark, self.epoch)
+    def _not_written(self, error: KafkaError) -> None:
+        if self._active is not None:
+            self._active.not_written(error, self._files.log.log_end_offset)
 
-    def _tell(self, delta: ImageDelta) -> None:
-        for listener in self._listeners:
-            try:
-                listener(delta, self.image)
-            except Exception:
-                # The change is committed even if a subscriber fails: the others and the clients still get it.
-                LOGGER.exception("a listener failed on a metadata change", extra=facts(offset=self.image.offset))
+    def _stopped(self, reason: str) -> None:
+        self._refusal = reason
 
-    def _reply(self) -> None:
-        """Answer the operations whose records, and all before them, are committed."""
-        while self._waiting and self._waiting[0].end_offset <= self.high_watermark:
-            _, future, reply = self._waiting.popleft()
-            if not future.done():
-                future.set_result(reply)
-
-    def _fail(self, error: KafkaError) -> None:
-        """Answer the operations that wait with an error: none of their records will be committed."""
-        while self._waiting:
-            future = self._waiting.popleft().future
-            if not future.done():
-                future.set_exception(error)
+    def _damaged(self, reason: str) -> None:
+        """Committed records cannot be read or applied: what this node would answer is not what the cluster has."""
+        LOGGER.error("could not apply committed metadata", extra=facts(reason=reason))
+        self._refusal = reason
+        self._driver.stop()

@@ -65,16 +65,32 @@ class MetadataLog:
             )
         offset = max(start, covered)
         while offset < end:
-            slice_ = self.log.read_slice(offset, None, READ_BYTES, True)
-            if slice_ is None:
+            content = self.read(offset, end, READ_BYTES)
+            if not content:
                 break
-            content = _whole_batches(slice_.read())
             try:
                 loader.load_log(content)
             except MetadataLogError as error:
                 raise MetadataLogError(f"{self.directory}: {error}") from error
             offset = loader.image.offset + 1
         return loader
+
+    def read(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
+        """Return whole batches from `offset` up to `end_offset`, about `max_bytes` of them and at least one; nothing if
+        the log has none there. Raises StorageError.
+        """
+        slice_ = self.log.read_slice(offset, end_offset, max_bytes, True)
+        return b"" if slice_ is None else _whole_batches(slice_.read())
+
+    def truncate(self, end_offset: int, now_ms: int) -> None:
+        """Remove everything from `end_offset` on, which the next sync brings to the disk. Raises StorageError,
+        OSError.
+        """
+        newest_base = self.log.active.base_offset
+        maintenance.truncate_to(self.log, end_offset, now_ms)
+        if self.log.active.base_offset < newest_base:
+            # The next sync includes the names: a segment that a power loss brings back would not fit what follows.
+            self._synced_base = self.log.active.base_offset - 1
 
     def bootstrap_records(self, now_ms: int) -> list[VersionedRecord]:
         """Return the first records of an empty log: those of `bootstrap.checkpoint`, which is written unless Kafka's

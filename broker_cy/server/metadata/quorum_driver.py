@@ -1,131 +1,271 @@
-"""Carries out what the quorum's state machine returns, on the files of `__cluster_metadata-0`."""
+"""Carries out what the quorum's state machine returns, on the files of `__cluster_metadata-0`, on the loop's timers,
+and on the network.
+
+Batches are staged in the turn of the loop that appends them, and written together at its end; a worker syncs them, and
+what is appended meanwhile waits for the next write. So everything before a write is on disk (metadata_log.append needs
+that), and the operations of a turn share one sync. Messages of an output that appends leave after the write.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
-from uuid import UUID
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import KafkaError
-from broker_cy.metadata import framing
-from broker_cy.quorum.election_state import QuorumError
-from broker_cy.quorum.messages import Batch, Leadership
-from broker_cy.quorum.quorum import Quorum
-from broker_cy.quorum.step import Event, NotWritten, Output, Role, Start
-from broker_cy.wire.control import LeaderChange, Voter
+from broker_cy.core.logs import facts
+from broker_cy.quorum import wire_log
+from broker_cy.quorum.messages import Batch, Fetch, FetchResponse, Message, Request, Response
+from broker_cy.quorum.step import Event, NotWritten, Output, Received, Role, Start, Stop, Synced, Tick
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from broker_cy.core.clock import Clock
-    from broker_cy.core.randomness import Randomness
-    from broker_cy.metadata.loader import Loader
+    from broker_cy.metadata.snapshot import KRaftState
+    from broker_cy.quorum.quorum import Quorum
     from broker_cy.server.metadata.metadata_log import MetadataLog
 
-# An election takes one election timeout, two if votes are split. A start that waits longer has a quorum without a
-# majority, and its operator must learn that.
-LEADER_WAIT_S = 30
+LOGGER = logging.getLogger("broker_cy.server.metadata")
+
+
+class Outlet(Protocol):
+    """Where requests to other nodes go. Nothing is raised: a message that cannot be sent is lost."""
+
+    def send(self, to: int, request: Request) -> None: ...
+
+
+class Nobody:
+    """The outlet of a quorum of one."""
+
+    def send(self, to: int, request: Request) -> None:
+        raise AssertionError(f"there is no node {to} for {request}")
+
+
+class Parked(NamedTuple):
+    """A Fetch of another node that waits for its response."""
+
+    source: int
+    answer: asyncio.Future[Response | None]
+
+
+class Unsent(NamedTuple):
+    """A message that leaves when everything before it was carried out. `answer` takes a response."""
+
+    to: int
+    message: Message
+    answer: asyncio.Future[Response | None] | None
+
+
+def _give(answer: asyncio.Future[Response | None], response: Response | None) -> None:
+    if not answer.done():
+        answer.set_result(response)
+
+
+class Owner(NamedTuple):
+    """Who is informed, on the loop and never within another call of these."""
+
+    changed: Callable[[Output], None]  # after each output that was carried out
+    not_written: Callable[[KafkaError], None]  # what was appended since the last write is not in the log
+    stopped: Callable[[str], None]  # the node no longer knows what is on its disk
 
 
 class QuorumDriver:
-    """The quorum of this node and its log. The only voter needs no messages and no timers, so that there are none.
-
-    What is to be appended is staged, and `write` writes it: the batches of several steps go to the log with one write,
-    and are synced together.
-    """
+    """The quorum of this node and its log. An only voter needs no messages and no timers, so that there are none."""
 
     def __init__(
         self,
-        node_id: int,
+        quorum: Quorum,
         files: MetadataLog,
-        loader: Loader,
         clock: Clock,
-        randomness: Randomness,
         loop: asyncio.AbstractEventLoop,
-        directory_id: UUID,
+        executor: Executor | None,
+        kraft: KRaftState,
+        owner: Owner,
+        outlet: Outlet | None = None,
     ) -> None:
-        """`loader` has loaded the log, which is on disk; `directory_id` is that of the metadata log's directory.
-        Blocks. Raises QuorumError if the node is not the only voter, or if quorum-state does not parse.
-        """
+        """`kraft` is the state of the quorum that the log has. The log is on disk as `quorum` knows it."""
+        self.quorum = quorum
+        self.appended_bytes = 0  # since the start
         self._files = files
         self._clock = clock
         self._loop = loop
-        self._kraft = loader.kraft
-        self._directory_id = directory_id
-        stored = files.read_election_state()
-        log_voters = loader.kraft.voter_ids()
-        voters = log_voters if log_voters is not None else (stored.voters if stored else None)
-        if voters and voters != (node_id,):
-            raise QuorumError(
-                f"the metadata quorum has the voters {sorted(voters)}, and this node is {node_id}; "
-                "broker-cy supports only a quorum whose sole voter is this node"
-            )
-        self.quorum = Quorum(
-            node_id,
-            (node_id,),
-            stored,
-            files.epochs(loader),
-            randomness.integer,
-            static_voters=loader.kraft.kraft_version == 0,
-        )
+        self._executor = executor
+        self._kraft = kraft
+        self._owner = owner
+        self._outlet = outlet if outlet is not None else Nobody()
         self._staged: list[bytes] = []
-        self._leading: asyncio.Future[None] = loop.create_future()
+        self._unsent: list[Unsent] = []
+        self._asking: asyncio.Future[Response | None] | None = None  # of the request that the next step takes
+        # Fetches that wait at the leader, by correlation: at most one of each node, which fetches one by one.
+        self._parked: dict[int, Parked] = {}
+        self._correlation = 0
+        self._write_scheduled = False
+        self._syncing: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_failing = False  # the last write failed, which was logged
 
-    async def lead(self) -> None:
-        """Take part in the quorum, and return once this node leads it; its Leadership is staged then. Blocks for the
-        disk. Raises QuorumError if there is no leader in time, OSError.
-        """
-        timer = self._loop.call_later(LEADER_WAIT_S, self._give_up)
-        try:
-            self.step(Start())
-            await self._leading
-        finally:
-            timer.cancel()
+    def start(self) -> None:
+        """Take part in the quorum. Raises OSError."""
+        self.step(Start())
 
-    def _give_up(self) -> None:
-        if not self._leading.done():
-            self._leading.set_exception(
-                QuorumError(
-                    f"the metadata quorum has no leader after {LEADER_WAIT_S} s: a majority of its voters must be "
-                    f"running and reachable ({self.quorum!r})"
-                )
-            )
+    def stop(self) -> None:
+        """Take part no longer. What was sent to other nodes last is on its way."""
+        if self.quorum.role is not Role.CLOSED:
+            self.step(Stop())
+        self._wake_at(-1)
 
     def step(self, event: Event) -> Output:
-        """Take the event and carry out the output, except that batches are staged. Raises NotLeaderError; OSError if
-        quorum-state could not be written, and then the node must stop.
+        """Take the event and carry out the output; what it appends is written at the end of this turn of the loop.
+        Raises NotLeaderError; OSError if quorum-state could not be written, and then the node must stop.
         """
+        asking, self._asking = self._asking, None
         output = self.quorum.step(event, self._now_ms())
         if output.persist is not None:
             self._files.write_election_state(output.persist)
-        assert output.truncate_to < 0
-        assert not output.send
-        self._staged += map(self._encoded, output.append)
-        if output.role is Role.LEADER and not self._leading.done():
-            self._leading.set_result(None)
+        if output.truncate_to >= 0:
+            assert not self._staged, "a log is truncated only when everything in it is on disk"
+            self._files.truncate(output.truncate_to, self._clock.wall_ms())
+        if output.append:
+            self._staged += map(self._encoded, output.append)
+            if not self._write_scheduled and self._syncing is None:
+                self._write_scheduled = True
+                self._loop.call_soon(self._write)
+        for to, message in output.send:
+            self._unsent.append(Unsent(to, message, self._answer_of(message, asking)))
+        if not self._staged:
+            self._send()
+        if output.role is not Role.LEADER:
+            for parked in self._parked.values():
+                _give(parked.answer, None)
+            self._parked.clear()
+        self._wake_at(output.wake_ms)
+        self._owner.changed(output)
         return output
 
-    def write(self) -> int:
-        """Append what is staged, after everything before it was synced. Returns its size in bytes. Raises StorageError,
-        and then nothing was appended.
+    def ask(self, source: int, request: Request) -> asyncio.Future[Response | None]:
+        """Take a request of another node. The future yields the response; None if this node leads no longer while a
+        Fetch waits, or does not talk to the other one.
         """
+        answer: asyncio.Future[Response | None] = self._loop.create_future()
+        if isinstance(request, Fetch):
+            for correlation, parked in list(self._parked.items()):
+                if parked.source == source:
+                    _give(self._parked.pop(correlation).answer, None)
+            self._parked[request.correlation] = Parked(source, answer)
+            self.take(Received(source, request))
+            return answer
+        self._asking = answer
+        self.take(Received(source, request))
+        self._asking = None
+        if not any(unsent.answer is answer for unsent in self._unsent):
+            _give(answer, None)
+        return answer
+
+    def next_correlation(self) -> int:
+        """A number for a Fetch that arrives."""
+        self._correlation += 1
+        return self._correlation
+
+    def _answer_of(
+        self, message: Message, asking: asyncio.Future[Response | None] | None
+    ) -> asyncio.Future[Response | None] | None:
+        """Who waits for the message: nobody for a request."""
+        if isinstance(message, FetchResponse):
+            parked = self._parked.pop(message.correlation, None)
+            return parked.answer if parked is not None else self._loop.create_future()
+        return asking if isinstance(message, Response) else None
+
+    def take(self, event: Event) -> None:
+        """As `step`, for an event that nobody waits for: the node stops if quorum-state cannot be written."""
+        try:
+            self.step(event)
+        except OSError as error:
+            self._halt(f"quorum-state cannot be written ({error}): restart the broker when the disk works again")
+
+    def _halt(self, reason: str) -> None:
+        """Take part no longer, because the disk failed. Nothing may be sent that depends on what is not on it."""
+        LOGGER.error("this node leaves the metadata quorum", extra=facts(reason=reason))
+        self._staged.clear()
+        self._unsent.clear()
+        self._wake_at(-1)
+        self._owner.stopped(reason)
+        self._owner.changed(self.quorum.step(Stop(), self._now_ms()))
+
+    def settle(self) -> None:
+        """Write and sync what is staged. Blocks for the disk, so that only a start may use it. Raises StorageError,
+        OSError.
+        """
+        assert self._syncing is None
+        while self._staged:
+            self._append()
+            self._files.begin_sync()()
+            self.step(Synced(self._files.log.log_end_offset))
+
+    # --- the log
+
+    def _write(self) -> None:
+        self._write_scheduled = False
+        if self._syncing is not None or not self._staged:
+            return
+        try:
+            self._append()
+        except KafkaError as error:
+            self._fail(error)
+            return
+        self._is_failing = False
+        end_offset = self._files.log.log_end_offset
+        self._syncing = asyncio.ensure_future(self._loop.run_in_executor(self._executor, self._files.begin_sync()))
+        self._syncing.add_done_callback(lambda done: self._synced(done, end_offset))
+
+    def _append(self) -> None:
         content = b"".join(self._staged)
         self._staged.clear()
-        try:
-            self._files.append(content, self._clock.wall_ms())
-        except KafkaError:
-            self.step(NotWritten(self._files.log.log_end_offset))
-            raise
-        return len(content)
+        self._files.append(content, self._clock.wall_ms())
+        self.appended_bytes += len(content)
+        self._send()
+
+    def _fail(self, error: KafkaError) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            LOGGER.error("could not write to the metadata log; will retry", extra=facts(reason=error))
+        self._owner.not_written(error)
+        self.take(NotWritten(self._files.log.log_end_offset))
+
+    def _synced(self, done: asyncio.Future[None], end_offset: int) -> None:
+        self._syncing = None
+        error = asyncio.CancelledError("the broker was stopped") if done.cancelled() else done.exception()
+        if error is not None:
+            self._halt(f"the metadata log cannot be synced ({error}): restart the broker when the disk works again")
+            return
+        self.take(Synced(end_offset))
+        self._write()
+
+    def _encoded(self, batch: Batch) -> bytes:
+        return wire_log.encoded(batch, self._kraft.kraft_version, self._clock.wall_ms())
+
+    # --- messages and time
+
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for to, message, answer in unsent:
+            if isinstance(message, Request):
+                self._outlet.send(to, message)
+            elif answer is not None:
+                _give(answer, message)
+
+    def _wake_at(self, wake_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if wake_ms >= 0:
+            # One millisecond later: the machine's milliseconds are rounded down, and an early Tick does nothing.
+            self._timer = self._loop.call_at((wake_ms + 1) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.take(Tick())
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
-
-    def _encoded(self, batch: Batch) -> bytes:
-        if not isinstance(batch.content, Leadership):
-            return bytes(batch.content)
-        dynamic = self._kraft.kraft_version > 0
-        directory_id = self._directory_id if dynamic else uuids.ZERO
-        voters = tuple(Voter(voter, directory_id) for voter in batch.content.voters)
-        granting = tuple(Voter(voter, directory_id) for voter in batch.content.granting_voters)
-        message = LeaderChange(batch.content.leader_id, voters, granting, version=1 if dynamic else 0)
-        return framing.control_batch([message], batch.offset, batch.epoch, self._clock.wall_ms())

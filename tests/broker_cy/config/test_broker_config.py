@@ -59,7 +59,7 @@ def test_file_that_kafka_ships(tmp_path: Path) -> None:
     assert found.log_dirs == (Path("/tmp/kraft-combined-logs"),)
     said = [event.fields for event in found.warnings]
     assert {"setting": "num.network.threads", "value": "3"} in said
-    assert [str(fields["listener"]) for fields in said if "listener" in fields] == ["CONTROLLER://:9093"]
+    assert [str(listener) for listener in found.network.controller_listeners] == ["CONTROLLER://:9093"]
     assert "num.partitions" not in [fields.get("setting") for fields in said]
 
 
@@ -100,9 +100,27 @@ def test_options_replace_the_file(tmp_path: Path) -> None:
         ({"listener.security.protocol.map": "PLAINTEXT:FOO"}, "Invalid security protocol `FOO` defined in"),
         ({"inter.broker.listener.name": "X"}, "Listener with name X defined in inter.broker.listener.name not found"),
         ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL is not supported yet"),
-        ({"process.roles": "broker"}, "a node has both roles, use broker,controller"),
+        ({"process.roles": "broker"}, "either controller.quorum.bootstrap.servers must contain a set of bootstrap"),
+        ({"process.roles": "controller"}, "must contain at least one value appearing in the 'listeners'"),
+        ({"process.roles": "broker,broker"}, "process.roles"),
+        (
+            {"process.roles": "controller", "listeners": "PLAINTEXT://:1,CONTROLLER://:2"},
+            "The listeners config must only contain KRaft controller listeners from controller.listener.names",
+        ),
+        (
+            {"process.roles": "broker", "controller.quorum.voters": "1@a:1,2@b:2"},
+            "the node id 1 must not be included in the set of voters controller.quorum.voters=1@a:1,2@b:2",
+        ),
+        (
+            {
+                "process.roles": "broker",
+                "controller.listener.names": "CONTROLLER",
+                "listeners": "PLAINTEXT://:1,CONTROLLER://:2",
+            },
+            "controller.listener.names must not contain a value appearing in the 'listeners' configuration",
+        ),
         ({"process.roles": "x"}, "Invalid value x for configuration process.roles: String must be one of: broker, con"),
-        ({"controller.quorum.voters": "1@a:1,2@b:2"}, "a cluster has one node, name only node 1"),
+        ({"controller.quorum.voters": "1@a:1,1@b:2"}, "names node 1 twice: each voter has its own node.id"),
         ({"controller.quorum.voters": "2@b:2"}, "the node id 1 must be included in the set of voters"),
         ({"controller.quorum.voters": "b:2"}, "Each entry should be in the form `{id}@{host}:{port}`."),
         ({"node.id": "1", "broker.id": "2"}, "You must set `node.id` to the same value as `broker.id`."),

@@ -9,7 +9,7 @@ from broker_cy.config import BrokerConfig
 from broker_cy.controller.activation import Activate, default_bootstrap
 from broker_cy.controller.broker_ops import StartBroker
 from broker_cy.controller.controller import Controller
-from broker_cy.controller.operation import Operation, OperationContext
+from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.metadata import framing
 from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
 from broker_cy.metadata.loader import Loader
@@ -18,6 +18,17 @@ from broker_cy.metadata.records import VersionedRecord
 R = TypeVar("R")
 DIRECTORY = UUID(int=1 << 100)
 LISTENERS = {"PLAINTEXT": Endpoint("127.0.0.1", 9092, 0)}
+
+
+class Records(Operation[None]):
+    """Writes given records."""
+
+    def __init__(self, *records: VersionedRecord, atomic: bool = True) -> None:
+        self.records = list(records)
+        self.atomic = atomic
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
+        return Step(self.records, None, self.atomic)
 
 
 class Cluster:
@@ -30,6 +41,7 @@ class Cluster:
         self._pending: list[bytes] = []
         self.next_offset = self.controller.image.offset + 1
         self.epoch = max(self.controller.image.epoch, 0) + 1
+        self.now_ms = 0
         self._ids = 1000 + self.next_offset
 
     @classmethod
@@ -51,7 +63,9 @@ class Cluster:
         return UUID(int=self._ids)
 
     def accept(self, operation: Operation[R]) -> R:
-        context = OperationContext(0, self.new_uuid, self.config, self.next_offset)
+        context = OperationContext(
+            0, self.new_uuid, self.config, self.next_offset, self.now_ms, self.controller.heartbeats
+        )
         step = self.controller.run(operation, context)
         for batch in step.batches():
             self._pending.append(framing.data_batch(batch, self.next_offset, self.epoch, 1000))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker_cy.controller.activation import Activate
 from broker_cy.controller.broker_ops import AllocateProducerIds, StopBroker
 from broker_cy.controller.create_topics import CreateTopics
-from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
+from broker_cy.controller.operation import RECORDS_PER_STEP_MAX
 from broker_cy.controller.topic_ops import CreatePartitions, DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -22,7 +22,7 @@ from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import MetadataLogError, VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.wire import messages
-from tests.broker_cy.controller.cluster import LISTENERS, Cluster
+from tests.broker_cy.controller.cluster import LISTENERS, Cluster, Records
 from tests.support.images import same_content, topic_in
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "kafka-4.3.1" / "logdir" / "__cluster_metadata-0"
@@ -44,17 +44,6 @@ def delete(name: str) -> DeleteTopics:
 def grow(name: str, count: int) -> CreatePartitions:
     topic = messages.CreatePartitionsRequest.CreatePartitionsTopic
     return CreatePartitions([topic(name=name, count=count, assignments=None)], validate_only=False)
-
-
-class Records(Operation[None]):
-    """Writes given records."""
-
-    def __init__(self, *records: VersionedRecord, atomic: bool = True) -> None:
-        self.records = list(records)
-        self.atomic = atomic
-
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
-        return Step(self.records, None, self.atomic)
 
 
 def setting(topic: str, name: str, value: str | None) -> Records:

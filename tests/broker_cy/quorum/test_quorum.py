@@ -12,6 +12,7 @@ from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.quorum.messages import Batch, Leadership
 from broker_cy.quorum.state import PREDECESSORS
 from broker_cy.quorum.step import DURABILITY_ORDER, Append, NotLeaderError, NotWritten, Output, Role, Start, Stop
+from broker_cy.quorum.voters import ReplicaKey
 from tests.broker_cy.quorum.voters import Voter
 
 # What Kafka 4.3.1 wrote on a single node.
@@ -53,7 +54,7 @@ def test_the_only_voter_leads_with_the_first_event() -> None:
         leader_id=1,
         high_watermark=0,
         persist=ElectionState(1, 1, voters=(1,)),
-        append=(Batch(0, 1, 1, Leadership(1, (1,), (1,))),),
+        append=(Batch(0, 1, 1, None, (Leadership(1, (ReplicaKey(1),), (ReplicaKey(1),)),)),),
     )
     assert DURABILITY_ORDER == ("persist", "truncate_to", "append", "send")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import ElectionState
 from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.quorum.messages import (
@@ -19,7 +20,7 @@ from broker_cy.quorum.messages import (
     VoteResponse,
 )
 from broker_cy.quorum.step import NotWritten, Output, Role, Tick
-from tests.broker_cy.quorum.voters import Voter, sent, to_all
+from tests.broker_cy.quorum.voters import Voter, keys, sent, to_all
 
 THREE = (1, 2, 3)
 END = OffsetAndEpoch(0, 0)
@@ -84,7 +85,7 @@ def test_election_by_pre_vote_and_vote() -> None:
         1,
         0,
         persist=ElectionState(1, leader_id=1, voters=THREE),
-        append=(Batch(0, 1, 1, Leadership(1, THREE, (1, 3))),),
+        append=(Batch(0, 1, 1, None, (Leadership(1, keys(1, 2, 3), keys(1, 3)),)),),
         send=to_all((2, 3), BeginQuorumEpoch(1)),
         wake_ms=3000,
     )
@@ -101,7 +102,8 @@ def test_one_vote_in_an_epoch() -> None:
     assert sent(voter.receive(2, VoteRequest(5, END, pre_vote=False)), 2) == [VoteResponse(5, -1, True, False)]
     again = Voter(THREE, stored=ElectionState(5, voted_id=2, voters=THREE))
     assert sent(again.receive(3, VoteRequest(5, END, pre_vote=False)), 3) == [VoteResponse(5, -1, False, False)]
-    assert sent(again.receive(3, VoteRequest(4, END, pre_vote=False)), 3) == [VoteResponse(5, -1, False, False)]
+    outdated = VoteResponse(5, -1, False, False, ErrorCode.FENCED_LEADER_EPOCH)
+    assert sent(again.receive(3, VoteRequest(4, END, pre_vote=False)), 3) == [outdated]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_who_hears_from_a_leader_keeps_it() -> None:
     assert sent(voter.receive(3, ask), 3) == [VoteResponse(1, 2, False, True)]
     assert sent(leader().receive(3, ask), 3) == [VoteResponse(1, 1, False, True)]
     # The leader resigns, and names who stands at once.
-    output = voter.receive(2, EndQuorumEpoch(1, (1, 3)))
+    output = voter.receive(2, EndQuorumEpoch(1, keys(1, 3)))
     assert output.wake_ms == voter.now_ms
     assert sent(voter.receive(3, ask), 3) == [VoteResponse(1, 2, True, True)]
     assert tick(voter, 0).role is Role.PROSPECTIVE
@@ -198,10 +200,10 @@ def test_a_fetch_waits_for_something_new() -> None:
 def test_a_fetch_of_another_epoch_counts_nothing() -> None:
     """If this fails, a delayed fetch acknowledges entries that its sender has truncated since."""
     voter = leader()
-    assert sent(voter.receive(2, Fetch(0, 7, OffsetAndEpoch(1, 1), 0)), 2) == [FetchResponse(1, 7, 1)]
-    assert voter.quorum.high_watermark == 0
-    output = voter.receive(2, Fetch(6, 8, OffsetAndEpoch(1, 1), 0))
-    assert (output.role, output.epoch, sent(output, 2)) == (Role.UNATTACHED, 6, [FetchResponse(6, 8)])
+    for epoch, error in ((0, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+        output = voter.receive(2, Fetch(epoch, 7, OffsetAndEpoch(1, 1), 0))
+        assert sent(output, 2) == [FetchResponse(1, 7, 1, error=error)]
+        assert (output.role, output.epoch, output.high_watermark) == (Role.LEADER, 1, 0)
 
 
 def test_a_diverging_fetch_counts_nothing() -> None:
@@ -271,7 +273,7 @@ def test_a_leader_without_followers_resigns() -> None:
     assert tick(voter, 2499).role is Role.LEADER
     output = tick(voter, 1)
     assert (output.role, output.leader_id, output.persist) == (Role.RESIGNED, -1, None)
-    assert sent(output, 4) == [EndQuorumEpoch(1, (2, 3, 4, 5))]
+    assert sent(output, 4) == [EndQuorumEpoch(1, keys(2, 3, 4, 5))]
     output = tick(voter, 1000)
     assert (output.role, output.persist) == (Role.PROSPECTIVE, ElectionState(1, voted_id=1, voters=(1, 2, 3, 4, 5)))
 

@@ -7,6 +7,11 @@ from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.quorum.messages import Message
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import Append, Output, Proposal, Received, Send, Start, Synced
+from broker_cy.quorum.voters import ReplicaKey
+
+
+def keys(*ids: int) -> tuple[ReplicaKey, ...]:
+    return tuple(map(ReplicaKey, ids))
 
 
 def least(low: int, high: int) -> int:

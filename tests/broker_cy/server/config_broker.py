@@ -28,6 +28,8 @@ HANDLERS = (
 
 
 class MemoryController:
+    is_active = True
+
     def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
         self.config = config
         self.image = image

@@ -19,7 +19,7 @@ from broker_cy.server.broker import Broker
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.auto_topics import AutoTopics
 from broker_cy.server.metadata.controller_service import ControllerService
-from broker_cy.server.registry import registrations
+from broker_cy.server.registry import ListenerKind, registrations
 from broker_cy.server.telemetry.event_log import EventLog
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.storage.data_directory import DataDirectory, open_directories
@@ -83,8 +83,9 @@ class MetadataBroker:
 
     async def call(self, request: Any, version: int, listener: str = "PLAINTEXT") -> Any:
         """Encode the request, decode it as the broker does, run the handler, and return what a client would decode."""
-        api_key = next(key for key in registrations() if frame.request_class(key) is type(request))
-        registration = registrations()[api_key]
+        served = {**registrations(ListenerKind.CONTROLLER), **registrations()}
+        api_key = next(key for key in served if frame.request_class(key) is type(request))
+        registration = served[api_key]
         assert registration.min_version <= version <= registration.max_version
         request = codec.decode(type(request), version, codec.encode(request, version))
         context = RequestContext(cast(Broker, self), api_key, version, "test", "127.0.0.1", listener)

@@ -264,7 +264,7 @@ def test_other_voters(tmp_path: Path) -> None:
     )
 
     async def work() -> None:
-        with pytest.raises(QuorumError, match=r"voters \[1, 2\], and this node is 1"):
+        with pytest.raises(QuorumError, match=r"voters \[1, 2\], but without .* node 1 is the only one"):
             await MetadataBroker(tmp_path).__aenter__()
 
     run(work)

@@ -11,7 +11,7 @@ import pytest
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import Event, Output
-from broker_cy.server.metadata import quorum_driver
+from broker_cy.server.metadata import controller_service
 from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, run, until
 
 
@@ -29,8 +29,8 @@ class OneOfThree(Quorum):
 
 def test_start_without_a_leader_ends_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a broker whose quorum has no majority would hang at its start without a word."""
-    monkeypatch.setattr(quorum_driver, "Quorum", OneOfThree)
-    monkeypatch.setattr(quorum_driver, "LEADER_WAIT_S", 0.05)
+    monkeypatch.setattr(controller_service, "Quorum", OneOfThree)
+    monkeypatch.setattr(controller_service, "LEADER_WAIT_S", 0.05)
 
     async def work() -> None:
         with pytest.raises(QuorumError, match=r"no leader after 0.05 s: a majority .* unattached in epoch 0"):
@@ -53,7 +53,7 @@ def test_start_goes_on_when_there_is_a_leader(tmp_path: Path, monkeypatch: pytes
                 return Output(self.role, self.epoch, self.leader_id, 0)
             return super().step(event, now_ms)
 
-    monkeypatch.setattr(quorum_driver, "Quorum", Late)
+    monkeypatch.setattr(controller_service, "Quorum", Late)
 
     async def work() -> None:
         broker = MetadataBroker(tmp_path).open()

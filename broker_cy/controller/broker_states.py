@@ -1,0 +1,215 @@
+"""BrokerHeartbeat (63), and fencing: the states of a broker, and what a change of state does to its partitions.
+
+    FENCED -> UNFENCED            it has applied its own registration
+    UNFENCED -> FENCED            it asks for it, or its session ends (`FenceBrokers`)
+    UNFENCED -> SHUTTING_DOWN     it asks to stop and leads partitions: they move to others first
+    any -> SHUTDOWN_NOW           nothing holds it any more; it is fenced, and may stop
+
+A fenced broker leads nothing, is in no in-sync set (but may be its last member), and clients are not sent to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from broker_cy.controller import elections
+from broker_cy.controller.heartbeats import Contact
+from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.registration import check_epoch
+from broker_cy.controller.rules import Rules, directory_of
+from broker_cy.metadata import features
+from broker_cy.metadata.image import BrokerImage, MetadataImage
+from broker_cy.metadata.records import VersionedRecord
+from broker_cy.wire import messages
+
+
+class State(Enum):
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    SHUTTING_DOWN = "in controlled shutdown"
+    SHUTDOWN_NOW = "may stop"
+
+
+# What a heartbeat may lead to, by the state that it finds.
+SUCCESSORS: Final[dict[State, frozenset[State]]] = {
+    State.FENCED: frozenset((State.FENCED, State.UNFENCED, State.SHUTDOWN_NOW)),
+    State.UNFENCED: frozenset(State),
+    State.SHUTTING_DOWN: frozenset((State.SHUTTING_DOWN, State.SHUTDOWN_NOW)),
+}
+
+
+class HeartbeatReply(NamedTuple):
+    """The fields of a BrokerHeartbeatResponse, and the state, for events."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
+    state: State
+
+
+def fence_record(broker: BrokerImage, *, fenced: bool) -> VersionedRecord:
+    """Fence or unfence a broker."""
+    return VersionedRecord(
+        messages.BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=1 if fenced else -1
+        )
+    )
+
+
+def fence(state: MetadataImage, context: OperationContext, brokers: Iterable[BrokerImage]) -> list[VersionedRecord]:
+    """The records that fence brokers: all of them at once, so that none of them becomes the successor of another."""
+    fenced = list(brokers)
+    gone = frozenset(broker.broker_id for broker in fenced)
+    rules = Rules(state, context.config, gone=gone)
+    records = elections.without_brokers(rules, _of_all(state, gone), gone)
+    return records + [fence_record(broker, fenced=True) for broker in fenced]
+
+
+def _of_all(state: MetadataImage, brokers: frozenset[int]) -> elections.Partitions:
+    """The partitions of several brokers, each once."""
+    seen: set[tuple[UUID, int]] = set()
+    for broker_id in brokers:
+        for topic, index, partition in state.topics.with_replica(broker_id):
+            if (topic.topic_id, index) not in seen:
+                seen.add((topic.topic_id, index))
+                yield topic, index, partition
+
+
+@dataclass(frozen=True, slots=True)
+class FenceBrokers(Operation[tuple[int, ...]]):
+    """Fence brokers that are known to be dead, for `reason`, a text for logs and events. The reply is the ids of those
+    that were not fenced yet; ids that are not registered are ignored. With `epochs`, by broker, a broker that has
+    registered again since is spared.
+    """
+
+    broker_ids: tuple[int, ...]
+    reason: str
+    epochs: dict[int, int] | None = None
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[tuple[int, ...]]:
+        chosen = []
+        for broker_id in sorted(set(self.broker_ids)):
+            broker = state.brokers.get(broker_id)
+            if broker is None or broker.fenced:
+                continue
+            if self.epochs is None or self.epochs.get(broker_id, broker.epoch) == broker.epoch:
+                chosen.append(broker)
+        if not chosen:
+            return Step([], ())
+        return Step(fence(state, context, chosen), tuple(broker.broker_id for broker in chosen), atomic=False)
+
+
+@dataclass(slots=True)
+class Heartbeat(Operation[HeartbeatReply]):
+    """`request` is a BrokerHeartbeatRequest. Raises KafkaError(STALE_BROKER_EPOCH)."""
+
+    request: Any
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[HeartbeatReply]:
+        request = self.request
+        broker = check_epoch(state, request.broker_id, request.broker_epoch)
+        contact = context.heartbeats.contact(broker)
+        lowest = context.heartbeats.lowest_offset(state.brokers)
+        current = _state_of(broker, contact)
+        after = self._next(state, current, contact, lowest)
+        assert after in SUCCESSORS[current]
+        records: list[VersionedRecord] = []
+        if after is not current:
+            if after is State.UNFENCED:
+                records = self._unfence(state, context, broker)
+            elif after is State.SHUTTING_DOWN:
+                records = self._begin_shutdown(state, context, broker)
+            elif not broker.fenced:
+                records = fence(state, context, (broker,))
+        records += self._directories(state, context, broker)
+        self._note(contact, after, context, len(records))
+        is_fenced = after in (State.FENCED, State.SHUTDOWN_NOW)
+        is_caught_up = request.current_metadata_offset >= contact.registered_at
+        return Step(records, HeartbeatReply(is_caught_up, is_fenced, after is State.SHUTDOWN_NOW, after), atomic=False)
+
+    def _next(self, state: MetadataImage, current: State, contact: Contact, lowest: int) -> State:
+        request = self.request
+        if current is State.FENCED:
+            if request.want_shut_down:
+                return State.SHUTDOWN_NOW
+            if not request.want_fence and request.current_metadata_offset >= contact.registered_at:
+                return State.UNFENCED
+            return State.FENCED
+        leads = next(iter(state.topics.led_by(request.broker_id)), None) is not None
+        if current is State.SHUTTING_DOWN:
+            # The others are to know that it leads nothing before it stops.
+            return State.SHUTTING_DOWN if leads or contact.shutdown_at > lowest else State.SHUTDOWN_NOW
+        if request.want_shut_down:
+            return State.SHUTTING_DOWN if leads and not request.want_fence else State.SHUTDOWN_NOW
+        return State.FENCED if request.want_fence else State.UNFENCED
+
+    def _note(self, contact: Contact, after: State, context: OperationContext, records: int) -> None:
+        contact.last_ms = context.monotonic_ms
+        contact.metadata_offset = self.request.current_metadata_offset
+        if after in (State.FENCED, State.SHUTDOWN_NOW):
+            contact.shutdown_at = -1
+        elif after is State.SHUTTING_DOWN and not contact.is_shutting_down:
+            contact.shutdown_at = context.next_offset + records - 1
+
+    def _unfence(self, state: MetadataImage, context: OperationContext, broker: BrokerImage) -> list[VersionedRecord]:
+        rules = Rules(state, context.config, back=frozenset((broker.broker_id,)))
+        return [fence_record(broker, fenced=False), *elections.for_leaderless(rules, state)]
+
+    def _begin_shutdown(
+        self, state: MetadataImage, context: OperationContext, broker: BrokerImage
+    ) -> list[VersionedRecord]:
+        records = []
+        if not broker.in_controlled_shutdown:
+            record = messages.BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
+            )
+            records.append(VersionedRecord(record, 1))
+        gone = frozenset((broker.broker_id,))
+        rules = Rules(state, context.config, gone=gone)
+        return records + elections.without_brokers(rules, state.topics.with_replica(broker.broker_id), gone)
+
+    def _directories(
+        self, state: MetadataImage, context: OperationContext, broker: BrokerImage
+    ) -> list[VersionedRecord]:
+        """What the log directories that went offline (KIP-858), or that take no new partitions (KIP-1066), change."""
+        records: list[VersionedRecord] = []
+        level = state.features.metadata_version
+        offline = frozenset(self.request.offline_log_dirs) & frozenset(broker.log_dirs)
+        if offline and level >= features.MV_DIRECTORIES:
+            gone = frozenset((broker.broker_id,))
+            rules = Rules(state, context.config, gone=gone)
+            lost = (
+                found
+                for found in state.topics.with_replica(broker.broker_id)
+                if directory_of(found[2], broker.broker_id) in offline
+            )
+            records += elections.without_brokers(rules, lost, gone)
+            record = messages.BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id,
+                broker_epoch=broker.epoch,
+                log_dirs=[each for each in broker.log_dirs if each not in offline],
+            )
+            records.append(VersionedRecord(record, 2))
+        cordoned = self.request.cordoned_log_dirs
+        if (
+            cordoned is not None
+            and level >= features.MV_CORDONED
+            and set(cordoned) != set(broker.cordoned_log_dirs or ())
+        ):
+            record = messages.BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned)
+            )
+            records.append(VersionedRecord(record, 3))
+        return records
+
+
+def _state_of(broker: BrokerImage, contact: Contact) -> State:
+    if broker.fenced:
+        return State.FENCED
+    if contact.is_shutting_down or broker.in_controlled_shutdown:
+        return State.SHUTTING_DOWN
+    return State.UNFENCED

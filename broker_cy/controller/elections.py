@@ -1,0 +1,217 @@
+"""Elections in bulk, and those that operators ask for: ElectLeaders (43), preferred leaders in small steps, unclean
+elections after a setting allowed them.
+
+A step of an election is not atomic: it has one record for each partition, and a crash between two batches leaves some
+partitions without a change. The next fencing, or the next start, then finds the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
+from broker_cy.controller.partition_change import Election, PartitionChange
+from broker_cy.controller.rules import Rules
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from broker_cy.metadata.records import VersionedRecord
+from broker_cy.metadata.replay import changed_partition
+from broker_cy.wire import messages
+
+Partitions = Iterable[tuple[TopicImage, int, PartitionImage]]
+
+# Kafka's MAX_ELECTIONS_PER_IMBALANCE: the elections of one step of `BalanceLeaders` and `ElectUnclean`.
+ELECTIONS_PER_STEP_MAX: Final = 1_000
+
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+
+
+def without_brokers(rules: Rules, partitions: Partitions, brokers: frozenset[int]) -> list[VersionedRecord]:
+    """Changes that take `brokers` out of in-sync sets and leadership; they are among `rules.gone`."""
+    records = []
+    for topic, index, partition in partitions:
+        if partition.leader in brokers or not brokers.isdisjoint(partition.isr):
+            change = PartitionChange(rules, topic, index, partition)
+            change.isr = tuple(r for r in partition.isr if r not in brokers)
+            record = change.record()
+            if record is not None:
+                records.append(record)
+    return records
+
+
+def after_unclean_shutdown(rules: Rules, partitions: Partitions, broker_id: int) -> list[VersionedRecord]:
+    """Changes that take the broker out of in-sync sets, eligible leaders (KIP-966) and leadership: it may have lost
+    records that it had acknowledged. It is among `rules.gone`.
+    """
+    records = []
+    lost = frozenset((broker_id,))
+    for topic, index, partition in partitions:
+        if broker_id in partition.isr or broker_id in partition.elr:
+            change = PartitionChange(rules, topic, index, partition)
+            change.isr = tuple(r for r in partition.isr if r != broker_id)
+            change.unclean_shutdown = lost
+            record = change.record()
+            if record is not None:
+                records.append(record)
+    return records
+
+
+def for_leaderless(rules: Rules, state: MetadataImage) -> list[VersionedRecord]:
+    """Elections for all partitions without a leader, after a broker, in `rules.back`, came back."""
+    records = []
+    for topic, index, partition in state.topics.led_by(NO_LEADER):
+        if not rules.back.isdisjoint(partition.replicas):
+            record = PartitionChange(rules, topic, index, partition).record()
+            if record is not None:
+                records.append(record)
+    return records
+
+
+class Working:
+    """The partitions as the records of this operation leave them, so that two parts of a request for one partition do
+    not contradict each other. At most RECORDS_PER_STEP_MAX records, as of every request of a user.
+    """
+
+    __slots__ = ("_changed", "records", "rules")
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.records: list[VersionedRecord] = []
+        self._changed: dict[tuple[UUID, int], PartitionImage] = {}
+
+    def partition(self, topic: TopicImage, index: int) -> PartitionImage | None:
+        return self._changed.get((topic.topic_id, index)) or topic.partitions.get(index)
+
+    def change(self, topic: TopicImage, index: int) -> PartitionChange:
+        """A change of a partition that exists."""
+        partition = self.partition(topic, index)
+        assert partition is not None
+        return PartitionChange(self.rules, topic, index, partition)
+
+    def apply(self, change: PartitionChange) -> PartitionImage | None:
+        """Add the record of the change. Returns the changed partition, None if nothing changes. Raises KafkaError."""
+        record = change.record()
+        if record is None:
+            return None
+        if len(self.records) >= RECORDS_PER_STEP_MAX:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        self.records.append(record)
+        after = changed_partition(change.partition, record.message)
+        self._changed[change.topic.topic_id, change.index] = after
+        return after
+
+
+@dataclass(slots=True)
+class ElectLeaders(Operation[Any]):
+    """Elect leaders for `request`, an ElectLeadersRequest: the preferred replica, or, where a partition has no leader,
+    a live replica that may lack records. The reply is an ElectLeadersResponse.
+
+    With `topic_partitions` None, all partitions are meant, and those that need no election are not in the reply.
+    Raises KafkaError(INVALID_REQUEST) for an unknown type of election.
+    """
+
+    request: Any
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
+        kind = self.request.election_type
+        if kind not in (PREFERRED, UNCLEAN):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
+        working = Working(Rules(state, context.config))
+        results = []
+        if self.request.topic_partitions is None:
+            for topic in state.topics:
+                outcomes = [(index, _elect(working, topic, index, kind)) for index in topic.partitions]
+                needed = [(i, e) for i, e in outcomes if e is None or e.code is not ErrorCode.ELECTION_NOT_NEEDED]
+                results.append(_results(topic.name, needed))
+        else:
+            for asked in self.request.topic_partitions:
+                found = state.topics.by_name(asked.topic)
+                outcomes = [
+                    (index, _elect(working, found, index, kind) if found else _unknown(f"topic as {asked.topic}"))
+                    for index in asked.partitions
+                ]
+                results.append(_results(asked.topic, outcomes))
+        return Step(working.records, messages.ElectLeadersResponse(replica_election_results=results), atomic=False)
+
+
+def _unknown(what: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such {what}")
+
+
+def _elect(working: Working, topic: TopicImage, index: int, kind: int) -> KafkaError | None:
+    partition = working.partition(topic, index)
+    if partition is None:
+        return _unknown(f"partition as {topic.name}-{index}")
+    preferred = kind == PREFERRED
+    if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
+        return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    change = working.change(topic, index)
+    change.election = Election.PREFERRED if preferred else Election.UNCLEAN
+    if working.apply(change) is not None:
+        return None
+    if preferred:
+        return KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+    return KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available.")
+
+
+def _results(topic: str, outcomes: list[tuple[int, KafkaError | None]]) -> Any:
+    response = messages.ElectLeadersResponse
+    return response.ReplicaElectionResult(
+        topic=topic,
+        partition_result=[
+            response.PartitionResult(
+                partition_id=index,
+                error_code=int(error.code) if error else 0,
+                error_message=error.message if error else None,
+            )
+            for index, error in outcomes
+        ],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceLeaders(Operation[bool]):
+    """One step towards preferred leaders (auto.leader.rebalance.enable): at most `elections_max` elections. The reply
+    is whether there may be more; the caller waits a moment then, so that clients are not all sent elsewhere at once.
+    """
+
+    elections_max: int = ELECTIONS_PER_STEP_MAX
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[bool]:
+        rules = Rules(state, context.config)
+        records: list[VersionedRecord] = []
+        for topic, index, partition in state.topics.imbalanced():
+            if len(records) >= self.elections_max:
+                return Step(records, True)
+            change = PartitionChange(rules, topic, index, partition)
+            change.election = Election.PREFERRED
+            record = change.record()
+            if record is not None:
+                records.append(record)
+        return Step(records, False)
+
+
+@dataclass(frozen=True, slots=True)
+class ElectUnclean(Operation[bool]):
+    """Elect leaders for partitions without one where unclean.leader.election.enable allows it by now; at most
+    `elections_max`. The reply is whether there may be more.
+    """
+
+    elections_max: int = ELECTIONS_PER_STEP_MAX
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[bool]:
+        rules = Rules(state, context.config)
+        records: list[VersionedRecord] = []
+        for topic, index, partition in state.topics.led_by(NO_LEADER):
+            if len(records) >= self.elections_max:
+                return Step(records, True)
+            change = PartitionChange(rules, topic, index, partition)
+            if change.election is Election.UNCLEAN:
+                record = change.record()
+                if record is not None:
+                    records.append(record)
+        return Step(records, False)

@@ -1,0 +1,102 @@
+"""Which brokers are heard from: the soft state of the active controller (Kafka's BrokerHeartbeatManager).
+
+Nothing here is in the log: a new controller starts all sessions afresh (`activate`), and may then learn by other means,
+such as probes of all brokers, that some of them are dead; `FenceBrokers` takes those. Times are arguments, in
+milliseconds of any monotonic clock.
+
+Invariant: a broker that is unfenced in the committed state has a contact here, at most `session_timeout_ms` old, or is
+in the answer of `expired`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker_cy.metadata.image import BrokerImage
+
+SESSION_TIMEOUT_MS = 9_000  # Kafka's default of broker.session.timeout.ms
+_NEVER = 2**63 - 1
+
+
+@dataclass(slots=True)
+class Contact:
+    """The last contact of one incarnation of a broker.
+
+    The broker is to have applied the metadata up to `registered_at`, the offset of its registration, before it is
+    unfenced. `shutdown_at` is the end of the log when its controlled shutdown began, -1 before: it may stop when the
+    other brokers have applied the log to there, so that no client is sent to it any more.
+    """
+
+    epoch: int
+    last_ms: int
+    metadata_offset: int = -1
+    registered_at: int = -1
+    shutdown_at: int = -1
+
+    @property
+    def is_shutting_down(self) -> bool:
+        return self.shutdown_at >= 0
+
+
+class Heartbeats:
+    """The contacts of all registered brokers, by id."""
+
+    __slots__ = ("_contacts", "session_timeout_ms")
+
+    def __init__(self, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
+        self.session_timeout_ms = session_timeout_ms
+        self._contacts: dict[int, Contact] = {}
+
+    def __repr__(self) -> str:
+        return f"Heartbeats({self._contacts})"
+
+    def activate(self, brokers: Mapping[int, BrokerImage], end_offset: int, now_ms: int) -> None:
+        """Start the session of every broker now, because this node has just become the active controller. The offsets
+        of the registrations are not known here, so a fenced broker has to reach the end of the log.
+        """
+        self._contacts = {
+            broker.broker_id: Contact(broker.epoch, now_ms, registered_at=end_offset - 1) for broker in brokers.values()
+        }
+
+    def register(self, broker_id: int, epoch: int, registered_at: int, now_ms: int) -> None:
+        """Note a registration. A new incarnation begins without a controlled shutdown."""
+        old = self._contacts.get(broker_id)
+        if old is not None and old.epoch == epoch:
+            old.last_ms, old.registered_at = now_ms, registered_at
+        else:
+            self._contacts[broker_id] = Contact(epoch, now_ms, registered_at=registered_at)
+
+    def remove(self, broker_id: int) -> None:
+        """Forget a broker that was unregistered."""
+        self._contacts.pop(broker_id, None)
+
+    def contact(self, broker: BrokerImage) -> Contact:
+        """The contact of the registered incarnation; a new one, as if never heard from, if there is none."""
+        found = self._contacts.get(broker.broker_id)
+        if found is None or found.epoch != broker.epoch:
+            found = self._contacts[broker.broker_id] = Contact(broker.epoch, -_NEVER, registered_at=broker.epoch)
+        return found
+
+    def has_session(self, broker: BrokerImage, now_ms: int) -> bool:
+        """Whether the registered incarnation is unfenced and was heard from within the session timeout."""
+        found = self._contacts.get(broker.broker_id)
+        return (
+            found is not None
+            and not broker.fenced
+            and found.epoch == broker.epoch
+            and found.last_ms + self.session_timeout_ms >= now_ms
+        )
+
+    def expired(self, brokers: Mapping[int, BrokerImage], now_ms: int) -> tuple[int, ...]:
+        """The unfenced brokers whose session has ended, ascending: they are to be fenced now."""
+        return tuple(sorted(b.broker_id for b in brokers.values() if not b.fenced and not self.has_session(b, now_ms)))
+
+    def next_check_ms(self, brokers: Mapping[int, BrokerImage]) -> int | None:
+        """The time at which the next session ends if no heartbeat arrives; None if no broker is unfenced."""
+        times = [self.contact(b).last_ms for b in brokers.values() if not b.fenced]
+        return min(times) + self.session_timeout_ms + 1 if times else None
+
+    def lowest_offset(self, brokers: Mapping[int, BrokerImage]) -> int:
+        """The metadata offset that all brokers in service have reached; the greatest int64 if there is none."""
+        return min((self.contact(b).metadata_offset for b in brokers.values() if b.is_active), default=_NEVER)

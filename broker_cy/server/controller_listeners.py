@@ -1,0 +1,83 @@
+"""The listeners of the controller (controller.listener.names): what other nodes of the cluster talk to. They serve
+other APIs than those for clients, so that they have a dispatch table of their own.
+
+The connections are counted against `max.connections` like those of clients, but by themselves: clients that use up
+their limit must not keep the nodes of the quorum from each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_cy.replica.partition_table import PartitionTable
+from broker_cy.server.connections.answers import ServerCore
+from broker_cy.server.connections.listener import Admission, Listener
+from broker_cy.server.connections.sockets import Buffers
+from broker_cy.server.handlers import load_handlers
+from broker_cy.server.registry import ListenerKind, registrations
+
+if TYPE_CHECKING:
+    from broker_cy.server.broker import Broker
+    from broker_cy.server.connections.connection import Connection
+    from broker_cy.server.seams import Acceptor, Seams
+
+
+class ControllerListeners:
+    """`bind`, `start` and `stop` in this order. There may be no listener: a node that is alone needs none."""
+
+    def __init__(self, broker: Broker, seams: Seams) -> None:
+        self.listeners: list[Listener] = []
+        self._broker = broker
+        self._seams = seams
+        self._acceptors: list[tuple[str, Acceptor]] = []
+        self._core: ServerCore | None = None
+        self._admission = Admission(0, 0, {})
+
+    def bind(self) -> None:
+        """Raises ListenError."""
+        config = self._broker.config
+        buffers = Buffers(config["socket.send.buffer.bytes"], config["socket.receive.buffer.bytes"])
+        for each in config.network.controller_listeners:
+            acceptor = self._seams.network.listen(
+                each.name, each.host, each.port, config["socket.listen.backlog.size"], buffers
+            )
+            self._acceptors.append((each.name, acceptor))
+
+    def start(self) -> None:
+        """Accept from now on."""
+        if not self._acceptors:
+            return
+        config = self._broker.config
+        load_handlers()
+        self._admission.connections_max = config["max.connections"]
+        self._admission.per_ip_max = config["max.connections.per.ip"]
+        self._admission.per_ip_overrides = config.max_connections_per_ip_overrides
+        self._core = ServerCore(
+            self._seams.loop,
+            self._seams.clock,
+            self._broker.log_events,
+            self._broker,
+            PartitionTable(),
+            registrations(ListenerKind.CONTROLLER),
+            config["socket.request.max.bytes"],
+            self._on_closed,
+        )
+        for name, acceptor in self._acceptors:
+            self.listeners.append(Listener(name, acceptor, self._core, self._admission))
+            self.listeners[-1].start()
+
+    def stop(self) -> None:
+        """Close everything; requests that wait are not answered."""
+        for listener in self.listeners:
+            listener.close()
+        if self._core is not None:
+            self._core.stop_reading()
+            for connection in list(self._core.connections):
+                connection.close()
+
+    def _on_closed(self, connection: Connection) -> None:
+        self._admission.leave(connection.client_host)
+        assert self._core is not None
+        if not self._admission.full and not self._core.stopping:
+            for listener in self.listeners:
+                listener.start()

@@ -1,0 +1,32 @@
+"""AlterPartitionReassignments (45), versions 0-1: move replicas of partitions to other brokers, or cancel that
+(KIP-455).
+
+With `allow_replication_factor_change` false (version 1), the number of replicas must stay. `timeout_ms` is not needed.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from broker_cy.controller.reassignment import AlterReassignments
+from broker_cy.core.errors import KafkaError
+from broker_cy.metadata.image import RESOURCE_TOPIC
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import BOTH, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+
+@handler(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), on=BOTH)
+async def alter_partition_reassignments(
+    ctx: RequestContext, request: messages.AlterPartitionReassignmentsRequest
+) -> messages.AlterPartitionReassignmentsResponse:
+    try:
+        if (
+            answer := await ctx.broker.controller.forward(ctx, request, messages.AlterPartitionReassignmentsResponse)
+        ) is not None:
+            return cast(messages.AlterPartitionReassignmentsResponse, answer)
+        with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
+            return await ctx.broker.controller.submit(AlterReassignments(request))
+    except KafkaError as error:
+        return messages.AlterPartitionReassignmentsResponse(error_code=int(error.code), error_message=error.message)

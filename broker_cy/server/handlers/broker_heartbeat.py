@@ -1,0 +1,27 @@
+"""BrokerHeartbeat (63), versions 0-2: a broker is alive, and asks to be unfenced, fenced or to stop.
+
+Version 1 adds log directories that are offline (KIP-858), version 2 those that take no new partitions (KIP-1066). A
+heartbeat that changes nothing is answered without a record. See `controller.broker_states`.
+"""
+
+from __future__ import annotations
+
+from broker_cy.controller.broker_states import Heartbeat
+from broker_cy.core.errors import KafkaError
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import ListenerKind, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+
+@handler(ApiKey.BROKER_HEARTBEAT, versions=(0, 2), on=(ListenerKind.CONTROLLER,))
+async def broker_heartbeat(
+    ctx: RequestContext, request: messages.BrokerHeartbeatRequest
+) -> messages.BrokerHeartbeatResponse:
+    try:
+        reply = await ctx.broker.controller.submit(Heartbeat(request))
+    except KafkaError as error:
+        return messages.BrokerHeartbeatResponse(error_code=int(error.code))
+    return messages.BrokerHeartbeatResponse(
+        is_caught_up=reply.is_caught_up, is_fenced=reply.is_fenced, should_shut_down=reply.should_shut_down
+    )

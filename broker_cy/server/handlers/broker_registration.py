@@ -1,0 +1,25 @@
+"""BrokerRegistration (62), versions 0-4: a broker asks to be a member of the cluster.
+
+The answer has the broker epoch once the registration is committed; the broker is fenced until its heartbeats say that
+it has applied it. See `controller.registration`.
+"""
+
+from __future__ import annotations
+
+from broker_cy.controller.registration import RegisterBroker
+from broker_cy.core.errors import KafkaError
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import ListenerKind, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+
+@handler(ApiKey.BROKER_REGISTRATION, versions=(0, 4), on=(ListenerKind.CONTROLLER,))
+async def broker_registration(
+    ctx: RequestContext, request: messages.BrokerRegistrationRequest
+) -> messages.BrokerRegistrationResponse:
+    try:
+        epoch = await ctx.broker.controller.submit(RegisterBroker(request, ctx.version, ctx.broker.cluster_id))
+    except KafkaError as error:
+        return messages.BrokerRegistrationResponse(error_code=int(error.code))
+    return messages.BrokerRegistrationResponse(broker_epoch=epoch)

@@ -1,0 +1,105 @@
+"""What the active controller does by itself: it fences brokers whose session has ended, moves leadership back to
+preferred replicas, and elects replicas that may lack records where that was allowed since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_cy.controller.broker_states import FenceBrokers
+from broker_cy.controller.elections import BalanceLeaders, ElectUnclean
+from broker_cy.controller.operation import Operation
+from broker_cy.core.errors import KafkaError
+from broker_cy.core.logs import facts
+
+if TYPE_CHECKING:
+    from broker_cy.config import BrokerConfig
+    from broker_cy.core.clock import Clock
+    from broker_cy.server.metadata.active_controller import ActiveController
+    from broker_cy.server.metadata.committed_metadata import CommittedMetadata
+
+LOGGER = logging.getLogger("broker_cy.server.metadata")
+
+# Between two checks for brokers whose session has ended, while there is none that could end earlier.
+CHECK_S: Final = 1.0
+CHECK_S_MIN: Final = 0.01
+# Between two steps of elections where the first one left some, so that clients are not all sent elsewhere at once.
+STEP_S: Final = 1.0
+# Kafka's unclean.leader.election.interval.ms, which is an internal setting.
+UNCLEAN_S: Final = 300.0
+
+
+class ControllerDuties:
+    """Runs from `start` to `stop`, while this node is the active controller."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        active: ActiveController,
+        committed: CommittedMetadata,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._loop = loop
+        self._active = active
+        self._committed = committed
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def start(self) -> None:
+        self._active.heartbeats.session_timeout_ms = self._config["broker.session.timeout.ms"]
+        self._later("sessions", CHECK_S_MIN, self._check_sessions)
+        if self._config["auto.leader.rebalance.enable"]:
+            interval_s = self._config["leader.imbalance.check.interval.seconds"]
+            self._steps("preferred leaders", interval_s, BalanceLeaders)
+        self._steps("unclean elections", UNCLEAN_S, ElectUnclean)
+
+    def stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _later(self, name: str, delay_s: float, work: Callable[[], None]) -> None:
+        self._timers[name] = self._loop.call_later(delay_s, work)
+
+    def _check_sessions(self) -> None:
+        now_ms = int(self._clock.monotonic() * 1000)
+        brokers = self._committed.image.brokers
+        # The broker of this process is alive, although a loop that stood still was late with its heartbeat.
+        ended = [each for each in self._active.heartbeats.expired(brokers, now_ms) if each != self._config.node_id]
+        if ended:
+            LOGGER.warning("the sessions of brokers have ended", extra=facts(brokers=ended))
+            self._submit(FenceBrokers(tuple(ended), "the session has ended"))
+        next_ms = self._active.heartbeats.next_check_ms(brokers)
+        wait_s = CHECK_S if next_ms is None else (next_ms - now_ms) / 1000
+        self._later("sessions", min(max(wait_s, CHECK_S_MIN), CHECK_S), self._check_sessions)
+
+    def _steps(self, name: str, interval_s: float, operation: Callable[[], Operation[bool]]) -> None:
+        """Run the operation every `interval_s`, and soon again while it leaves something to do."""
+
+        def done(future: asyncio.Future[bool]) -> None:
+            if name in self._timers and not future.cancelled() and future.exception() is None and future.result():
+                self._timers[name].cancel()
+                self._later(name, STEP_S, step)
+
+        def step() -> None:
+            self._later(name, interval_s, step)
+            submitted = self._submit(operation())
+            if submitted is not None:
+                submitted.add_done_callback(done)
+
+        self._later(name, interval_s, step)
+
+    def _submit(self, operation: Operation[Any]) -> asyncio.Future[Any] | None:
+        try:
+            future = self._active.submit(operation)
+        except KafkaError as error:
+            LOGGER.warning("the controller could not do a duty", extra=facts(operation=operation, reason=error))
+            return None
+        # What fails is tried again with the next check.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return future

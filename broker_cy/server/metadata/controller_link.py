@@ -1,0 +1,101 @@
+"""Requests of this node to the active controller on another node: its own ones, and those of clients, which are
+forwarded in an Envelope (KIP-590).
+
+A request that finds no active controller, or one that leads no longer, is repeated until its deadline: an election
+takes a second or two, and clients would only ask again. As in Kafka, a request may therefore be carried out twice if a
+connection breaks before the response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from broker_cy.client.address import Address
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError
+from broker_cy.client.pool import Peer, Pool
+from broker_cy.core.errors import ErrorCode, KafkaError, WireError
+from broker_cy.server import envelope
+from broker_cy.wire import messages
+from broker_cy.wire.codec import Message
+
+if TYPE_CHECKING:
+    from broker_cy.server.context import RequestContext
+
+R = TypeVar("R", bound=Message)
+
+# Between two attempts to find the active controller.
+RETRY_S: Final = 0.05
+
+
+class ControllerLink:
+    """`leader` returns the id of the active controller, -1 if none is known; `addresses` has those of the controllers'
+    listeners, by node id.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        pool: Pool,
+        leader: Callable[[], int],
+        addresses: dict[int, Address],
+    ) -> None:
+        self._node_id = node_id
+        self._pool = pool
+        self._leader = leader
+        self._addresses = addresses
+
+    async def ask(self, request: Message, response: type[R], timeout_s: float) -> R | None:
+        """Send a request of this node, and return the response; None if this node is the active controller by now.
+        Raises KafkaError with the error of the response, REQUEST_TIMED_OUT if no active controller answers in time.
+        """
+        deadline = Deadline(timeout_s)
+        while self._leader() != self._node_id:
+            found = await self._attempt(request, response, deadline)
+            code = getattr(found, "error_code", 0) if found is not None else ErrorCode.NOT_CONTROLLER
+            if code not in (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER):
+                raise KafkaError(ErrorCode(code), getattr(found, "error_message", None) or ErrorCode(code).name)
+            if found is not None and code == ErrorCode.NONE:
+                return found
+            await self._pause(deadline)
+        return None
+
+    async def forward(self, ctx: RequestContext, request: Message, response: type[R], timeout_s: float) -> R | None:
+        """Forward the request of a client, and return the response for it. Otherwise as `ask`."""
+        wrapped = messages.EnvelopeRequest(
+            request_data=envelope.request_data(ctx, request),
+            request_principal=envelope.principal_data(ctx.principal),
+            client_host_address=envelope.packed_address(ctx.client_host),
+        )
+        found = await self.ask(wrapped, messages.EnvelopeResponse, timeout_s)
+        if found is None:
+            return None
+        try:
+            return envelope.read_response(ctx, response, found.response_data)
+        except WireError as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller's answer: {error}") from error
+
+    async def _attempt(self, request: Message, response: type[R], deadline: Deadline) -> R | None:
+        """None if the active controller is not known or cannot be reached."""
+        leader_id = self._leader()
+        address = self._addresses.get(leader_id)
+        if address is None:
+            return None
+        try:
+            found, _ = await self._pool.ask(Peer(address, leader_id, "controller"), request, response, deadline)
+        except ClientError as error:
+            if not error.retriable:
+                raise KafkaError(error.code or ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+            return None
+        return found
+
+    async def _pause(self, deadline: Deadline) -> None:
+        if deadline.left_s <= RETRY_S:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"no active controller answered within {deadline.timeout_s:g} s: a majority of the controllers must be "
+                "running and reachable",
+            )
+        await asyncio.sleep(RETRY_S)

@@ -1,0 +1,197 @@
+"""The messages of the metadata quorum on the network: requests to other nodes, and the requests that they send.
+
+A node has at most one request of each kind on its way to another node; while it waits for the response, only the newest
+further one is kept, because it says all that an older one did. A request that could not be delivered is repeated for
+as long as the machine waits for its response. Fetches have a connection of their own: they wait at the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_cy.client.address import Address
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError
+from broker_cy.client.pool import Peer, Pool, common_version
+from broker_cy.core.errors import ErrorCode, KafkaError, WireError
+from broker_cy.core.logs import facts
+from broker_cy.quorum import wire
+from broker_cy.quorum.messages import (
+    BeginQuorumEpoch,
+    BeginQuorumEpochResponse,
+    EndQuorumEpoch,
+    EndQuorumEpochResponse,
+    Fetch,
+    FetchResponse,
+    FetchSnapshot,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from broker_cy.quorum.step import Received, Role
+from broker_cy.wire import messages
+from broker_cy.wire.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from broker_cy.quorum.quorum import Quorum
+    from broker_cy.server.metadata.metadata_log import MetadataLog
+    from broker_cy.server.metadata.quorum_driver import QuorumDriver
+    from broker_cy.wire.codec import Message
+
+LOGGER = logging.getLogger("broker_cy.server.metadata")
+
+# Between two attempts to reach a node.
+RETRY_S: Final = 0.05
+# Bytes of a response to a Fetch, whatever the follower asks for.
+FETCH_BYTES_MAX: Final = 8 << 20
+
+_APIS: Final[dict[type[Request], tuple[ApiKey, type[Any]]]] = {
+    VoteRequest: (ApiKey.VOTE, messages.VoteResponse),
+    BeginQuorumEpoch: (ApiKey.BEGIN_QUORUM_EPOCH, messages.BeginQuorumEpochResponse),
+    EndQuorumEpoch: (ApiKey.END_QUORUM_EPOCH, messages.EndQuorumEpochResponse),
+    Fetch: (ApiKey.FETCH, messages.FetchResponse),
+    FetchSnapshot: (ApiKey.FETCH_SNAPSHOT, messages.FetchSnapshotResponse),
+}
+
+
+class QuorumNetwork:
+    """`send` is the driver's outlet, `answer` takes the requests of other nodes."""
+
+    def __init__(
+        self,
+        me: wire.Identity,
+        addresses: dict[int, Address],
+        pool: Pool,
+        loop: asyncio.AbstractEventLoop,
+        request_ms: int,
+        files: MetadataLog,
+    ) -> None:
+        """`addresses` are those of the controllers, by node id; the owner keeps them up to date. `request_ms` is how
+        long the machine waits for a response.
+        """
+        self._me = me
+        self._addresses = addresses
+        self._pool = pool
+        self._loop = loop
+        self._request_s = request_ms / 1000
+        self._files = files
+        self._driver: QuorumDriver
+        self._newest: dict[tuple[int, type[Request]], Request] = {}
+        self._tasks: dict[tuple[int, type[Request]], asyncio.Task[None]] = {}
+        self._reported: dict[int, str] = {}  # by node: why it was not reached, as it was logged
+
+    def open(self, driver: QuorumDriver) -> None:
+        self._driver = driver
+
+    async def close(self) -> None:
+        """Send nothing more, except what is on its way."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- requests of this node
+
+    def send(self, to: int, request: Request) -> None:
+        key = (to, type(request))
+        self._newest[key] = request
+        if key not in self._tasks:
+            self._tasks[key] = self._loop.create_task(self._deliver(*key))
+
+    async def _deliver(self, to: int, kind: type[Request]) -> None:
+        key = (to, kind)
+        try:
+            while (request := self._newest.pop(key, None)) is not None:
+                response = await self._exchange(to, request)
+                if response is not None:
+                    self._driver.take(Received(to, response))
+        finally:
+            del self._tasks[key]
+
+    async def _exchange(self, to: int, request: Request) -> Response | None:
+        """The response; None if none arrives in time, or the machine has sent a newer request."""
+        deadline = Deadline(self._request_s)
+        while True:
+            try:
+                response = await self._ask(to, request, deadline)
+            except ClientError as error:
+                self._report(to, str(error))
+                if not error.retriable:
+                    return None
+            except (KafkaError, WireError) as error:
+                self._report(to, str(error))
+                return None
+            else:
+                self._reported.pop(to, None)
+                return response
+            if (to, type(request)) in self._newest or deadline.left_s <= RETRY_S:
+                return None
+            await asyncio.sleep(RETRY_S)
+
+    async def _ask(self, to: int, request: Request, deadline: Deadline) -> Response:
+        address = self._addresses.get(to)
+        if address is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"the address of controller {to} is not known")
+        api_key, response_class = _APIS[type(request)]
+        peer = Peer(address, to, "fetch" if isinstance(request, (Fetch, FetchSnapshot)) else "")
+        link = await self._pool.link(peer, deadline)
+        version = common_version(link, api_key, api_key.name, *wire.VERSIONS[api_key])
+        if isinstance(request, VoteRequest) and request.pre_vote and version < wire.PRE_VOTE_VERSION:
+            # A node that knows no pre-votes does not object.
+            return VoteResponse(request.epoch, -1, granted=True, pre_vote=True)
+        message = wire.to_request(self._me, request, version)
+        response: Any
+        response, _ = await self._pool.ask(peer, message, response_class, deadline, at_least=version, at_most=version)
+        return wire.from_response(self._me, request, response)
+
+    def _report(self, to: int, reason: str) -> None:
+        """Log why a node was not reached, once until it was."""
+        if self._reported.get(to) == reason:
+            return
+        self._reported[to] = reason
+        LOGGER.warning("could not reach a controller; will retry", extra=facts(node=to, reason=reason))
+
+    # --- requests of other nodes
+
+    async def answer(self, request: Message, version: int, listener: str) -> Message:
+        """The response to a request that arrived on `listener`."""
+        quorum = self._driver.quorum
+        try:
+            source, value = wire.from_request(self._me, request, self._driver.next_correlation())
+        except wire.Refused as refused:
+            LOGGER.warning(
+                "refused a request of another node of the quorum",
+                extra=facts(request=type(request).__name__, reason=refused.error.name),
+            )
+            return refused.response
+        response = None
+        if quorum.role is not Role.CLOSED:
+            response = await self._driver.ask(source, value)
+        if response is None:
+            response = _refusal(quorum, value)
+        records = b""
+        if isinstance(response, FetchResponse) and response.offset >= 0 and isinstance(value, Fetch):
+            records = self._files.read(response.offset, self._files.log.written_end_offset, FETCH_BYTES_MAX)
+        return wire.to_response(response, version, listener, records)
+
+
+def _refusal(quorum: Quorum, request: Request) -> Response:
+    """The response of a node that stops, does not lead (any longer), or does not know the sender."""
+    epoch, leader_id = quorum.epoch, quorum.leader_id
+    closed = quorum.role is Role.CLOSED
+    error = ErrorCode.BROKER_NOT_AVAILABLE if closed else ErrorCode.INCONSISTENT_VOTER_SET
+    match request:
+        case VoteRequest():
+            return VoteResponse(epoch, leader_id, granted=False, pre_vote=request.pre_vote, error=error)
+        case BeginQuorumEpoch():
+            return BeginQuorumEpochResponse(epoch, leader_id, error)
+        case EndQuorumEpoch():
+            return EndQuorumEpochResponse(epoch, leader_id, error)
+        case Fetch(_, correlation):
+            return FetchResponse(epoch, correlation, leader_id, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        case FetchSnapshot(_, correlation):
+            return FetchSnapshotResponse(epoch, correlation, leader_id, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
