@@ -1,7 +1,10 @@
-"""The common part of the group and the transaction coordinator: one runtime for each partition of an internal topic.
+"""The common part of the group and the transaction coordinator: one runtime for each partition of an internal topic
+that this broker leads.
 
-The topic is created when a client first looks up a coordinator. A runtime is loaded from the log when its partition
-appears; until then, requests for its groups or transactional ids fail with COORDINATOR_LOAD_IN_PROGRESS.
+The topic is created when a client first looks up a coordinator. A runtime is loaded from the log when this broker
+becomes the leader of its partition; until then, requests for its groups or transactional ids fail with
+COORDINATOR_LOAD_IN_PROGRESS. It is closed when the leadership or its epoch changes: what waits is answered with
+NOT_COORDINATOR, and the next leader has its state from the log.
 """
 
 from __future__ import annotations
@@ -124,7 +127,7 @@ class CoordinatorService(Generic[S, M]):
         self._sweepers: list[Sweeper[S]] = []
         self.on_event: Callable[[Event], None] = ignore
 
-    def _new_runtime(self, partition: Partition) -> S:
+    def _new_runtime(self, partition: Partition, leader_epoch: int) -> S:
         raise NotImplementedError
 
     def _sweep_every(self, interval_ms: int, work: Callable[[S], None]) -> None:
@@ -133,27 +136,47 @@ class CoordinatorService(Generic[S, M]):
     # ---- following the metadata ----
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
-        """Open runtimes for new partitions of the topic; close all of them if it was deleted."""
+        """Open runtimes for partitions of the topic that this broker leads now, and close those of the others."""
         if self._stopped:
             return
         self._image = image
         if any(topic.name == self.topic for topic in delta.gone()):
             self._close_runtimes()
+        epochs = self._led_epochs(image)
+        self._resign([index for index, runtime in self.runtimes.items() if epochs.get(index) != runtime.leader_epoch])
         for runtime in self.runtimes.values():
             runtime.metadata_changed(delta, image)
         known = image.topics.by_name(self.topic)
         if known is not None:
             self._max_batch_bytes = self._topic_settings(self.topic)["max.message.bytes"]
             self.partition_count = len(known.partitions)
-            self._open_runtimes()
+            self._open_runtimes(epochs)
 
-    def _open_runtimes(self) -> None:
+    def _led_epochs(self, image: MetadataImage) -> dict[int, int]:
+        """The leader epochs of the partitions of the topic that this broker leads."""
+        known = image.topics.by_name(self.topic)
+        if known is None:
+            return {}
+        node_id = self._config.node_id
+        return {index: each.leader_epoch for index, each in known.partitions.items() if each.leader == node_id}
+
+    def _resign(self, indexes: list[int]) -> None:
+        """This broker no longer leads these partitions, or it leads them in another epoch."""
+        for index in indexes:
+            self.runtimes.pop(index).close()
+        if indexes:
+            self.logger.info(
+                "no longer the coordinator of partitions",
+                extra=facts(topic=self.topic, partitions=",".join(map(str, sorted(indexes)))),
+            )
+
+    def _open_runtimes(self, epochs: dict[int, int]) -> None:
         fresh = []
-        for index in range(self.partition_count):
+        for index, leader_epoch in epochs.items():
             partition = self._partitions.get(self.topic, index)
             if partition is None or index in self.runtimes:
                 continue
-            runtime = self.runtimes[index] = self._new_runtime(partition)
+            runtime = self.runtimes[index] = self._new_runtime(partition, leader_epoch)
             runtime.on_event = self.on_event
             runtime.machine.take_image(self._image)
             fresh.append(runtime)
@@ -168,7 +191,7 @@ class CoordinatorService(Generic[S, M]):
         runtime = self.runtimes.get(index)
         if topic == self.topic and runtime is not None and runtime.state is LoadState.FAILED and not self._stopped:
             del self.runtimes[index]
-            self._open_runtimes()
+            self._open_runtimes(self._led_epochs(self._image))
 
     async def _load(self, fresh: list[S], before: asyncio.Task[None] | None) -> None:
         if before is not None:
@@ -177,7 +200,9 @@ class CoordinatorService(Generic[S, M]):
             await runtime.load()
 
     async def loaded(self) -> None:
-        """Wait until each existing runtime is loaded, or has failed to load."""
+        """Wait until the log of each existing runtime is replayed, or could not be. It answers then, unless it waits
+        for its followers.
+        """
         while self._loading is not None and not self._loading.done():
             await asyncio.shield(self._loading)
 

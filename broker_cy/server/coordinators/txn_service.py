@@ -49,9 +49,9 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
         self._sweep_every(self.settings.abort_interval_ms, TransactionRuntime.abort_timed_out)
         self._sweep_every(self.settings.expiration_interval_ms, TransactionRuntime.remove_expired)
 
-    def _new_runtime(self, partition: Partition) -> TransactionRuntime:
+    def _new_runtime(self, partition: Partition, leader_epoch: int) -> TransactionRuntime:
         return TransactionRuntime(
-            partition, self._runtime_context, self.settings, self._markers, self._next_producer_id
+            partition, leader_epoch, self._runtime_context, self.settings, self._markers, self._next_producer_id
         )
 
     # ---- for handlers ----
