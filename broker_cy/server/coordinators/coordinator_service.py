@@ -19,7 +19,7 @@ from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.routing import partition_for
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
-from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.image import NO_LEADER, MetadataImage
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime, LoadState, M, RuntimeContext, ignore
 from broker_cy.server.metadata.internal_topics import creatable_topic
 from broker_cy.wire import messages
@@ -273,6 +273,16 @@ class CoordinatorService(Generic[S, M]):
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"the coordinator of {self.what} {key!r} is {runtime.state.value}")
         return runtime
+
+    def other_coordinator(self, key: str) -> int | None:
+        """The other broker that coordinates a group or transactional id; None if it is this one, or none."""
+        if len(self._image.brokers) <= 1:
+            return None
+        known = self._image.topics.by_name(self.topic)
+        partition = known.partitions.get(self.partition_for(key)) if known is not None else None
+        if partition is None or partition.leader in (NO_LEADER, self._config.node_id):
+            return None
+        return partition.leader
 
     @property
     def is_loading(self) -> bool:
