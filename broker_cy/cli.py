@@ -1,4 +1,5 @@
-"""The `broker-cy` command: `start`, which runs a broker, and the operators' commands of `broker_cy.commands`.
+"""The `broker-cy` command: `start`, which runs a broker, `storage`, which formats its directories, and the operators'
+commands of `broker_cy.commands`.
 
 Only the modules of the chosen command are imported, because imports delay the first response; `start` imports only
 argparse.
@@ -50,7 +51,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def start(argv: Sequence[str]) -> int:
-    """Run a broker until it is stopped and return the exit code. `argv` begins with "start"."""
+    """Run a broker until it is stopped, or the command "storage", and return the exit code. `argv` begins with one of
+    the two.
+    """
+    if argv[0] == "storage":
+        from broker_cy.server import storage_tool
+
+        return storage_tool.run(argv[1:])
     arguments = parser().parse_args(argv)
     from broker_cy.main import StartError, run
 
@@ -64,7 +71,7 @@ def start(argv: Sequence[str]) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code of the process."""
     given = list(sys.argv[1:] if argv is None else argv)
-    if given[:1] == ["start"] and COMPLETE_VARIABLE not in os.environ:
+    if given[:1] in (["start"], ["storage"]) and COMPLETE_VARIABLE not in os.environ:
         return start(given)
     from broker_cy.commands import app
 

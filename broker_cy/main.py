@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -24,10 +25,14 @@ from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.server.connections.sockets import ListenError
 from broker_cy.server.lifecycle import BrokerServer
+from broker_cy.server.metadata.broker_membership import RegistrationRefused
 from broker_cy.server.seams import of_the_machine
 from broker_cy.server.service_manager import ServiceManager
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import rights_advice
+
+if TYPE_CHECKING:
+    from broker_cy.server.controller_lifecycle import ControllerServer
 
 LOGGER = logging.getLogger("broker_cy")
 
@@ -67,11 +72,24 @@ def run(
     asyncio.set_event_loop(loop)
     seams = of_the_machine(loop)
     manager = ServiceManager(os.environ, seams.clock)
-    # Thousands of logs that are there for good need not be looked at again and again.
-    server = BrokerServer(config, seams, manager.loading, gc.freeze)
+    server: BrokerServer | ControllerServer
+    if config.is_broker:
+        # Thousands of logs that are there for good need not be looked at again and again.
+        server = BrokerServer(config, seams, manager.loading, gc.freeze)
+    else:
+        from broker_cy.server.controller_lifecycle import ControllerServer
+
+        server = ControllerServer(config, seams)
     try:
         loop.run_until_complete(server.start())
-    except (ListenError, DataDirectoryError, MetadataLogError, QuorumError, ConfigError) as error:
+    except (
+        ListenError,
+        DataDirectoryError,
+        MetadataLogError,
+        QuorumError,
+        ConfigError,
+        RegistrationRefused,
+    ) as error:
         raise StartError(str(error)) from None
     except KafkaError as error:
         raise StartError(f"cannot start: {error}{rights_advice(error)}") from None
@@ -84,7 +102,12 @@ def run(
     return serve(loop, server, manager, hints)
 
 
-def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer, manager: ServiceManager, hints: bool = False) -> int:
+def serve(
+    loop: asyncio.AbstractEventLoop,
+    server: BrokerServer | ControllerServer,
+    manager: ServiceManager,
+    hints: bool = False,
+) -> int:
     """Report that the broker is ready, run the loop until a signal arrives, then shut down cleanly."""
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -96,7 +119,7 @@ def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer, manager: Servic
         metrics = server.metrics_server
         also = f", metrics on http://{metrics.address}/metrics" if metrics is not None else ""
         print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s{also}", flush=True)
-        if hints and server.listeners:
+        if hints and server.listeners and isinstance(server, BrokerServer):
             print(
                 f"to open the console, run in another terminal: {console_command(server.listeners[0].local)}",
                 flush=True,

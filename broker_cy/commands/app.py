@@ -17,6 +17,7 @@ Start = Callable[[Sequence[str]], int]
 # Module (None: in this one), and what the command does.
 COMMANDS: dict[str, tuple[str | None, str]] = {
     "start": (None, "run a broker in the foreground"),
+    "storage": (None, "format the directories of a node, or show what they contain"),
     "cluster": ("cluster", "brokers, features, the metadata quorum, and supported requests"),
     "topics": ("topics", "list, describe, create, clone, grow and delete topics"),
     "configs": ("configs", "settings of topics, brokers, groups and loggers"),
@@ -62,7 +63,7 @@ class LazyGroup(click.Group):
             return None
         module, _ = COMMANDS[name]
         if module is None:
-            return START
+            return START if name == "start" else STORAGE
         command = importlib.import_module(f"broker_cy.commands.{module}").command
         assert isinstance(command, click.Command)
         return command
@@ -81,6 +82,14 @@ def START(start: Start, arguments: Sequence[str]) -> None:
     raise SystemExit(start(["start", *arguments]))
 
 
+@click.command("storage", add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def STORAGE(start: Start, arguments: Sequence[str]) -> None:
+    """Format the directories of a node, or show what they contain."""
+    raise SystemExit(start(["storage", *arguments]))
+
+
 @click.group(
     PROGRAM,
     cls=LazyGroup,
@@ -93,7 +102,9 @@ def group() -> None:
 
 
 def run(argv: Sequence[str], start: Start) -> int:
-    """Run a command and return the exit code of the process. `start`, which runs a broker, has its own parser."""
+    """Run a command and return the exit code of the process. `start` runs a broker or formats directories,
+    with parsers of its own.
+    """
     options = {"prog_name": PROGRAM, "complete_var": COMPLETE_VARIABLE}
     try:
         result = group.main(list(argv), standalone_mode=False, obj=start, **options)

@@ -104,6 +104,17 @@ class BrokerConfig(Mapping[str, Any]):
         return "controller" in self._values["process.roles"]
 
     @property
+    def begins_cluster(self) -> bool:
+        """Whether this node may begin a cluster of its own: it is a controller, and names no other one."""
+        if not self.is_controller:
+            return False
+        voters, servers = self.quorum_voters, self._values["controller.quorum.bootstrap.servers"]
+        if voters:
+            return len(voters) == 1
+        ports = {one.port for one in (*self.network.controller_listeners, *self.network.advertised_controllers)}
+        return not servers or (len(servers) == 1 and (not ports or int(servers[0].rpartition(":")[2]) in ports))
+
+    @property
     def quorum_voters(self) -> tuple[startup.QuorumVoter, ...]:
         """Return the static voters of the metadata quorum (controller.quorum.voters), in the order of the file."""
         return startup.quorum_voters(self._values["controller.quorum.voters"])

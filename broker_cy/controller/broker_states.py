@@ -94,9 +94,11 @@ class FenceBrokers(Operation[tuple[int, ...]]):
         chosen = []
         for broker_id in sorted(set(self.broker_ids)):
             broker = state.brokers.get(broker_id)
-            if broker is None or broker.fenced:
+            if broker is None or (self.epochs is not None and self.epochs.get(broker_id) not in (None, broker.epoch)):
                 continue
-            if self.epochs is None or self.epochs.get(broker_id, broker.epoch) == broker.epoch:
+            # Its process is dead: another one may register now.
+            context.heartbeats.contact(broker).heard = False
+            if not broker.fenced:
                 chosen.append(broker)
         if not chosen:
             return Step([], ())
@@ -118,11 +120,12 @@ class Heartbeat(Operation[HeartbeatReply]):
         after = self._next(state, current, contact, lowest)
         assert after in SUCCESSORS[current]
         records: list[VersionedRecord] = []
-        if after is not current:
+        if after is State.SHUTTING_DOWN:
+            # At every heartbeat, because the records of the first one may not have been written.
+            records = self._move_leaders(state, context, broker)
+        elif after is not current:
             if after is State.UNFENCED:
                 records = self._unfence(state, context, broker)
-            elif after is State.SHUTTING_DOWN:
-                records = self._begin_shutdown(state, context, broker)
             elif not broker.fenced:
                 records = fence(state, context, (broker,))
         records += self._directories(state, context, broker)
@@ -148,7 +151,7 @@ class Heartbeat(Operation[HeartbeatReply]):
         return State.FENCED if request.want_fence else State.UNFENCED
 
     def _note(self, contact: Contact, after: State, context: OperationContext, records: int) -> None:
-        contact.last_ms = context.monotonic_ms
+        contact.last_ms, contact.heard = context.monotonic_ms, after is not State.SHUTDOWN_NOW
         contact.metadata_offset = self.request.current_metadata_offset
         if after in (State.FENCED, State.SHUTDOWN_NOW):
             contact.shutdown_at = -1
@@ -159,7 +162,7 @@ class Heartbeat(Operation[HeartbeatReply]):
         rules = Rules(state, context.config, back=frozenset((broker.broker_id,)))
         return [fence_record(broker, fenced=False), *elections.for_leaderless(rules, state)]
 
-    def _begin_shutdown(
+    def _move_leaders(
         self, state: MetadataImage, context: OperationContext, broker: BrokerImage
     ) -> list[VersionedRecord]:
         records = []
@@ -198,7 +201,7 @@ class Heartbeat(Operation[HeartbeatReply]):
         if (
             cordoned is not None
             and level >= features.MV_CORDONED
-            and set(cordoned) != set(broker.cordoned_log_dirs or ())
+            and (broker.cordoned_log_dirs is None or set(cordoned) != set(broker.cordoned_log_dirs))
         ):
             record = messages.BrokerRegistrationChangeRecord(
                 broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned)
@@ -210,6 +213,4 @@ class Heartbeat(Operation[HeartbeatReply]):
 def _state_of(broker: BrokerImage, contact: Contact) -> State:
     if broker.fenced:
         return State.FENCED
-    if contact.is_shutting_down or broker.in_controlled_shutdown:
-        return State.SHUTTING_DOWN
-    return State.UNFENCED
+    return State.SHUTTING_DOWN if contact.is_shutting_down else State.UNFENCED

@@ -91,7 +91,7 @@ class AlterConfigs(Operation[list[Outcome]]):
                 outcomes.append(Outcome(error.code, error.message))
             else:
                 outcomes.append(OK)
-        return Step([] if self.validate_only else records, outcomes)
+        return Step([] if self.validate_only else records + _clear_elr(state, records), outcomes)
 
     def _change(self, state: MetadataImage, resource: ResourceChange) -> list[VersionedRecord]:
         current = state.configs.resource(resource.resource_type, resource.name)
@@ -157,6 +157,20 @@ def _validate_broker(
         raise ConfigError(f"Broker-level {name} cannot be altered while ELR is enabled.")
     if not resource.name and name in current and name not in after:
         raise ConfigError(f"Cluster-level {name} cannot be removed while ELR is enabled.")
+
+
+def _clear_elr(state: MetadataImage, records: list[VersionedRecord]) -> list[VersionedRecord]:
+    """With another min.insync.replicas, eligible leaders need not have every acknowledged record any more (KIP-966)."""
+    if state.features.level(features.ELIGIBLE_LEADER_REPLICAS) == 0:
+        return []
+    changed = [record.message for record in records if record.message.name == "min.insync.replicas"]
+    return [
+        VersionedRecord(
+            # An empty name stands for all topics.
+            messages.ClearElrRecord(topic_name=each.resource_name if each.resource_type == RESOURCE_TOPIC else "")
+        )
+        for each in changed
+    ]
 
 
 def apply_changes(resource: ResourceChange, current: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,9 @@
 """Changes of feature levels, with the rules and messages of Kafka's FeatureControlManager.
 
-Omissions: metadata.version, kraft.version and eligible.leader.replicas.version keep their current level, because other
-levels require brokers with replicas; a request for the current level succeeds.
+Every registered broker and controller has to support a level. With eligible leader replicas, min.insync.replicas
+decides who may lead, so it is set for the cluster, and removed from single brokers, before they are enabled (KIP-966).
+
+Omissions: metadata.version and kraft.version keep their current level; a request for that level succeeds.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.rules import MIN_ISR, topic_setting
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
-from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.image import RESOURCE_BROKER, MetadataImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
 
@@ -20,7 +23,7 @@ UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
 
-_FIXED: Final = frozenset({features.METADATA_VERSION, features.KRAFT_VERSION, features.ELIGIBLE_LEADER_REPLICAS})
+_FIXED: Final = frozenset({features.METADATA_VERSION, features.KRAFT_VERSION})
 
 
 class FeatureUpdate(NamedTuple):
@@ -48,12 +51,14 @@ class UpdateFeatures(Operation[None]):
         for update in {each.name: each for each in self.updates}.values():
             kept_by_quorum = update.name == features.KRAFT_VERSION
             current = self.kraft_version if kept_by_quorum else state.features.level(update.name)
-            problem = _problem(update, current, context.config.node_id)
+            problem = _problem(state, update, current, context.config.node_id)
             if problem is not None:
                 raise KafkaError(
                     ErrorCode.INVALID_UPDATE_VERSION,
                     f"Invalid update version {update.level} for feature {update.name}. {problem}",
                 )
+            if update.name == features.ELIGIBLE_LEADER_REPLICAS and update.level > 0:
+                records = _one_min_isr(state, context) + records
             if not kept_by_quorum:
                 # As in Kafka, written even if the level does not change.
                 message = messages.FeatureLevelRecord(name=update.name, feature_level=update.level)
@@ -61,7 +66,25 @@ class UpdateFeatures(Operation[None]):
         return Step([] if self.validate_only else records, None)
 
 
-def _problem(update: FeatureUpdate, current: int, node_id: int) -> str | None:
+def _one_min_isr(state: MetadataImage, context: OperationContext) -> list[VersionedRecord]:
+    """The records after which all brokers have one value of min.insync.replicas."""
+    records = []
+    if MIN_ISR not in state.configs.broker(""):
+        value = topic_setting(state, context.config, "", MIN_ISR)
+        records.append(_config("", str(value)))
+    for resource_type, name in state.configs.resources():
+        if resource_type == RESOURCE_BROKER and name and MIN_ISR in state.configs.broker(name):
+            records.append(_config(name, None))
+    return records
+
+
+def _config(broker: str, value: str | None) -> VersionedRecord:
+    return VersionedRecord(
+        messages.ConfigRecord(resource_type=RESOURCE_BROKER, resource_name=broker, name=MIN_ISR, value=value)
+    )
+
+
+def _problem(state: MetadataImage, update: FeatureUpdate, current: int, node_id: int) -> str | None:
     """The reason why a feature may not be set, in the order of Kafka's checks; None if it may."""
     name, level, upgrade_type = update
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
@@ -73,6 +96,9 @@ def _problem(update: FeatureUpdate, current: int, node_id: int) -> str | None:
         if high == 0:
             return f"Local controller {node_id} does not support this feature."
         return f"Local controller {node_id} only supports versions {low}-{high}"
+    problem = _not_supported_by(state, name, level)
+    if problem is not None:
+        return problem
     if level < current and upgrade_type == UPGRADE:
         return (
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
@@ -83,5 +109,22 @@ def _problem(update: FeatureUpdate, current: int, node_id: int) -> str | None:
     if name not in features.SUPPORTED:
         return f"Feature {name} not found."
     if name in _FIXED and level != current:
-        return f"Its level, {current}, cannot be changed; this broker changes only {features.TRANSACTION_VERSION}."
+        return f"Its level, {current}, cannot be changed by this version of broker-cy."
+    if name == features.ELIGIBLE_LEADER_REPLICAS and level > 0 and state.features.metadata_version < features.MV_ELR:
+        return f"{name} could not be set to {level} because it depends on metadata.version={features.MV_ELR}"
+    return None
+
+
+def _not_supported_by(state: MetadataImage, name: str, level: int) -> str | None:
+    """The reason why a broker or another controller cannot have the level; None if all can."""
+    members = [(f"Broker {broker.broker_id}", broker.features) for broker in state.brokers.values()]
+    for controller in state.controllers.values():
+        levels = {each.name: (each.min_supported_version, each.max_supported_version) for each in controller.features}
+        members.append((f"Controller {controller.controller_id}", levels))
+    for who, supported in members:
+        low, high = supported.get(name, (0, 0))
+        if not low <= level <= high:
+            return (
+                f"{who} does not support this feature." if high == 0 else f"{who} only supports versions {low}-{high}"
+            )
     return None

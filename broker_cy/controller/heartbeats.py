@@ -25,11 +25,13 @@ class Contact:
 
     The broker is to have applied the metadata up to `registered_at`, the offset of its registration, before it is
     unfenced. `shutdown_at` is the end of the log when its controlled shutdown began, -1 before: it may stop when the
-    other brokers have applied the log to there, so that no client is sent to it any more.
+    other brokers have applied the log to there, so that no client is sent to it any more. `heard` is whether it has
+    sent a heartbeat, and was not told since that it may stop.
     """
 
     epoch: int
     last_ms: int
+    heard: bool = False
     metadata_offset: int = -1
     registered_at: int = -1
     shutdown_at: int = -1
@@ -40,7 +42,9 @@ class Contact:
 
 
 class Heartbeats:
-    """The contacts of all registered brokers, by id."""
+    """The contacts of all registered brokers, by id. Those of brokers that were unregistered stay, until another
+    controller is active: there are as many as ids.
+    """
 
     __slots__ = ("_contacts", "session_timeout_ms")
 
@@ -56,20 +60,15 @@ class Heartbeats:
         of the registrations are not known here, so a fenced broker has to reach the end of the log.
         """
         self._contacts = {
-            broker.broker_id: Contact(broker.epoch, now_ms, registered_at=end_offset - 1) for broker in brokers.values()
+            broker.broker_id: Contact(broker.epoch, now_ms, not broker.fenced, registered_at=end_offset - 1)
+            for broker in brokers.values()
         }
 
     def register(self, broker_id: int, epoch: int, registered_at: int, now_ms: int) -> None:
-        """Note a registration. A new incarnation begins without a controlled shutdown."""
+        """Note a registration. A controlled shutdown, if there was one, begins again with the next heartbeat."""
         old = self._contacts.get(broker_id)
-        if old is not None and old.epoch == epoch:
-            old.last_ms, old.registered_at = now_ms, registered_at
-        else:
-            self._contacts[broker_id] = Contact(epoch, now_ms, registered_at=registered_at)
-
-    def remove(self, broker_id: int) -> None:
-        """Forget a broker that was unregistered."""
-        self._contacts.pop(broker_id, None)
+        heard = old is not None and old.epoch == epoch and old.heard
+        self._contacts[broker_id] = Contact(epoch, now_ms, heard, registered_at=registered_at)
 
     def contact(self, broker: BrokerImage) -> Contact:
         """The contact of the registered incarnation; a new one, as if never heard from, if there is none."""
@@ -79,14 +78,12 @@ class Heartbeats:
         return found
 
     def has_session(self, broker: BrokerImage, now_ms: int) -> bool:
-        """Whether the registered incarnation is unfenced and was heard from within the session timeout."""
-        found = self._contacts.get(broker.broker_id)
-        return (
-            found is not None
-            and not broker.fenced
-            and found.epoch == broker.epoch
-            and found.last_ms + self.session_timeout_ms >= now_ms
-        )
+        """Whether the process of the registered incarnation is alive: it sent a heartbeat within the session timeout,
+        fenced or not, and was not told to stop. (Kafka 4.3.1 also keeps out, for the rest of that time, the successor
+        of a broker that stopped in order.)
+        """
+        found = self.contact(broker)
+        return found.heard and found.last_ms + self.session_timeout_ms >= now_ms
 
     def expired(self, brokers: Mapping[int, BrokerImage], now_ms: int) -> tuple[int, ...]:
         """The unfenced brokers whose session has ended, ascending: they are to be fenced now."""

@@ -127,6 +127,9 @@ class PartitionChange:
         elif chosen in self.elr:
             self.isr = (chosen,)
             self.elr = tuple(r for r in self.elr if r != chosen)
+        elif chosen != self.partition.leader and self.partition.leader == NO_LEADER:
+            # All its members went at once, so each of them was kept as a possible leader. Now they are out of sync.
+            self.isr = tuple(r for r in self.isr if r == chosen or self.rules.may_lead(r, self.partition))
         if not self.rules.elr_enabled:
             self.elr = ()
         return chosen
@@ -148,7 +151,8 @@ class PartitionChange:
         known = self.partition.last_known_elr
         if not self.rules.elr_enabled or self.isr or self.elr or len(known) != 1:
             return NO_LEADER
-        return known[0] if self.rules.may_lead(known[0], self.partition) else NO_LEADER
+        is_electable = known[0] in self.replicas and self.rules.may_lead(known[0], self.partition)
+        return known[0] if is_electable else NO_LEADER
 
     # --- what follows
 
@@ -173,7 +177,8 @@ class PartitionChange:
             self.elr = ()
             return
         candidates = {*self.elr, *self.partition.isr} - {*self.isr} - self.unclean_shutdown
-        self.elr = tuple(sorted(candidates))
+        # Not who has left the partition, as Kafka has it: added again later, it would be eligible without any record.
+        self.elr = tuple(sorted(candidates & {*self.replicas}))
 
     def _set_last_known_leader(self, change: messages.PartitionChangeRecord, leader: int) -> None:
         old = self.partition

@@ -1,7 +1,13 @@
-"""The placement of the replicas of new partitions on brokers.
+"""The placement of the replicas of new partitions on brokers, and the check of placements that users make.
 
-Replicas are striped over the active brokers from a start that varies, so that leaders are spread evenly; fenced brokers
-come last and never lead. Racks are ignored until replication between brokers is implemented.
+As in Apache Kafka (StripedReplicaPlacer): the racks take turns, and in each rack its brokers; every partition begins
+one rack and one broker further, so that leaders and followers are spread evenly; fenced brokers come last in their rack
+and never lead. After as many partitions as there are brokers, the order of racks and brokers is mixed, because the same
+brokers would otherwise follow each other for ever.
+
+What Kafka has not: two replicas of a partition are not placed on one host if that can be avoided. Brokers whose first
+listener, by name, advertises the same host are on one host: with `--shards`, they are processes of one machine, and
+fail together.
 """
 
 from __future__ import annotations
@@ -9,12 +15,123 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
+from broker_cy.controller.rules import default_directory
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.core.uuid import UNASSIGNED_DIRECTORY
 from broker_cy.metadata import features
 from broker_cy.metadata.image import BrokerImage, MetadataImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
+
+
+def host_of(broker: BrokerImage) -> str:
+    """The host that the first listener, by name, advertises; a text of its own for a broker without listeners."""
+    if not broker.listeners:
+        return f"broker {broker.broker_id}"
+    return broker.listeners[min(broker.listeners)].host
+
+
+def takes_replicas(broker: BrokerImage) -> bool:
+    """Whether new replicas may be placed on the broker: not while it stops, nor if all its log directories are cordoned
+    (KIP-1066).
+    """
+    if broker.in_controlled_shutdown:
+        return False
+    return (
+        broker.cordoned_log_dirs is None
+        or not broker.log_dirs
+        or bool(set(broker.log_dirs) - set(broker.cordoned_log_dirs))
+    )
+
+
+class _Mixer:
+    """Mixes lists by a seed: always the same, because a state machine has no randomness (a linear congruential
+    generator, Knuth's MMIX).
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed
+
+    def mix(self, values: list[int]) -> None:
+        for last in range(len(values) - 1, 0, -1):
+            self._state = (self._state * 6364136223846793005 + 1442695040888963407) % 2**64
+            other = (self._state >> 33) % (last + 1)
+            values[last], values[other] = values[other], values[last]
+
+
+class _Rack:
+    """The brokers of one rack, those in service first. Each partition begins one broker further."""
+
+    def __init__(self, brokers: list[BrokerImage], start: int) -> None:
+        self._active = sorted(b.broker_id for b in brokers if not b.fenced)
+        self._fenced = sorted(b.broker_id for b in brokers if b.fenced)
+        self._offset = start
+
+    def candidates(self, *, leader: bool) -> list[int]:
+        """The brokers in the order in which the next partition takes them."""
+        first = self._offset % len(self._active) if self._active else 0
+        active = self._active[first:] + self._active[:first]
+        return active if leader else active + self._fenced
+
+    def advance(self) -> None:
+        self._offset += 1
+
+    def mix(self, mixer: _Mixer) -> None:
+        mixer.mix(self._active)
+        mixer.mix(self._fenced)
+
+
+class _Placer:
+    def __init__(self, brokers: list[BrokerImage], start: int) -> None:
+        self._hosts = {broker.broker_id: host_of(broker) for broker in brokers}
+        by_rack: dict[str | None, list[BrokerImage]] = {}
+        for broker in brokers:
+            by_rack.setdefault(broker.rack, []).append(broker)
+        names = sorted(by_rack, key=lambda rack: (rack is not None, rack or ""))
+        self._racks = [_Rack(by_rack[name], start) for name in names]
+        self._order = list(range(len(names)))
+        self._offset = start
+        self._mixer = _Mixer(start)
+        self._active = sum(not broker.fenced for broker in brokers)
+        self._placed = 0
+
+    def place(self, replication_factor: int) -> tuple[int, ...]:
+        """The replicas of the next partition, leader first."""
+        if self._placed and self._placed % self._active == 0 and self._active > 1:
+            self._mixer.mix(self._order)
+            for rack in self._racks:
+                rack.mix(self._mixer)
+        first = self._offset % len(self._order)
+        racks = [self._racks[i] for i in self._order[first:] + self._order[:first]]
+        # The rack that has the leader is the last one that takes a follower.
+        at = next(i for i, rack in enumerate(racks) if rack.candidates(leader=True))
+        replicas = [racks[at].candidates(leader=True)[0]]
+        turn = at
+        while len(replicas) < replication_factor:
+            turn = self._add(replicas, racks, turn)
+        for rack in self._racks:
+            rack.advance()
+        self._offset += 1
+        self._placed += 1
+        return tuple(replicas)
+
+    def _add(self, replicas: list[int], racks: list[_Rack], turn: int) -> int:
+        """Add one replica, of the next rack that has a broker on another host than the replicas so far, or else of the
+        next rack that has any broker left. Returns the place of that rack.
+        """
+        hosts = {self._hosts[broker_id] for broker_id in replicas}
+        fallback: tuple[int, int] | None = None
+        for step in range(1, len(racks) + 1):
+            at = (turn + step) % len(racks)
+            left = [b for b in racks[at].candidates(leader=False) if b not in replicas]
+            elsewhere = [b for b in left if self._hosts[b] not in hosts]
+            if elsewhere:
+                replicas.append(elsewhere[0])
+                return at
+            if left and fallback is None:
+                fallback = at, left[0]
+        assert fallback is not None, "the replication factor was checked"
+        replicas.append(fallback[1])
+        return fallback[0]
 
 
 def place(
@@ -24,22 +141,17 @@ def place(
 
     Raises KafkaError(INVALID_REPLICATION_FACTOR) with Kafka's message.
     """
-    active = sorted(b.broker_id for b in brokers if not b.fenced)
-    fenced = sorted(b.broker_id for b in brokers if b.fenced)
-    if not active:
+    usable = [broker for broker in brokers if takes_replicas(broker)]
+    if all(broker.fenced for broker in usable):
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
-    registered = len(active) + len(fenced)
-    if replication_factor > registered:
+    if replication_factor > len(usable):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{registered} broker(s) are registered or some brokers have all their log directories cordoned.",
+            f"{len(usable)} broker(s) are registered or some brokers have all their log directories cordoned.",
         )
-    placed = []
-    for index in range(start, start + partitions):
-        first = index % len(active)
-        placed.append(tuple([*active[first:], *active[:first], *fenced][:replication_factor]))
-    return placed
+    placer = _Placer(usable, start)
+    return [placer.place(replication_factor) for _ in range(partitions)]
 
 
 def check_manual(state: MetadataImage, replicas: list[int], replication_factor: int | None) -> None:
@@ -86,13 +198,5 @@ def new_partition(
         partition_epoch=0,
     )
     if version >= 1:
-        record.directories = [_default_directory(state, replica) for replica in record.replicas]
+        record.directories = [default_directory(state, replica) for replica in record.replicas]
     return VersionedRecord(record, version)
-
-
-def _default_directory(state: MetadataImage, broker_id: int) -> UUID:
-    """The log directory of a broker that has only one; a broker with several reports later which one it uses
-    (KIP-858).
-    """
-    directories = state.brokers[broker_id].log_dirs
-    return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY

@@ -95,7 +95,8 @@ def _cancel(change: PartitionChange) -> None:
     """Raises KafkaError(NO_REASSIGNMENT_IN_PROGRESS), and INVALID_REPLICA_ASSIGNMENT if that would lose records."""
     old = change.partition
     if not is_reassigning(old):
-        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        # Kafka sends no message here; clients show their own text for the error code.
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     change.replicas = tuple(r for r in old.replicas if r not in old.adding_replicas)
     change.isr = tuple(r for r in old.isr if r not in old.adding_replicas)
     change.removing, change.adding = (), ()

@@ -210,7 +210,6 @@ class UnregisterBroker(Operation[None]):
         records = elections.without_brokers(rules, state.topics.with_replica(self.broker_id), gone)
         record = messages.UnregisterBrokerRecord(broker_id=self.broker_id, broker_epoch=broker.epoch)
         records.append(VersionedRecord(record))
-        context.heartbeats.remove(self.broker_id)
         return Step(records, None, atomic=False)
 
 

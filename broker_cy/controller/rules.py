@@ -47,11 +47,11 @@ def has_online_directory(broker: BrokerImage, directory: UUID) -> bool:
 
 
 def directory_of(partition: PartitionImage, broker_id: int) -> UUID:
-    """The log directory of a replica; UNASSIGNED_DIRECTORY if the partition has none for it."""
+    """The log directory of a replica; MIGRATING_DIRECTORY if the partition has none for it."""
     for replica, directory in zip(partition.replicas, partition.directories, strict=False):
         if replica == broker_id:
             return directory
-    return uuids.UNASSIGNED_DIRECTORY
+    return uuids.MIGRATING_DIRECTORY
 
 
 def default_directory(state: MetadataImage, broker_id: int) -> UUID:

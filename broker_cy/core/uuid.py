@@ -9,11 +9,11 @@ ZERO: Final = UUID(int=0)
 """Stands for "no id" in every message."""
 METADATA_TOPIC_ID: Final = UUID(int=1)
 """The id of `__cluster_metadata`."""
-LOST_DIRECTORY: Final = UUID(int=1)
+LOST_DIRECTORY: Final = UUID(int=2)
 """KIP-858: the replica is in a log directory that is offline."""
-UNASSIGNED_DIRECTORY: Final = ZERO
+UNASSIGNED_DIRECTORY: Final = UUID(int=1)
 """KIP-858: the broker has not reported yet which log directory holds the replica."""
-MIGRATING_DIRECTORY: Final = UUID(int=2)
+MIGRATING_DIRECTORY: Final = ZERO
 """KIP-858: the replica comes from a cluster that did not track directories."""
 RESERVED_MAX: Final = 99
 """Ids 0 to 99 are reserved; Kafka gives none of them out."""

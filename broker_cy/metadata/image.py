@@ -459,6 +459,21 @@ class ImageDelta(NamedTuple):
         )
 
     @classmethod
+    def between(cls, before: MetadataImage, after: MetadataImage) -> ImageDelta:
+        """What differs in two images without a common table, as when a snapshot has replaced one by the other."""
+        ids = {topic.topic_id for topic in before.topics} | {topic.topic_id for topic in after.topics}
+        topics = [TopicDelta(before.topics.by_id(each), after.topics.by_id(each)) for each in ids]
+        resources = {*before.configs.resources(), *after.configs.resources()}
+        brokers = {*before.brokers, *after.brokers}
+        levels = {*before.features.levels(), *after.features.levels()}
+        return cls(
+            [topic for topic in topics if topic.before != topic.after],
+            [key for key in resources if before.configs.resource(*key) != after.configs.resource(*key)],
+            [each for each in brokers if before.brokers.get(each) != after.brokers.get(each)],
+            [name for name in levels if before.features.level(name) != after.features.level(name)],
+        )
+
+    @classmethod
     def initial(cls, image: MetadataImage) -> ImageDelta:
         """Everything in `image` as a new entry: the first delta of a subscriber."""
         return cls(

@@ -20,6 +20,7 @@ class Loader:
         self.image = MetadataImage()
         self.kraft = KRaftState()
         self.log_bytes = 0  # of the part of the log that the snapshot does not cover
+        self.voters_offset = -1  # of the newest voters in the log; -1 if they are in a snapshot, or nowhere
         self._transaction: MetadataImage | None = None
         # What records are applied to: the image, or a branch of it where the caller wants to know what has changed.
         self._target = self.image
@@ -40,7 +41,10 @@ class Loader:
         for batch in framing.batches(content):
             if batch.last_offset <= self._target.offset:
                 continue
+            before = self.kraft.voters
             self._apply(batch)
+            if self.kraft.voters is not before:
+                self.voters_offset = batch.base_offset
             self.log_bytes += batch.size_bytes
             self._reached(batch.last_offset, batch.leader_epoch)
 

@@ -184,7 +184,8 @@ def _clear_elr(image: MetadataImage, record: Any) -> None:
         for index, partition in topic.partitions.items():
             if partition.elr or partition.last_known_elr:
                 own = image.topics.partitions_for_write(topic.topic_id)
-                own[index] = partition._replace(elr=(), last_known_elr=())
+                epoch = partition.partition_epoch + 1
+                own[index] = partition._replace(elr=(), last_known_elr=(), partition_epoch=epoch)
 
 
 def _config(image: MetadataImage, record: Any) -> None:

@@ -1,90 +1,160 @@
-"""Elections (KIP-595) with a pre-vote (KIP-996): who becomes the leader of an epoch, and how the others learn it."""
+"""Elections (KIP-595) with a pre-vote (KIP-996): who becomes the leader of an epoch, and how the others learn it.
+
+A vote counts for the replica that gave it: a request names the voter with its directory id, and a disk that was wiped
+refuses it with INVALID_VOTER_KEY (KIP-853). With voters in the log, whoever is asked votes, even if it does not know
+yet that it is a voter, and for candidates that it does not know: the log of the candidate may be newer.
+"""
 
 from __future__ import annotations
 
+from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
-from broker_cy.quorum.election_state import NO_LEADER, NOT_VOTED
+from broker_cy.quorum.election_state import NO_LEADER
 from broker_cy.quorum.messages import (
     BeginQuorumEpoch,
     BeginQuorumEpochResponse,
     EndQuorumEpoch,
     EndQuorumEpochResponse,
+    Fetch,
     OffsetAndEpoch,
     VoteRequest,
     VoteResponse,
 )
 from broker_cy.quorum.state import QuorumState
-from broker_cy.quorum.step import Role
+from broker_cy.quorum.step import Role, bootstrap_id
+from broker_cy.quorum.voters import Endpoint, ReplicaKey
 
 _VOTING = frozenset({Role.UNATTACHED, Role.PROSPECTIVE})
 _LEADERLESS = frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE})
 
 
-def learn(state: QuorumState, source: int, epoch: int, leader_id: int) -> None:
+def learn(state: QuorumState, source: int, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...] = ()) -> None:
     """Take over a newer epoch, or the leader of this one, from a message of `source`."""
+    is_other = leader_id not in (NO_LEADER, state.node_id)
     if epoch > state.epoch:
         state.enter_epoch(epoch)
-        if leader_id in state.others:
-            state.become_follower(leader_id)
+        if is_other:
+            state.become_follower(leader_id, endpoints)
         else:
             state.become_unattached()
-    elif epoch == state.epoch and leader_id in state.others:
+    elif epoch == state.epoch and is_other:
         if state.leader_id not in (NO_LEADER, leader_id):
             raise AssertionError(f"epoch {epoch} has the leaders {state.leader_id} and {leader_id}")
         # A prospective voter has given up its leader. Other voters that still name it have heard from it no later; only
-        # the leader itself shows that it is there.
-        if state.role in _LEADERLESS and (state.leader_id == NO_LEADER or source == leader_id):
-            state.become_follower(leader_id)
+        # the leader itself shows that it is there. An observer asks whoever it knows for the leader.
+        if state.role in _LEADERLESS and (state.leader_id == NO_LEADER or source == leader_id or not state.is_voter):
+            state.become_follower(leader_id, endpoints)
+        elif endpoints:
+            state.leader_endpoints = endpoints
 
 
 def stand(state: QuorumState) -> None:
-    """Ask the voters whether they would vote for this node: only then it begins a new epoch, which would disturb a
-    leader that works.
+    """The time to wait for a leader is over. A voter asks the others whether they would vote for it: only then it
+    begins a new epoch, which would disturb a leader that works. An observer searches for the leader.
     """
+    if not state.may_stand:
+        _search(state)
+        return
+    if state.role is Role.PROSPECTIVE:
+        # No majority has answered: perhaps other nodes are voters by now.
+        _ask_for_leader(state, ())
     state.become(Role.PROSPECTIVE)
     _begin_round(state, pre_vote=True)
+
+
+def _search(state: QuorumState) -> None:
+    if state.role is not Role.UNATTACHED:
+        # The leader of the epoch stays known, so that there is no vote in it.
+        state.become(Role.UNATTACHED)
+    state.wait_for_election()
+    _ask_for_leader(state, state.others)
+
+
+def _ask_for_leader(state: QuorumState, voters: tuple[int, ...]) -> None:
+    """Fetch from the next bootstrap server, or from one of `voters` if there are none: its response names the
+    leader.
+    """
+    count = state.bootstrap_servers or len(voters)
+    if not count or state.synced_end < state.log.end_offset:
+        return
+    state.sought = (state.sought + 1) % count
+    to = bootstrap_id(state.sought) if state.bootstrap_servers else voters[state.sought]
+    state.correlation += 1
+    state.send(
+        to, Fetch(state.epoch, state.correlation, state.log.end, state.high_watermark, state.key.directory_id, 0)
+    )
 
 
 def _become_candidate(state: QuorumState) -> None:
     state.enter_epoch(state.epoch + 1)
     state.become(Role.CANDIDATE)
-    state.voted_id = state.node_id
+    state.voted = state.key
     _begin_round(state, pre_vote=False)
 
 
 def _begin_round(state: QuorumState, *, pre_vote: bool) -> None:
     """Vote for this node, and ask the others for their votes."""
     state.wait_for_election()
-    state.votes[state.node_id] = True
-    for voter in state.others:
-        state.send(voter, VoteRequest(state.epoch, state.log.end, pre_vote))
+    if state.is_voter:
+        state.votes[state.node_id] = True
+    last = state.log.end
+    for key in state.voters.keys:
+        if key.id != state.node_id:
+            state.send(key.id, VoteRequest(state.epoch, last, pre_vote, state.key.directory_id, key))
     _count(state)
 
 
 def _count(state: QuorumState) -> None:
     """Decide the round if a majority has answered. What a majority of one leads to is the same."""
     granted = sum(state.votes.values())
-    if granted >= state.majority:
+    majority = state.voters.majority
+    if granted >= majority:
         if state.role is Role.PROSPECTIVE:
             _become_candidate(state)
         else:
             state.become_leader()
-    elif len(state.votes) - granted >= state.majority and state.leader_id != NO_LEADER:
+    elif len(state.votes) - granted >= majority and state.leader_id != NO_LEADER:
         # The voters have a leader: this node tries to reach it again. Without a leader the next round follows the
         # election timeout.
-        state.become_follower(state.leader_id)
+        state.become_follower(state.leader_id, state.leader_endpoints)
 
 
 def vote_requested(state: QuorumState, source: int, request: VoteRequest) -> None:
-    if request.epoch > state.epoch:
+    error = _voter_error(state, source, request)
+    if error is ErrorCode.NONE and request.epoch > state.epoch:
         learn(state, source, request.epoch, NO_LEADER)
-    granted = request.epoch == state.epoch and _is_long_enough(state, request.last) and _grants(state, source, request)
+    if error is ErrorCode.NONE:
+        error = _key_error(state, request.voter)
+    candidate = ReplicaKey(source, request.directory_id)
+    granted = error is ErrorCode.NONE and _is_long_enough(state, request.last) and _grants(state, candidate, request)
     if granted and not request.pre_vote:
-        state.voted_id = source
         state.become_unattached()
+        state.voted = candidate
     state.send(
-        source, VoteResponse(state.epoch, state.leader_id, granted, request.pre_vote, _outdated(state, request.epoch))
+        source,
+        VoteResponse(state.epoch, state.leader_id, granted, request.pre_vote, error, state.leader_endpoints),
     )
+
+
+def _voter_error(state: QuorumState, source: int, request: VoteRequest) -> ErrorCode:
+    if request.epoch < state.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    last = request.last
+    # A candidate begins its epoch, so that it has no entry of it.
+    newest = request.epoch if request.pre_vote else request.epoch - 1
+    if source < 0 or last.offset < 0 or not 0 <= last.epoch <= newest:
+        return ErrorCode.INVALID_REQUEST
+    if state.kraft_version == 0 and source not in state.voters.ids and state.voters.ids:
+        # Static voters are configured on each node, so that the configurations differ.
+        return ErrorCode.INCONSISTENT_VOTER_SET
+    return ErrorCode.NONE
+
+
+def _key_error(state: QuorumState, voter: ReplicaKey | None) -> ErrorCode:
+    """The error of a request that is meant for another replica than this one."""
+    if voter is None or (voter.id == state.node_id and voter.directory_id in (uuids.ZERO, state.key.directory_id)):
+        return ErrorCode.NONE
+    return ErrorCode.INVALID_VOTER_KEY
 
 
 def _is_long_enough(state: QuorumState, last: OffsetAndEpoch) -> bool:
@@ -93,49 +163,58 @@ def _is_long_enough(state: QuorumState, last: OffsetAndEpoch) -> bool:
     return (last.epoch, last.offset) >= (end.epoch, end.offset)
 
 
-def _grants(state: QuorumState, source: int, request: VoteRequest) -> bool:
+def _grants(state: QuorumState, candidate: ReplicaKey, request: VoteRequest) -> bool:
     if request.pre_vote:
         # A voter that hears from its leader keeps it.
         return state.role is not Role.LEADER and not (state.role is Role.FOLLOWER and state.has_fetched)
-    return state.role in _VOTING and state.leader_id == NO_LEADER and state.voted_id in (NOT_VOTED, source)
+    voted = state.voted
+    # The file of static voters has no directory id of the vote.
+    is_free = voted is None or (voted.id == candidate.id and voted.directory_id in (uuids.ZERO, candidate.directory_id))
+    return state.role in _VOTING and state.leader_id == NO_LEADER and is_free
 
 
 def vote_answered(state: QuorumState, source: int, response: VoteResponse) -> None:
-    learn(state, source, response.epoch, response.leader_id)
+    learn(state, source, response.epoch, response.leader_id, response.leader_endpoints)
     role = Role.PROSPECTIVE if response.pre_vote else Role.CANDIDATE
-    if response.epoch == state.epoch and state.role is role:
+    if response.epoch == state.epoch and state.role is role and source in state.voters.ids:
         state.votes[source] = response.granted
         _count(state)
 
 
 def epoch_begun(state: QuorumState, source: int, request: BeginQuorumEpoch) -> None:
-    learn(state, source, request.epoch, source)
-    state.send(source, BeginQuorumEpochResponse(state.epoch, state.leader_id, _outdated(state, request.epoch)))
-
-
-def epoch_begin_answered(state: QuorumState, source: int, response: BeginQuorumEpochResponse) -> None:
-    learn(state, source, response.epoch, response.leader_id)
+    error = _leader_error(state, source, request.epoch)
+    if error is ErrorCode.NONE:
+        learn(state, source, request.epoch, source, request.leader_endpoints)
+        error = _key_error(state, request.voter)
+    state.send(source, BeginQuorumEpochResponse(state.epoch, state.leader_id, error, state.leader_endpoints))
 
 
 def epoch_ended(state: QuorumState, source: int, request: EndQuorumEpoch) -> None:
     """The leader has resigned. Its first successor stands at once, the others one election timeout after each other, so
     that they do not take votes from it.
     """
-    learn(state, source, request.epoch, source)
-    if request.epoch == state.epoch and state.role is Role.FOLLOWER:
-        # A successor that was chosen may be elected although this node heard from the leader just now.
-        state.has_fetched = False
-        successors = [key.id for key in request.successors]
-        place = successors.index(state.node_id) if state.node_id in successors else len(state.voters)
-        state.deadline_ms = min(state.deadline_ms, state.now_ms + place * state.timeouts.election_ms)
-        state.refetch_later()
-    state.send(source, EndQuorumEpochResponse(state.epoch, state.leader_id, _outdated(state, request.epoch)))
+    error = _leader_error(state, source, request.epoch)
+    if error is ErrorCode.NONE:
+        learn(state, source, request.epoch, source, request.leader_endpoints)
+        if state.role is Role.FOLLOWER:
+            # A successor that was chosen may be elected although this node heard from the leader just now.
+            state.has_fetched = False
+            place = _place(state, request.successors)
+            state.deadline_ms = min(state.deadline_ms, state.now_ms + place * state.timeouts.election_ms)
+            state.refetch_later()
+    state.send(source, EndQuorumEpochResponse(state.epoch, state.leader_id, error, state.leader_endpoints))
 
 
-def epoch_end_answered(state: QuorumState, source: int, response: EndQuorumEpochResponse) -> None:
-    learn(state, source, response.epoch, response.leader_id)
+def _place(state: QuorumState, successors: tuple[ReplicaKey, ...]) -> int:
+    """The index of this replica among the successors, behind them all if it is not there."""
+    for index, key in enumerate(successors):
+        if key.id == state.node_id and key.directory_id in (uuids.ZERO, state.key.directory_id):
+            return index
+    return len(state.voters)
 
 
-def _outdated(state: QuorumState, epoch: int) -> ErrorCode:
-    """The error of a request of this epoch."""
-    return ErrorCode.FENCED_LEADER_EPOCH if epoch < state.epoch else ErrorCode.NONE
+def _leader_error(state: QuorumState, source: int, epoch: int) -> ErrorCode:
+    """The error of a request of the leader `source`. Another node with this node's id is none."""
+    if epoch < state.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.INVALID_REQUEST if source < 0 or source == state.node_id else ErrorCode.NONE

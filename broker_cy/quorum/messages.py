@@ -17,7 +17,7 @@ from uuid import UUID
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import NO_LEADER
-from broker_cy.quorum.voters import Endpoint, ReplicaKey, VoterSet
+from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 
 MARK_UNKNOWN = (1 << 63) - 1
 """The high watermark in the Fetch of a replica that does not send it: it is woken only by new entries."""
@@ -163,7 +163,7 @@ class FetchResponse:
     batches: tuple[Batch, ...] = ()
     error: ErrorCode = ErrorCode.NONE
     leader_endpoints: tuple[Endpoint, ...] = ()
-    log_start_offset: int = -1
+    log_start_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +196,29 @@ class FetchSnapshotResponse:
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-Request = VoteRequest | BeginQuorumEpoch | EndQuorumEpoch | Fetch | FetchSnapshot
-Response = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
+@dataclass(frozen=True, slots=True)
+class UpdateVoter:
+    """A voter reports its own endpoints and kraft versions to the leader of the epoch (KIP-853)."""
+
+    epoch: int
+    voter: Voter
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateVoterResponse:
+    epoch: int
+    leader_id: int
+    error: ErrorCode = ErrorCode.NONE
+    leader_endpoints: tuple[Endpoint, ...] = ()
+
+
+Request = VoteRequest | BeginQuorumEpoch | EndQuorumEpoch | Fetch | FetchSnapshot | UpdateVoter
+Response = (
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | UpdateVoterResponse
+)
 Message = Request | Response

@@ -1,23 +1,19 @@
-"""One voter of the metadata quorum as a state machine (KIP-595): `step(event, now_ms)` returns what must be persisted,
+"""One node of the metadata quorum as a state machine (KIP-595): `step(event, now_ms)` returns what must be persisted,
 appended and sent, and in which order. It holds no file, socket or clock, and draws only from the source that it is
 given.
 
 A quorum of one takes the same way as a larger one: it stands for election, votes for itself, and leads when its vote is
 a majority, all in the step of the first event. It commits what it has synced.
 
-Not implemented yet: observers, snapshots for a voter that needs what the log no longer has (FetchSnapshot), changes of
-the voters (KIP-853), the directory ids of votes.
+A node that is not among the voters is an observer: it searches for the leader, fetches the log, and never stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from uuid import UUID
-
-from broker_cy.core import uuid as uuids
-from broker_cy.quorum import elections, replication
-from broker_cy.quorum.election_state import ElectionState
+from broker_cy.quorum import changes, elections, replication, snapshots
+from broker_cy.quorum.election_state import ElectionState, QuorumError
 from broker_cy.quorum.epochs import LogEpochs
+from broker_cy.quorum.history import VoterHistory, VotersAt
 from broker_cy.quorum.messages import (
     BeginQuorumEpoch,
     BeginQuorumEpochResponse,
@@ -25,25 +21,37 @@ from broker_cy.quorum.messages import (
     EndQuorumEpochResponse,
     Fetch,
     FetchResponse,
+    FetchSnapshot,
+    FetchSnapshotResponse,
     Message,
+    OffsetAndEpoch,
+    UpdateVoter,
+    UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
 )
-from broker_cy.quorum.state import NEVER, Draw, QuorumState
+from broker_cy.quorum.state import NEVER, Draw, Progress, QuorumState
 from broker_cy.quorum.step import (
     Append,
+    ChangeVoters,
+    ChunkWritten,
+    Description,
     Event,
     NotLeaderError,
     NotWritten,
     Output,
     Received,
+    ReplicaDescription,
     Role,
+    SnapshotDone,
+    Snapshotted,
     Start,
     Stop,
     Synced,
     Tick,
     Timeouts,
 )
+from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 
 
 class Quorum:
@@ -53,29 +61,31 @@ class Quorum:
 
     def __init__(
         self,
-        node_id: int,
-        voters: Sequence[int],
+        me: Voter,
+        history: VoterHistory,
         stored: ElectionState | None,
         log: LogEpochs,
         draw: Draw,
         timeouts: Timeouts | None = None,
         *,
-        static_voters: bool = True,
-        directory_id: UUID = uuids.ZERO,
+        snapshot_id: OffsetAndEpoch | None = None,
+        bootstrap_servers: int = 0,
     ) -> None:
-        """`stored` is the content of quorum-state, None for a node that never voted; `log` is the log as it is on disk,
-        which the machine keeps up to date; `draw` is what election timeouts are drawn with; `static_voters` is True
-        for kraft.version 0, where quorum-state contains the voters; `directory_id` is that of the log's directory.
+        """`me` is this node, also if it is no voter; without `endpoints` it never reports them to the leader. `history`
+        has the configured voters (kraft.version 0) or those of the newest snapshot, and what the log has noted since.
+        `stored` is the content of quorum-state, None for a node that never voted; `log` is the log as it is on disk.
+        The machine keeps both `history` and `log` up to date. `draw` is what election timeouts are drawn with.
+        `snapshot_id` is the newest snapshot on disk, None if there is none but one with offset 0, which
+        `storage format` writes; a log that does not contain its last entry was emptied, and begins behind it.
+        `bootstrap_servers` is the number of controller.quorum.bootstrap.servers. Raises QuorumError if log and snapshot
+        do not fit together.
         """
+        if snapshot_id is not None and not log.contains(snapshot_id):
+            raise QuorumError(f"the log from {log.start} to {log.end} does not continue snapshot {snapshot_id}")
+        if log.start.offset and (snapshot_id is None or snapshot_id < log.start):
+            raise QuorumError(f"the log begins at {log.start}, and the newest snapshot is {snapshot_id}")
         self._state = QuorumState(
-            node_id,
-            voters,
-            stored,
-            log,
-            draw,
-            timeouts or Timeouts(),
-            static_voters=static_voters,
-            directory_id=directory_id,
+            me, history, stored, log, draw, timeouts or Timeouts(), snapshot_id, bootstrap_servers
         )
 
     @property
@@ -94,7 +104,9 @@ class Quorum:
 
     @property
     def high_watermark(self) -> int:
-        """Everything below it is committed. 0 until the first leader after a start is known."""
+        """Everything below it is committed. Until the first leader after a start is known, the end of the newest
+        snapshot, or 0.
+        """
         return self._state.high_watermark
 
     @property
@@ -102,24 +114,77 @@ class Quorum:
         """The end of the log, written or not."""
         return self._state.log.end_offset
 
+    @property
+    def voters(self) -> VoterSet:
+        """The newest ones in the log, committed or not."""
+        return self._state.voters
+
+    @property
+    def kraft_version(self) -> int:
+        return self._state.kraft_version
+
+    @property
+    def is_voter(self) -> bool:
+        return self._state.is_voter
+
+    def voters_at(self, end_offset: int) -> VotersAt:
+        """What a snapshot that ends at `end_offset` contains of the quorum itself."""
+        return self._state.history.at(end_offset)
+
+    def endpoints(self, node_id: int) -> tuple[Endpoint, ...]:
+        """The addresses of a node that a Send names: of a voter, or of the leader as it has announced them."""
+        state = self._state
+        if node_id == state.leader_id and state.leader_endpoints:
+            return state.leader_endpoints
+        return state.voters.endpoints(node_id)
+
+    def describe(self, now_ms: int) -> Description | None:
+        """What DescribeQuorum shows; None unless this node leads."""
+        state = self._state
+        if state.role is not Role.LEADER:
+            return None
+        state.now_ms = now_ms
+        replication.drop_silent_observers(state)
+        voters = [
+            ReplicaDescription(key, state.log.end_offset, now_ms, now_ms)
+            if key.id == state.node_id
+            else _described(key, state.progress[key.id])
+            for key in state.voters.keys
+        ]
+        observers = [_described(key, progress) for key, progress in state.observers.items()]
+        if not state.is_voter:
+            observers.append(ReplicaDescription(state.key, state.log.end_offset, now_ms, now_ms))
+        is_known = state.high_watermark > state.epoch_start_offset
+        return Description(
+            state.node_id,
+            state.epoch,
+            state.high_watermark if is_known else -1,
+            tuple(voters),
+            tuple(sorted(observers)),
+            state.voters.voters,
+        )
+
     def __repr__(self) -> str:
         state = self._state
         return (
-            f"Quorum(node {state.node_id} of {state.voters}, {self.role.value} in epoch {state.epoch}, leader "
-            f"{state.leader_id}, voted {state.voted_id}, log {state.log.end}, synced {state.synced_end}, high "
-            f"watermark {state.high_watermark})"
+            f"Quorum(node {state.key} of {state.voters}, {self.role.value} in epoch {state.epoch}, leader "
+            f"{state.leader_id}, voted {state.voted}, log {state.log.start} to {state.log.end}, synced "
+            f"{state.synced_end}, high watermark {state.high_watermark})"
         )
 
     def step(self, event: Event, now_ms: int) -> Output:
-        """Take one event. `now_ms` is on a clock that never goes back. Raises NotLeaderError for an Append, and
-        AssertionError if another voter breaks the rules of the protocol.
+        """Take one event. `now_ms` is on a clock that never goes back. Raises NotLeaderError for an Append, ValueError
+        for a Snapshotted, and AssertionError if another node breaks the rules of the protocol.
         """
         state = self._state
         state.now_ms = now_ms
         if state.role is not Role.CLOSED:
             self._take(event)
+            changes.settle(state)
             replication.answer_parked(state)
             replication.fetch(state)
+            snapshots.fetch(state)
+            changes.report(state)
         elif isinstance(event, Append):
             raise NotLeaderError(f"{self!r} has stopped")
         return self._output()
@@ -127,22 +192,29 @@ class Quorum:
     def _take(self, event: Event) -> None:
         state = self._state
         match event:
-            case Start():
-                _start(state)
+            case Received(source, message):
+                _receive(state, source, message)
             case Tick():
                 _tick(state)
-            case Received(source, message):
-                if source in state.others:
-                    _receive(state, source, message)
+            case Synced(end_offset):
+                replication.synced(state, end_offset)
             case Append(epoch, offset, proposals):
                 if state.role is not Role.LEADER or epoch != state.epoch or offset != state.log.end_offset:
                     raise NotLeaderError(f"cannot append at offset {offset} in epoch {epoch}: {self!r}")
                 for proposal in proposals:
                     state.append(proposal.entries, proposal.content)
+            case Start():
+                _start(state)
             case NotWritten(end_offset):
                 _not_written(state, end_offset)
-            case Synced(end_offset):
-                replication.synced(state, end_offset)
+            case ChangeVoters():
+                changes.change(state, event)
+            case Snapshotted():
+                snapshots.taken(state, event)
+            case ChunkWritten():
+                snapshots.chunk_written(state, event)
+            case SnapshotDone():
+                snapshots.done(state, event)
             case Stop():
                 if state.role is Role.LEADER:
                     state.resign()
@@ -161,20 +233,33 @@ class Quorum:
             tuple(state.to_append),
             tuple(state.to_send),
             _wake_ms(state),
+            state.replace_log,
+            state.chunk,
+            tuple(state.replies),
+            state.leader_endpoints,
         )
         state.truncate_to = -1
+        state.replace_log = state.chunk = None
         state.to_append.clear()
         state.to_send.clear()
+        state.replies.clear()
         return output
 
 
+def _described(key: ReplicaKey, progress: Progress) -> ReplicaDescription:
+    key = ReplicaKey(key.id, progress.directory_id)
+    return ReplicaDescription(key, progress.end_offset, progress.fetched_ms, progress.caught_up_ms)
+
+
 def _start(state: QuorumState) -> None:
-    if not state.others:
+    if state.is_voter and not state.others:
         elections.stand(state)
     elif state.role is Role.FOLLOWER:
         state.deadline_ms = state.now_ms + state.timeouts.fetch_ms
-    else:
+    elif state.may_stand:
         state.wait_for_election()
+    else:
+        elections.stand(state)
 
 
 def _tick(state: QuorumState) -> None:
@@ -193,36 +278,44 @@ def _tick(state: QuorumState) -> None:
 
 def _receive(state: QuorumState, source: int, message: Message) -> None:
     match message:
+        case Fetch():
+            replication.fetch_requested(state, source, message)
+        case FetchResponse():
+            replication.fetch_answered(state, source, message)
         case VoteRequest():
             elections.vote_requested(state, source, message)
         case VoteResponse():
             elections.vote_answered(state, source, message)
         case BeginQuorumEpoch():
             elections.epoch_begun(state, source, message)
-        case BeginQuorumEpochResponse():
-            elections.epoch_begin_answered(state, source, message)
         case EndQuorumEpoch():
             elections.epoch_ended(state, source, message)
-        case EndQuorumEpochResponse():
-            elections.epoch_end_answered(state, source, message)
-        case Fetch():
-            replication.fetch_requested(state, source, message)
-        case FetchResponse():
-            replication.fetch_answered(state, source, message)
+        case BeginQuorumEpochResponse() | EndQuorumEpochResponse() | UpdateVoterResponse():
+            elections.learn(state, source, message.epoch, message.leader_id, message.leader_endpoints)
+        case FetchSnapshot():
+            snapshots.requested(state, source, message)
+        case FetchSnapshotResponse():
+            snapshots.fetch_answered(state, source, message)
+        case UpdateVoter():
+            changes.update_requested(state, source, message)
 
 
 def _not_written(state: QuorumState, end_offset: int) -> None:
     """What was to be appended is not in the log. A leader whose Leadership is among it has nothing to lead with."""
-    state.log.truncate(end_offset)
+    state.truncate(end_offset)
     if state.role is Role.FOLLOWER:
         state.refetch_later()
-    if state.role is Role.LEADER and end_offset <= state.epoch_start_offset:
-        state.resign()
+    if state.role is Role.LEADER:
+        changes.not_written(state, end_offset)
+        if end_offset <= state.epoch_start_offset:
+            state.resign()
 
 
 def _wake_ms(state: QuorumState) -> int:
     times = [state.deadline_ms, state.retry_ms]
     if state.role is Role.LEADER:
         times.append(replication.quorum_lost_ms(state))
-        times += [progress.parked_until_ms for progress in state.progress.values() if progress.parked is not None]
+        times += [parked.until_ms for parked in state.parked.values()]
+        if state.change is not None:
+            times.append(state.change.until_ms)
     return min((time for time in times if time >= 0), default=NEVER)

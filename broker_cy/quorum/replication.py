@@ -1,37 +1,57 @@
 """Replication of the metadata log (KIP-595): followers fetch, and the offset of a fetch is the acknowledgement of
-everything before it. The high watermark is what a majority has on disk. A leader that a majority no longer fetches from
-resigns (KAFKA-15489).
+everything before it. The high watermark is what a majority of the voters has on disk. A leader that a majority no
+longer fetches from resigns (KAFKA-15489).
+
+Whoever fetches and is not among the voters is an observer: it gets the same entries, and counts for nothing.
 """
 
 from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import elections
-from broker_cy.quorum.messages import BeginQuorumEpoch, Fetch, FetchResponse
-from broker_cy.quorum.state import NEVER, Progress, QuorumState
+from broker_cy.quorum.messages import Fetch, FetchResponse, OffsetAndEpoch
+from broker_cy.quorum.state import NEVER, OBSERVERS_MAX, Parked, Progress, QuorumState, SnapshotFetch
 from broker_cy.quorum.step import Role
+from broker_cy.quorum.voters import ReplicaKey
 
 # Kafka's CHECK_QUORUM_TIMEOUT_FACTOR, in tenths: the leader gives up later than its followers do.
 CHECK_QUORUM_TENTHS = 15
+# An observer that did not fetch for so long is no longer shown, as in Kafka.
+OBSERVER_MS = 300_000
 
 # --- the follower
 
 
 def fetch(state: QuorumState) -> None:
     """Fetch from the leader, unless a fetch is on its way or the log is not on disk up to its end."""
-    if state.role is not Role.FOLLOWER or state.is_fetching or state.synced_end < state.log.end_offset:
+    if (
+        state.role is not Role.FOLLOWER
+        or state.is_fetching
+        or state.snapshot_fetch is not None
+        or state.synced_end < state.log.end_offset
+    ):
         return
     state.correlation += 1
     state.is_fetching = True
     state.retry_ms = state.now_ms + state.timeouts.request_ms
-    state.send(state.leader_id, Fetch(state.epoch, state.correlation, state.log.end, state.high_watermark))
+    state.send(
+        state.leader_id,
+        Fetch(
+            state.epoch,
+            state.correlation,
+            state.log.end,
+            state.high_watermark,
+            state.key.directory_id,
+            state.timeouts.fetch_wait_ms,
+        ),
+    )
 
 
 def fetch_answered(state: QuorumState, source: int, response: FetchResponse) -> None:
-    elections.learn(state, source, response.epoch, response.leader_id)
+    elections.learn(state, source, response.epoch, response.leader_id, response.leader_endpoints)
     if not _is_expected(state, source, response):
         return
-    if response.leader_id != source:
+    if response.leader_id != source or response.error is not ErrorCode.NONE:
         # It leads no longer. The fetch is repeated after the request timeout, unless the fetch timeout ends before.
         return
     state.is_fetching = False
@@ -39,24 +59,37 @@ def fetch_answered(state: QuorumState, source: int, response: FetchResponse) -> 
     state.has_fetched = True
     state.deadline_ms = state.now_ms + state.timeouts.fetch_ms
     if response.diverging is not None:
-        shared = state.log.end_of(response.diverging.epoch)
-        # Without entries of that epoch here, the next fetch asks about the newest epoch before it. Truncating it to the
-        # leader's offset could cut a batch, whose epoch is another one there.
-        is_shared = shared.epoch == response.diverging.epoch
-        end_offset = min(shared.offset, response.diverging.offset) if is_shared else shared.offset
-        if end_offset < state.high_watermark:
-            raise AssertionError(f"truncation to {end_offset}, below the high watermark {state.high_watermark}")
-        state.log.truncate(end_offset)
-        state.synced_end = min(state.synced_end, end_offset)
-        state.truncate_to = end_offset
+        _truncate(state, response.diverging)
+        return
+    if response.snapshot_id is not None:
+        if response.snapshot_id.offset > state.high_watermark:
+            state.snapshot_fetch = SnapshotFetch(response.snapshot_id)
+        else:
+            # What it contains is committed here. A leader has no reason to offer it.
+            state.refetch_later()
         return
     for batch in response.batches:
         if batch.epoch > state.epoch:
             raise AssertionError(f"the leader of epoch {state.epoch} sent an entry of epoch {batch.epoch}")
         state.log.append(batch.epoch, batch.offset, batch.end_offset)
         state.to_append.append(batch)
+        if batch.control and state.history.note(batch.offset, batch.control):
+            state.take_voters()
     state.leader_high_watermark = response.high_watermark
     advance(state)
+
+
+def _truncate(state: QuorumState, diverging: OffsetAndEpoch) -> None:
+    """Truncate to what the leader may also have."""
+    shared = state.log.end_of(diverging.epoch)
+    # Without entries of that epoch here, the next fetch asks about the newest epoch before it. Truncating it to the
+    # leader's offset could cut a batch, whose epoch is another one there.
+    is_shared = shared.epoch == diverging.epoch
+    end_offset = min(shared.offset, diverging.offset) if is_shared else shared.offset
+    if end_offset < state.high_watermark:
+        raise AssertionError(f"truncation to {end_offset}, below the high watermark {state.high_watermark}")
+    state.truncate(end_offset)
+    state.truncate_to = end_offset
 
 
 def _is_expected(state: QuorumState, source: int, response: FetchResponse) -> bool:
@@ -73,30 +106,119 @@ def _is_expected(state: QuorumState, source: int, response: FetchResponse) -> bo
 # --- the leader
 
 
+def leader_error(state: QuorumState, epoch: int) -> ErrorCode:
+    """The error of a request of `epoch` that only the leader of this epoch takes."""
+    if epoch < state.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if epoch > state.epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    return ErrorCode.NONE if state.role is Role.LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
-    if state.role is not Role.LEADER or request.epoch != state.epoch or source not in state.progress:
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if request.epoch != state.epoch:
-            is_older = request.epoch < state.epoch
-            error = ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
-        state.send(source, FetchResponse(state.epoch, request.correlation, state.leader_id, error=error))
+    end = request.end
+    error = leader_error(state, request.epoch)
+    if end.offset < 0 or request.max_wait_ms < 0 or not 0 <= end.epoch <= request.epoch:
+        error = ErrorCode.INVALID_REQUEST
+    if error is not ErrorCode.NONE:
+        _refuse(state, source, request, error)
         return
-    progress = state.progress[source]
-    progress.fetched_ms = state.now_ms
-    progress.parked = None
-    shared = state.log.end_of(request.end.epoch)
-    if request.end.offset and (shared.epoch != request.end.epoch or shared.offset < request.end.offset):
+    key = ReplicaKey(source, request.directory_id)
+    progress = progress_of(state, key)
+    if progress is not None:
+        progress.counted_ms = progress.fetched_ms = state.now_ms
+    parked = state.parked.pop(key, None)
+    if parked is not None and parked.request.correlation != request.correlation:
+        # Its sender has given it up. Whoever holds the connection still waits for a response.
+        _answer(state, source, parked.request)
+    needed = _snapshot_needed(state, end)
+    if needed is not None:
+        _answer(state, source, request, snapshot_id=needed)
+        return
+    shared = state.log.end_of(end.epoch)
+    if end.offset and (shared.epoch != end.epoch or shared.offset < end.offset):
         # Nothing is learned from a log that may have other entries (KAFKA-13141).
-        response = FetchResponse(
-            state.epoch, request.correlation, state.node_id, state.high_watermark, diverging=shared
-        )
-        state.send(source, response)
+        _answer(state, source, request, diverging=shared)
         return
+    if progress is not None:
+        _acknowledge(state, progress, end.offset)
+        advance(state)
+    if len(state.parked) < OBSERVERS_MAX or key in state.voters:
+        state.parked[key] = Parked(source, request, state.now_ms + request.max_wait_ms)
+    else:
+        _answer(state, source, request)
+
+
+def progress_of(state: QuorumState, key: ReplicaKey) -> Progress | None:
+    """What is known of the replica, None for something that is no replica, and for this node: it may have asked itself,
+    as one of the bootstrap servers, before it became the leader.
+    """
+    if key.id < 0 or key == state.key:
+        return None
+    if key.id != state.node_id and key in state.voters:
+        found = state.progress[key.id]
+        if state.kraft_version == 0:
+            found.directory_id = key.directory_id
+        return found
+    observer = state.observers.get(key)
+    if observer is None:
+        if len(state.observers) >= OBSERVERS_MAX:
+            del state.observers[min(state.observers, key=lambda one: state.observers[one].fetched_ms)]
+        observer = state.observers[key] = Progress(state.now_ms, key.directory_id)
+    return observer
+
+
+def _acknowledge(state: QuorumState, progress: Progress, end_offset: int) -> None:
+    # Caught up: it has all that the leader had now, or when it fetched before.
+    if end_offset >= state.log.end_offset or 0 <= progress.leader_end_offset <= end_offset:
+        progress.caught_up_ms = state.now_ms
+    progress.leader_end_offset = state.log.end_offset
     # A fetch that was overtaken by a later one moves nothing back.
-    progress.end_offset = max(progress.end_offset, request.end.offset)
-    progress.parked = request
-    progress.parked_until_ms = state.now_ms + state.timeouts.fetch_wait_ms
-    advance(state)
+    progress.end_offset = max(progress.end_offset, end_offset)
+
+
+def _snapshot_needed(state: QuorumState, end: OffsetAndEpoch) -> OffsetAndEpoch | None:
+    """The snapshot for a replica whose log ends at `end`, if this log no longer has what it needs (KIP-630)."""
+    start = state.log.start
+    if state.snapshot_id is None or not (
+        end.offset == 0  # A snapshot is smaller than the log.
+        or end.offset < start.offset
+        or end.epoch < start.epoch
+        or (end.offset == start.offset and end.epoch != start.epoch)
+    ):
+        return None
+    return state.snapshot_id
+
+
+def _answer(
+    state: QuorumState,
+    source: int,
+    request: Fetch,
+    *,
+    diverging: OffsetAndEpoch | None = None,
+    snapshot_id: OffsetAndEpoch | None = None,
+) -> None:
+    has_entries = diverging is None and snapshot_id is None
+    response = FetchResponse(
+        state.epoch,
+        request.correlation,
+        state.node_id,
+        state.high_watermark,
+        diverging,
+        snapshot_id,
+        request.end.offset if has_entries else -1,
+        leader_endpoints=state.leader_endpoints,
+        log_start_offset=state.log.start.offset,
+    )
+    state.send(source, response)
+
+
+def _refuse(state: QuorumState, source: int, request: Fetch, error: ErrorCode) -> None:
+    endpoints = state.leader_endpoints
+    state.send(
+        source,
+        FetchResponse(state.epoch, request.correlation, state.leader_id, error=error, leader_endpoints=endpoints),
+    )
 
 
 def synced(state: QuorumState, end_offset: int) -> None:
@@ -107,15 +229,19 @@ def synced(state: QuorumState, end_offset: int) -> None:
 
 
 def advance(state: QuorumState) -> None:
-    """Move the high watermark: of the leader to what a majority has on disk, of a follower to that of its leader, as
-    far as its own disk has it.
+    """Move the high watermark: of the leader to what a majority of the voters has on disk, of a follower to that of its
+    leader, as far as its own disk has it.
     """
     if state.role is Role.FOLLOWER:
         state.high_watermark = max(state.high_watermark, min(state.leader_high_watermark, state.synced_end))
     if state.role is not Role.LEADER:
         return
-    ends = sorted([state.synced_end, *(progress.end_offset for progress in state.progress.values())], reverse=True)
-    held = ends[state.majority - 1]
+    ends = [progress.end_offset for progress in state.progress.values()]
+    if state.is_voter:
+        # A leader that has removed itself does not count.
+        ends.append(state.synced_end)
+    ends.sort(reverse=True)
+    held = ends[state.voters.majority - 1]
     # Entries of earlier epochs are committed only together with one of this epoch (Raft, section 5.4.2).
     if held > state.epoch_start_offset:
         state.high_watermark = max(state.high_watermark, held)
@@ -123,37 +249,45 @@ def advance(state: QuorumState) -> None:
 
 def answer_parked(state: QuorumState) -> None:
     """Answer the fetches for which there is something new, or which have waited long enough."""
-    for voter, progress in state.progress.items():
-        request = progress.parked
-        if request is not None and _is_due(state, progress, request):
-            progress.parked = None
-            response = FetchResponse(
-                state.epoch, request.correlation, state.node_id, state.high_watermark, offset=request.end.offset
-            )
-            state.send(voter, response)
+    if not state.parked:
+        return
+    is_leader = state.role is Role.LEADER
+    for key, parked in list(state.parked.items()):
+        if not is_leader:
+            del state.parked[key]
+            _refuse(state, parked.source, parked.request, leader_error(state, parked.request.epoch))
+        elif _is_due(state, parked):
+            del state.parked[key]
+            _answer(state, parked.source, parked.request)
 
 
-def _is_due(state: QuorumState, progress: Progress, request: Fetch) -> bool:
+def _is_due(state: QuorumState, parked: Parked) -> bool:
     return (
-        request.end.offset < state.log.end_offset
-        or request.high_watermark < state.high_watermark
-        or state.now_ms >= progress.parked_until_ms
+        parked.request.end.offset < state.log.end_offset
+        or parked.request.high_watermark < state.high_watermark
+        or state.now_ms >= parked.until_ms
     )
 
 
 def quorum_lost_ms(state: QuorumState) -> int:
-    """When the leader resigns unless a majority fetches before, NEVER for an only voter."""
-    needed = state.majority - 1
+    """When the leader resigns unless a majority of the voters fetches before, NEVER for an only voter."""
+    needed = state.voters.majority - (1 if state.is_voter else 0)
     if not needed:
         return NEVER
-    fetched = sorted((progress.fetched_ms for progress in state.progress.values()), reverse=True)
-    return fetched[needed - 1] + state.timeouts.fetch_ms * CHECK_QUORUM_TENTHS // 10
+    counted = sorted((progress.counted_ms for progress in state.progress.values()), reverse=True)
+    return counted[needed - 1] + state.timeouts.fetch_ms * CHECK_QUORUM_TENTHS // 10
 
 
 def remind(state: QuorumState) -> None:
     """Tell the voters who leads that have not fetched for half a fetch timeout."""
     interval_ms = state.timeouts.fetch_ms // 2
     for voter, progress in state.progress.items():
-        if progress.end_offset < 0 or state.now_ms - progress.fetched_ms >= interval_ms:
-            state.send(voter, BeginQuorumEpoch(state.epoch))
+        if progress.end_offset < 0 or state.now_ms - progress.counted_ms >= interval_ms:
+            state.send_begin(voter)
     state.deadline_ms = state.now_ms + interval_ms
+
+
+def drop_silent_observers(state: QuorumState) -> None:
+    for key, progress in list(state.observers.items()):
+        if state.now_ms - progress.fetched_ms >= OBSERVER_MS:
+            del state.observers[key]

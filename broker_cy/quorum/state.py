@@ -1,18 +1,32 @@
-"""The state of one voter, and its changes of role. `elections` and `replication` decide on them."""
+"""The state of one node of the quorum, and its changes of role. `elections`, `replication`, `snapshots` and `changes`
+decide on them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from broker_cy.core import uuid as uuids
+from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import NO_LEADER, NOT_VOTED, ElectionState
 from broker_cy.quorum.epochs import LogEpochs
-from broker_cy.quorum.messages import Batch, BeginQuorumEpoch, Control, EndQuorumEpoch, Fetch, Leadership, Message
-from broker_cy.quorum.step import Role, Send, Timeouts
-from broker_cy.quorum.voters import ReplicaKey
+from broker_cy.quorum.history import BEFORE_THE_LOG, VoterHistory
+from broker_cy.quorum.messages import (
+    Batch,
+    BeginQuorumEpoch,
+    Control,
+    EndQuorumEpoch,
+    Fetch,
+    KRaftVersion,
+    Leadership,
+    Message,
+    OffsetAndEpoch,
+)
+from broker_cy.quorum.step import Reply, Role, Send, SnapshotChunk, Timeouts
+from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 
 # The roles that may directly precede each role; None is the start of the process.
 PREDECESSORS: Final[dict[Role, frozenset[Role | None]]] = {
@@ -25,72 +39,122 @@ PREDECESSORS: Final[dict[Role, frozenset[Role | None]]] = {
     Role.CLOSED: frozenset(set(Role) - {Role.CLOSED}),
 }
 NEVER: Final = -1
+# Of the leader: as many other replicas as the largest cluster has brokers. Beyond it, the one that has fetched least
+# recently is forgotten; it is only missing from DescribeQuorum until it fetches again.
+OBSERVERS_MAX: Final = 10_000
 Draw = Callable[[int, int], int]
 """Draws an integer from the first to the second one, both included."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What the leader knows of another voter in this epoch. `end_offset` is on the voter's disk, -1 if unknown;
-    `parked` is a fetch that waits for something new, until `parked_until_ms`.
+    """What the leader knows of another replica in this epoch. `end_offset` is on the replica's disk, -1 if unknown.
+    `counted_ms` is when it fetched at last, at first when this node became the leader: what the leader waits from.
     """
 
-    fetched_ms: int
+    counted_ms: int
+    directory_id: UUID = uuids.ZERO
     end_offset: int = -1
-    parked: Fetch | None = None
-    parked_until_ms: int = NEVER
+    fetched_ms: int = NEVER
+    caught_up_ms: int = NEVER
+    leader_end_offset: int = -1  # of the leader's log when the replica fetched at last
+    reported: Voter | None = None  # its own UpdateVoter, while the voters are static
+
+
+@dataclass(slots=True)
+class Parked:
+    """A fetch that waits for something new."""
+
+    source: int
+    request: Fetch
+    until_ms: int
+
+
+@dataclass(slots=True)
+class PendingChange:
+    """A change of the voters that is in the log up to `end_offset`, and waits for its commit."""
+
+    request_id: int
+    end_offset: int
+    until_ms: int
+
+
+@dataclass(slots=True)
+class SnapshotFetch:
+    """A snapshot that a follower fetches: `position` bytes are written."""
+
+    snapshot_id: OffsetAndEpoch
+    position: int = 0
+    is_writing: bool = False  # a chunk of this fetch, and not of one that was given up
 
 
 class QuorumState:
     """Invariants: `epoch` never decreases; at most one vote is given in an epoch, and none once its leader is known;
-    the node leads at most once per epoch; `0 <= high_watermark <= log.end_offset`, and it never decreases; `synced_end
-    <= log.end_offset`.
+    the node leads at most once per epoch; `log.start.offset <= high_watermark <= log.end_offset` once the node has
+    heard from a leader, and it never decreases; `synced_end <= log.end_offset`; a snapshot exists where the log starts.
     """
 
     def __init__(
         self,
-        node_id: int,
-        voters: Sequence[int],
+        me: Voter,
+        history: VoterHistory,
         stored: ElectionState | None,
         log: LogEpochs,
         draw: Draw,
         timeouts: Timeouts,
-        *,
-        static_voters: bool,
-        directory_id: UUID,
+        snapshot_id: OffsetAndEpoch | None,
+        bootstrap_servers: int,
     ) -> None:
         """See Quorum."""
-        assert node_id in voters
-        self.node_id = node_id
-        self.voters = tuple(sorted(voters))
-        self.others = tuple(voter for voter in self.voters if voter != node_id)
-        self.majority = len(self.voters) // 2 + 1
+        self.me = me
+        self.key = me.key
+        self.node_id = me.key.id
+        self.history = history
+        self.voters: VoterSet
+        self.kraft_version: int
+        self.others: tuple[int, ...]
+        self.is_voter: bool
         self.log = log
+        # The newest one on disk. It is offered to followers that need what is no longer in the log.
+        self.snapshot_id = snapshot_id
         self.timeouts = timeouts
+        self.bootstrap_servers = bootstrap_servers
         self.role: Role | None = None
         self.epoch = max(log.end.epoch, stored.epoch if stored else 0)
         self.leader_id = NO_LEADER
-        self.voted_id = NOT_VOTED
+        self.leader_endpoints: tuple[Endpoint, ...] = ()
+        self.voted: ReplicaKey | None = None
         self.synced_end = log.end_offset
-        self.high_watermark = 0
+        self.high_watermark = snapshot_id.offset if snapshot_id is not None else 0
         self.epoch_start_offset = -1  # of the leader: where its own epoch begins in the log
         self.votes: dict[int, bool] = {}  # of a prospective or a candidate, in the current round
         self.progress: dict[int, Progress] = {}  # of the leader: the other voters
-        self.deadline_ms = NEVER  # of an election, a fetch, or the next BeginQuorumEpoch
+        self.observers: dict[ReplicaKey, Progress] = {}  # of the leader; by the time of their last fetch
+        self.parked: dict[ReplicaKey, Parked] = {}  # of the leader: at most one of each replica
+        self.change: PendingChange | None = None  # of the leader
+        self.deadline_ms = NEVER  # of an election, a fetch, a search for the leader, or the next BeginQuorumEpoch
         self.retry_ms = NEVER  # of a follower: when the next fetch is sent although no response has arrived
+        self.report_ms = NEVER  # when the leader is told again that this voter has changed
         # Of the newest fetch. Drawn, so that no response to a fetch of an earlier life of this node matches.
         self.correlation = draw(0, (1 << 30) - 1)
         self.is_fetching = False  # a fetch waits for its response
         self.has_fetched = False  # since this node follows its leader
         self.leader_high_watermark = 0  # as the leader of a follower has sent it
+        self.snapshot_fetch: SnapshotFetch | None = None
+        # A chunk is on its way to the disk, perhaps of a fetch that was given up: there is one file.
+        self.is_writing_chunk = False
+        self.sought = draw(0, max(bootstrap_servers - 1, 0))  # the bootstrap server that was asked at last
         self.now_ms = 0
         self.truncate_to = -1
+        self.replace_log: OffsetAndEpoch | None = None
+        self.chunk: SnapshotChunk | None = None
         self.to_append: list[Batch] = []
         self.to_send: list[Send] = []
+        self.replies: list[Reply] = []
         self._draw = draw
-        self._static_voters = static_voters
-        self._directory_id = uuids.ZERO if static_voters else directory_id
         self._recorded = stored
+        self._recorded_facts: tuple[object, ...] | None = None
+        self.take_voters()
         self._restore(stored)
 
     def _restore(self, stored: ElectionState | None) -> None:
@@ -98,74 +162,131 @@ class QuorumState:
         if stored is None or stored.epoch < self.epoch:
             self.become(Role.UNATTACHED)
         elif stored.leader_id == self.node_id:
-            self.voted_id = self.node_id
+            self.voted = self.key
             self.become(Role.RESIGNED)
-        elif stored.leader_id in self.voters:
+        elif stored.leader_id != NO_LEADER:
             self.leader_id = stored.leader_id
-            self.become(Role.FOLLOWER)
+            # The address of another leader is not known: it is searched for.
+            self.become(Role.FOLLOWER if stored.leader_id in self.voters.ids else Role.UNATTACHED)
         else:
-            self.voted_id = stored.voted_id
+            if stored.voted_id != NOT_VOTED:
+                self.voted = ReplicaKey(stored.voted_id, stored.voted_directory_id)
             self.become(Role.UNATTACHED)
+
+    # --- voters
+
+    def take_voters(self) -> None:
+        """Let the newest voters of the log count."""
+        _, self.kraft_version, self.voters = self.history.newest
+        self.is_voter = self.key in self.voters
+        self.others = tuple(voter for voter in self.voters.ids if voter != self.node_id)
+        if self.role is Role.LEADER:
+            self._track()
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether this node is a voter, or was one before a change that may not be committed: without it there may be
+        no leader, because its log is longer than those of the voters that are left (Raft dissertation, section 4.2.2).
+        """
+        if self.is_voter:
+            return True
+        before = self.history.before_newest
+        return before is not None and self.history.newest.offset >= self.high_watermark and self.key in before.voters
+
+    def _track(self) -> None:
+        """Let `progress` have the voters, and `observers` the others."""
+        known = {ReplicaKey(voter, progress.directory_id): progress for voter, progress in self.progress.items()}
+        known.update(self.observers)
+        self.progress = {}
+        for voter in self.voters.voters:
+            if voter.key.id != self.node_id:
+                found = known.pop(voter.key, None)
+                self.progress[voter.key.id] = found or Progress(self.now_ms, voter.key.directory_id)
+        self.observers = {key: progress for key, progress in known.items() if progress.fetched_ms != NEVER}
+        if self.progress and self.deadline_ms == NEVER:
+            self.deadline_ms = self.now_ms
 
     # --- roles
 
     def become(self, role: Role) -> None:
         if self.role not in PREDECESSORS[role]:
             raise AssertionError(f"{self.role} may not be followed by {role}")
+        if self.role is Role.LEADER:
+            self._leave()
         self.role = role
         self.votes = {}
-        self.progress = {}
-        self.retry_ms = NEVER
+        self.retry_ms = self.report_ms = NEVER
         self.is_fetching = False
         self.has_fetched = False
         self.leader_high_watermark = 0
+        self.snapshot_fetch = None
+
+    def _leave(self) -> None:
+        """Lead no longer. The fetches that wait are answered by what the epoch has become (`answer_parked`)."""
+        self.progress = {}
+        self.observers = {}
+        self.finish_change(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} leads no longer")
 
     def enter_epoch(self, epoch: int) -> None:
         """Begin a newer epoch, whose leader is unknown and in which this node has not voted."""
         assert epoch > self.epoch
         self.epoch = epoch
         self.leader_id = NO_LEADER
-        self.voted_id = NOT_VOTED
+        self.leader_endpoints = ()
+        self.voted = None
         self.epoch_start_offset = -1
 
     def become_unattached(self) -> None:
-        """Wait for a leader of this epoch, and stand for election if none appears."""
+        """Wait for a leader of this epoch, and stand for election if none appears; an observer searches for it."""
         self.become(Role.UNATTACHED)
         self.leader_id = NO_LEADER
-        self.wait_for_election()
+        if self.may_stand:
+            self.wait_for_election()
+        else:
+            self.deadline_ms = self.now_ms
 
-    def become_follower(self, leader_id: int) -> None:
+    def become_follower(self, leader_id: int, endpoints: tuple[Endpoint, ...] = ()) -> None:
         """Follow the leader of this epoch. A leader ends the vote."""
         self.become(Role.FOLLOWER)
         self.leader_id = leader_id
-        self.voted_id = NOT_VOTED
+        self.leader_endpoints = endpoints or self.voters.endpoints(leader_id)
+        self.voted = None
         self.deadline_ms = self.now_ms + self.timeouts.fetch_ms
 
     def become_leader(self) -> None:
-        """Lead this epoch, which begins with a Leadership entry."""
-        granting = tuple(voter for voter, granted in sorted(self.votes.items()) if granted)
+        """Lead this epoch, which begins with a Leadership entry, and with the voters if the log does not have them."""
+        granting = tuple(key for key in self.voters.keys if self.votes.get(key.id))
         self.become(Role.LEADER)
         self.leader_id = self.node_id
-        self.voted_id = NOT_VOTED
-        self.progress = {voter: Progress(self.now_ms) for voter in self.others}
+        self.leader_endpoints = self.me.endpoints
+        self.voted = None
         self.deadline_ms = self.now_ms + self.timeouts.fetch_ms // 2 if self.others else NEVER
         self.epoch_start_offset = self.log.end_offset
-        keys = tuple(map(self._key, self.voters))
-        self.append(1, None, (Leadership(self.node_id, keys, tuple(map(self._key, granting))),))
+        self._track()
+        control: tuple[Control, ...] = (Leadership(self.node_id, self.voters.keys, granting),)
+        if self.kraft_version and self.history.newest.offset == BEFORE_THE_LOG and self.snapshot_id is None:
+            # The log was formatted with them (`storage format --standalone`, `--initial-controllers`).
+            control += (KRaftVersion(self.kraft_version), self.voters)
+        self.append(len(control), None, control)
         for voter in self.others:
-            self.send(voter, BeginQuorumEpoch(self.epoch))
+            self.send_begin(voter)
 
-    def _key(self, voter: int) -> ReplicaKey:
-        return ReplicaKey(voter, self._directory_id if voter == self.node_id else uuids.ZERO)
+    def send_begin(self, voter: int) -> None:
+        found = self.voters.get(voter)
+        self.send(voter, BeginQuorumEpoch(self.epoch, found.key if found else None, self.me.endpoints))
 
     def resign(self) -> None:
         """Stop leading, and let the voter with the longest log stand for election."""
-        successors = sorted(self.others, key=lambda voter: -self.progress[voter].end_offset)
-        for voter in successors:
-            self.send(voter, EndQuorumEpoch(self.epoch, tuple(map(ReplicaKey, successors))))
+        others = sorted(
+            (key for key in self.voters.keys if key.id != self.node_id),
+            key=lambda key: -self.progress[key.id].end_offset,
+        )
+        for key in others:
+            self.send(key.id, EndQuorumEpoch(self.epoch, tuple(others), self.me.endpoints))
         self.become(Role.RESIGNED)
         self.leader_id = NO_LEADER
-        self.voted_id = self.node_id  # in this epoch, also when it stands for the next one
+        self.leader_endpoints = ()
+        self.voted = self.key  # in this epoch, also when it stands for the next one
         self.wait_for_election()
 
     def wait_for_election(self) -> None:
@@ -178,11 +299,27 @@ class QuorumState:
     def send(self, to: int, message: Message) -> None:
         self.to_send.append(Send(to, message))
 
-    def append(self, count: int, content: bytes | None, control: tuple[Control, ...] = ()) -> None:
-        """Append a batch as the leader."""
+    def append(self, count: int, content: bytes | None, control: tuple[Control, ...] = ()) -> int:
+        """Append a batch as the leader; return its end offset."""
         offset = self.log.end_offset
         self.log.append(self.epoch, offset, offset + count)
         self.to_append.append(Batch(offset, offset + count, self.epoch, content, control))
+        if control and self.history.note(offset, control):
+            self.take_voters()
+        return offset + count
+
+    def truncate(self, end_offset: int) -> None:
+        """Drop the entries from `end_offset` on, and the voters in them."""
+        self.log.truncate(end_offset)
+        self.synced_end = min(self.synced_end, end_offset)
+        if self.history.truncate(end_offset):
+            self.take_voters()
+
+    def finish_change(self, error: ErrorCode, message: str = "") -> None:
+        """Answer the change of the voters that waits, if any."""
+        if self.change is not None:
+            self.replies.append(Reply(self.change.request_id, error, message))
+            self.change = None
 
     def refetch_later(self) -> None:
         """Fetch again after the backoff; a response that arrives before is ignored."""
@@ -196,11 +333,19 @@ class QuorumState:
             return None
         # A leader that resigned stays recorded as the leader: after a restart it must not lead this epoch again.
         leader_id = self.node_id if self.role is Role.RESIGNED else self.leader_id
+        voted = self.voted if leader_id == NO_LEADER else None
+        is_static = self.kraft_version == 0
+        facts = (self.epoch, leader_id, voted, is_static)
+        if facts == self._recorded_facts:
+            return None
+        self._recorded_facts = facts
         state = ElectionState(
             self.epoch,
             leader_id,
-            self.voted_id if leader_id == NO_LEADER else NOT_VOTED,
-            voters=self.voters if self._static_voters else None,
+            voted.id if voted is not None else NOT_VOTED,
+            # Version 0 of the file has no place for it.
+            uuids.ZERO if voted is None or is_static else voted.directory_id,
+            self.voters.ids if is_static else None,
         )
         if state == self._recorded:
             return None

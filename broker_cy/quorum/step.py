@@ -6,18 +6,35 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import ElectionState
-from broker_cy.quorum.messages import Batch, Message
+from broker_cy.quorum.messages import Batch, Message, OffsetAndEpoch
+from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 
 
 class Role(Enum):
-    UNATTACHED = "unattached"  # knows an epoch but no leader; may have voted
+    """An observer is unattached or a follower, and not among the voters."""
+
+    UNATTACHED = "unattached"  # knows an epoch but no leader that is there; may have voted
     RESIGNED = "resigned"  # was the leader of this epoch and must not lead it again
     PROSPECTIVE = "prospective"  # asks whether it would be elected (KIP-996)
     CANDIDATE = "candidate"  # has voted for itself in this epoch
     LEADER = "leader"
     FOLLOWER = "follower"  # fetches from the leader of this epoch
     CLOSED = "closed"  # takes part no longer
+
+
+BOOTSTRAP: Final = -2
+
+
+def bootstrap_id(index: int) -> int:
+    """The id that the bootstrap server at `index` (from 0 on) of controller.quorum.bootstrap.servers has as the
+    receiver of a Send and as the source of its response; which node it is shows the response.
+    """
+    return BOOTSTRAP - index
+
+
+# --- events
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +49,8 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Received:
+    """`source` is the id in a request, or whom the request that a response answers was sent to."""
+
     source: int
     message: Message
 
@@ -67,20 +86,120 @@ class Synced:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshotted:
+    """This node has written `snapshot_id`, which is completely on disk: it ends at the end of a batch, below the high
+    watermark. The log begins behind the snapshot `start`, an older or the same one; (0, 0) if it has all entries.
+    Raises ValueError if a snapshot is not of this log, or not committed.
+    """
+
+    snapshot_id: OffsetAndEpoch
+    start: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkWritten:
+    """The SnapshotChunk of an output is in the incomplete file, which has `position` bytes; `position` -1: it could not
+    be written, and the file is gone.
+    """
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDone:
+    """The last chunk is written, and the snapshot is complete and on disk under its own name. `kraft_version` and
+    `voters` are those in its header; `voters` is None if there are none, as with kraft.version 0.
+    """
+
+    snapshot_id: OffsetAndEpoch
+    kraft_version: int
+    voters: VoterSet | None
+
+
+class AddVoter(NamedTuple):
+    """AddRaftVoter. `voter` has the range of kraft.version from its response to ApiVersions, which whoever takes the
+    request has asked for.
+    """
+
+    voter: Voter
+    timeout_ms: int
+    ack_when_committed: bool = True
+
+
+class RemoveVoter(NamedTuple):
+    """RemoveRaftVoter."""
+
+    key: ReplicaKey
+
+
+class UpgradeKRaftVersion(NamedTuple):
+    """UpdateFeatures of kraft.version: from static voters (0) to voters in the log (1)."""
+
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeVoters:
+    """Exactly one Reply with `request_id` follows, in this output or a later one."""
+
+    request_id: int
+    change: AddVoter | RemoveVoter | UpgradeKRaftVersion
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Take part no longer: the node stops, or no longer knows what is on its disk."""
 
 
-Event = Start | Tick | Received | Append | NotWritten | Synced | Stop
+Event = (
+    Start
+    | Tick
+    | Received
+    | Append
+    | NotWritten
+    | Synced
+    | Snapshotted
+    | ChunkWritten
+    | SnapshotDone
+    | ChangeVoters
+    | Stop
+)
+
+
+# --- the output
 
 
 class Send(NamedTuple):
+    """`to` is a node id, whose addresses Quorum.endpoints returns, or a bootstrap_id. A response goes to whoever sent
+    the request, on the same connection.
+    """
+
     to: int
     message: Message
 
 
+class Reply(NamedTuple):
+    """The result of a ChangeVoters."""
+
+    request_id: int
+    error: ErrorCode
+    message: str
+
+
+class SnapshotChunk(NamedTuple):
+    """Bytes of a snapshot to write at `position` of an incomplete file; 0 begins a new one. ChunkWritten must follow,
+    or SnapshotDone if it is the last one.
+    """
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+    content: bytes
+    is_last: bool
+
+
 # The order in which the parts of an Output are carried out.
-DURABILITY_ORDER: Final = ("persist", "truncate_to", "append", "send")
+DURABILITY_ORDER: Final = ("persist", "truncate_to", "replace_log", "append", "chunk", "send")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +209,16 @@ class Output:
     1. `persist` (None: unchanged) is on disk. Otherwise a node that crashes could vote twice in one epoch, or lead an
        epoch twice. If that fails, nothing else of the output may be done, and the node must stop.
     2. The log is truncated to `truncate_to` (-1: it is not).
-    3. `append` is written to the log, all or nothing (else NotWritten follows). It need not be on disk: `Synced`
+    3. The log is emptied, and begins behind the snapshot `replace_log` (None: it is not), which is on disk. A start
+    that
+       finds a snapshot that is newer than the end of the log does the same.
+    4. `append` is written to the log, all or nothing (else NotWritten follows). It need not be on disk: `Synced`
        reports that later, and only its output counts the entries, or fetches on behalf of them.
-    4. `send` leaves.
+    5. `chunk` is written to the incomplete snapshot; ChunkWritten or SnapshotDone reports that later.
+    6. `send` and `replies` leave.
 
-    The rest describes the machine after the event. `wake_ms` is when it needs a Tick at the latest, -1 if never.
+    The rest describes the machine after the event. `leader_endpoints` are those of `leader_id`, as far as they are
+    known; `wake_ms` is when the machine needs a Tick at the latest, -1 if never.
     """
 
     role: Role
@@ -106,6 +230,10 @@ class Output:
     append: tuple[Batch, ...] = ()
     send: tuple[Send, ...] = ()
     wake_ms: int = -1
+    replace_log: OffsetAndEpoch | None = None
+    chunk: SnapshotChunk | None = None
+    replies: tuple[Reply, ...] = ()
+    leader_endpoints: tuple[Endpoint, ...] = ()
 
 
 class NotLeaderError(Exception):
@@ -116,8 +244,9 @@ class Timeouts(NamedTuple):
     """In milliseconds; the defaults are Kafka's: controller.quorum.*.timeout.ms and controller.quorum.retry.backoff.ms.
 
     An election starts after `election_ms` to twice as much without a leader, or if a follower fetched nothing for
-    `fetch_ms`. A request without a response is repeated after `request_ms`. The leader holds a fetch with nothing new
-    for `fetch_wait_ms` at most. A follower that could not write what it fetched fetches again after `backoff_ms`.
+    `fetch_ms`. A request without a response is repeated after `request_ms`. A follower lets the leader hold a fetch
+    with nothing new for `fetch_wait_ms`. A follower that could not write what it fetched fetches again after
+    `backoff_ms`.
     """
 
     election_ms: int = 1000
@@ -125,3 +254,26 @@ class Timeouts(NamedTuple):
     request_ms: int = 2000
     fetch_wait_ms: int = 500
     backoff_ms: int = 20
+
+
+# --- what DescribeQuorum shows
+
+
+class ReplicaDescription(NamedTuple):
+    """Times are those of the machine's clock, -1 if never; `end_offset` is -1 if it is not known."""
+
+    key: ReplicaKey
+    end_offset: int
+    fetched_ms: int
+    caught_up_ms: int
+
+
+class Description(NamedTuple):
+    """The quorum as its leader sees it. `high_watermark` is -1 until an entry of the epoch is committed."""
+
+    leader_id: int
+    epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaDescription, ...]
+    observers: tuple[ReplicaDescription, ...]
+    nodes: tuple[Voter, ...]

@@ -1,6 +1,6 @@
 """Kafka's form of the messages between the nodes of the quorum: Vote 0-2, BeginQuorumEpoch 0-1, EndQuorumEpoch 0-1,
 Fetch 4-18 and FetchSnapshot 0-1, as Kafka 4.3.1 speaks them. Pure functions between the values of `messages` and those
-of `wire.messages`; `wire_log` converts the entries, `wire_admin` what operators and tools ask.
+of `wire.messages`; `wire_log` converts the entries, `wire_admin` what operators and tools ask, and UpdateRaftVoter 0.
 
 Whoever sends a request keeps its value: `from_response` needs it, because a response does not repeat what was asked.
 The `correlation` of a Fetch or FetchSnapshot is local to each side: the receiver chooses its own with `from_request`,
@@ -12,10 +12,11 @@ Refused, with the response to send. What depends on the state (epochs, roles) is
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.quorum import wire_admin
 from broker_cy.quorum.messages import (
     BeginQuorumEpoch,
     BeginQuorumEpochResponse,
@@ -28,17 +29,29 @@ from broker_cy.quorum.messages import (
     OffsetAndEpoch,
     Request,
     Response,
+    UpdateVoter,
+    UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
 )
 from broker_cy.quorum.voters import Endpoint, ReplicaKey
+from broker_cy.quorum.wire_common import (
+    PARTITION,
+    TOPIC,
+    address_on,
+    endpoints_of,
+    error_of,
+    is_strange,
+    listeners_of,
+    replica_key,
+)
+from broker_cy.quorum.wire_common import Identity as Identity
+from broker_cy.quorum.wire_common import Refused as Refused
 from broker_cy.quorum.wire_log import batches_of
 from broker_cy.wire import messages as wire
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.codec import Message
 
-TOPIC: Final = "__cluster_metadata"
-PARTITION: Final = 0
 VERSIONS: Final = {
     ApiKey.VOTE: (0, 2),
     ApiKey.BEGIN_QUORUM_EPOCH: (0, 1),
@@ -46,28 +59,12 @@ VERSIONS: Final = {
     # Older versions do not have the epoch of the last entry, which a replica of the quorum must send.
     ApiKey.FETCH: (12, 18),
     ApiKey.FETCH_SNAPSHOT: (0, 1),
+    ApiKey.UPDATE_RAFT_VOTER: (0, 0),
 }
 """The versions in which nodes of the quorum send requests."""
 FETCH_BYTES_MAX: Final = 8 << 20
 """What a follower asks for at once, as in Kafka; a leader sends at least one batch."""
 PRE_VOTE_VERSION: Final = 2
-
-
-class Identity(NamedTuple):
-    """This node: its cluster, its key, and the name of the controller listener that nodes of the quorum use."""
-
-    cluster_id: str
-    replica: ReplicaKey
-    listener: str
-
-
-class Refused(Exception):
-    """The request is answered with `response`; the state machine does not see it."""
-
-    def __init__(self, response: Message, error: ErrorCode) -> None:
-        super().__init__(error.name)
-        self.response = response
-        self.error = error
 
 
 # --- requests
@@ -88,6 +85,8 @@ def to_request(me: Identity, message: Request, version: int) -> Message:
             return _fetch_request(me, message, version)
         case FetchSnapshot():
             return _snapshot_request(me, message)
+        case UpdateVoter():
+            return wire_admin.update_request(me, message)
 
 
 def from_request(me: Identity, request: Message, correlation: int = 0) -> tuple[int, Request]:
@@ -100,17 +99,17 @@ def from_request(me: Identity, request: Message, correlation: int = 0) -> tuple[
                 OffsetAndEpoch(part.last_offset, part.last_offset_epoch),
                 part.pre_vote,
                 part.replica_directory_id,
-                _voter(request.voter_id, part.voter_directory_id),
+                replica_key(request.voter_id, part.voter_directory_id),
             )
         case wire.BeginQuorumEpochRequest():
             part = _part(me, request, wire.BeginQuorumEpochResponse)
-            voter = _voter(request.voter_id, part.voter_directory_id)
-            return part.leader_id, BeginQuorumEpoch(part.leader_epoch, voter, _endpoints(request.leader_endpoints))
+            voter = replica_key(request.voter_id, part.voter_directory_id)
+            return part.leader_id, BeginQuorumEpoch(part.leader_epoch, voter, endpoints_of(request.leader_endpoints))
         case wire.EndQuorumEpochRequest():
             part = _part(me, request, wire.EndQuorumEpochResponse)
             keys = tuple(ReplicaKey(one.candidate_id, one.candidate_directory_id) for one in part.preferred_candidates)
             successors = keys or tuple(map(ReplicaKey, part.preferred_successors))
-            return part.leader_id, EndQuorumEpoch(part.leader_epoch, successors, _endpoints(request.leader_endpoints))
+            return part.leader_id, EndQuorumEpoch(part.leader_epoch, successors, endpoints_of(request.leader_endpoints))
         case wire.FetchRequest():
             part = _part(me, request, wire.FetchResponse)
             # Version 15 moved the id.
@@ -133,12 +132,14 @@ def from_request(me: Identity, request: Message, correlation: int = 0) -> tuple[
                 part.replica_directory_id,
                 request.max_bytes,
             )
+        case wire.UpdateRaftVoterRequest():
+            return request.voter_id, wire_admin.update_value(me, request)
     raise TypeError(f"{type(request).__name__} is no request between nodes of the quorum")
 
 
 def _part(me: Identity, request: Any, response: type[Any]) -> Any:
     """The part of the request that is about the metadata log. Raises Refused."""
-    if request.cluster_id is not None and request.cluster_id != me.cluster_id:
+    if is_strange(me, request.cluster_id):
         error = ErrorCode.INCONSISTENT_CLUSTER_ID
         raise Refused(response(error_code=error), error)
     found = _only_part(request)
@@ -169,14 +170,6 @@ def _only_part(message: Any) -> Any:
     return part if is_metadata and getattr(part, index) == PARTITION else None
 
 
-def _voter(voter_id: int, directory_id: Any) -> ReplicaKey | None:
-    return ReplicaKey(voter_id, directory_id) if voter_id >= 0 else None
-
-
-def _endpoints(found: list[Any]) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(one.name, one.host, one.port) for one in found)
-
-
 def _vote_request(me: Identity, message: VoteRequest, version: int) -> Message:
     if message.pre_vote and version < PRE_VOTE_VERSION:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Vote {version} has no pre-vote; version 2 does")
@@ -204,10 +197,7 @@ def _begin_request(me: Identity, message: BeginQuorumEpoch) -> Message:
         leader_epoch=message.epoch,
     )
     topic = wire.BeginQuorumEpochRequest.TopicData(topic_name=TOPIC, partitions=[part])
-    endpoints = [
-        wire.BeginQuorumEpochRequest.LeaderEndpoint(name=name, host=host, port=port)
-        for name, host, port in message.leader_endpoints
-    ]
+    endpoints = listeners_of(wire.BeginQuorumEpochRequest.LeaderEndpoint, message.leader_endpoints)
     return wire.BeginQuorumEpochRequest(
         cluster_id=me.cluster_id, voter_id=voter.id, topics=[topic], leader_endpoints=endpoints
     )
@@ -225,10 +215,7 @@ def _end_request(me: Identity, message: EndQuorumEpoch, version: int) -> Message
             for key in message.successors
         ]
     topic = wire.EndQuorumEpochRequest.TopicData(topic_name=TOPIC, partitions=[part])
-    endpoints = [
-        wire.EndQuorumEpochRequest.LeaderEndpoint(name=name, host=host, port=port)
-        for name, host, port in message.leader_endpoints
-    ]
+    endpoints = listeners_of(wire.EndQuorumEpochRequest.LeaderEndpoint, message.leader_endpoints)
     return wire.EndQuorumEpochRequest(cluster_id=me.cluster_id, topics=[topic], leader_endpoints=endpoints)
 
 
@@ -303,19 +290,23 @@ def to_response(message: Response, version: int, listener: str, records: bytes =
             return _with_endpoint(_fetch_response(message, version, records), message, listener, version >= 17)
         case FetchSnapshotResponse():
             return _with_endpoint(_snapshot_response(message), message, listener, version >= 1)
+        case UpdateVoterResponse():
+            return wire_admin.update_response(message, listener)
 
 
 def from_response(me: Identity, sent: Request, response: Message) -> Response:
     """The value of the response to `sent`. Raises KafkaError with the error of a response that is about the request as
     a whole, such as INCONSISTENT_CLUSTER_ID; WireError for entries that are damaged.
     """
+    if isinstance(sent, UpdateVoter) and isinstance(response, wire.UpdateRaftVoterResponse):
+        return wire_admin.update_result(me, response)
     found: Any = response
     code = found.error_code
     part = _only_part(found)
     if code or part is None:
         # A response without the part that was asked for says nothing.
-        raise KafkaError(ErrorCode(code or ErrorCode.UNKNOWN_SERVER_ERROR), f"{type(response).__name__} has no result")
-    error = ErrorCode(part.error_code)
+        raise KafkaError(error_of(code or ErrorCode.UNKNOWN_SERVER_ERROR), f"{type(response).__name__} has no result")
+    error = error_of(part.error_code)
     match sent, response:
         case VoteRequest(), wire.VoteResponse():
             endpoints = _leader_endpoints(me, found, part.leader_id)
@@ -348,7 +339,7 @@ def from_response(me: Identity, sent: Request, response: Message) -> Response:
 
 def _with_endpoint(response: Any, message: Response, listener: str, is_known: bool) -> Message:
     """Add the address of the leader that the message names, if the version of the response has one."""
-    address = next((one for one in message.leader_endpoints if one.name == listener), None)
+    address = address_on(message.leader_endpoints, listener)
     if is_known and address is not None and message.leader_id >= 0:
         node = type(response).NodeEndpoint(node_id=message.leader_id, host=address.host, port=address.port)
         response.node_endpoints = [node]
@@ -388,7 +379,7 @@ def _fetch_response(message: FetchResponse, version: int, records: bytes) -> Mes
 
 def _fetch_value(me: Identity, sent: Fetch, response: wire.FetchResponse, part: Any) -> FetchResponse:
     diverging, snapshot_id, leader = part.diverging_epoch, part.snapshot_id, part.current_leader
-    error = ErrorCode(part.error_code)
+    error = error_of(part.error_code)
     return FetchResponse(
         leader.leader_epoch,
         sent.correlation,

@@ -46,6 +46,7 @@ cdef class FlushGroup:
     cdef public bint verifies           # transaction.partition.verification.enable
     cdef public object commit           # replica.group_commit.GroupCommit
     cdef bint sync_wanted               # a partition waits for the next round
+    cdef public object on_alter         # called with a Partition that has an AlterPartition to send; None: nobody sends it
     cdef list stagers                   # functions called before the write of this turn, which may stage batches
 
     cdef int schedule_flush(self) except -1
@@ -54,6 +55,8 @@ cdef class FlushGroup:
     cdef int answer_waiting(self) except -1
     cdef int failed(self, Partition partition, object what, object error) except -1
     cdef int answer_settled(self) except -1
+    cdef int alter(self, Partition partition) except -1
+    cdef int settle_moved(self, list partitions) except -1
     cpdef int flush(self) except -1
 
 cdef class Partition:
@@ -70,7 +73,8 @@ cdef class Partition:
     cdef readonly bint closed           # deleted or replaced: callers that hold it must look it up again
     cdef readonly bint protected        # clients may neither produce to it nor delete its records
     cdef readonly int32_t replication_factor
-    cdef readonly int32_t min_insync_replicas
+    cdef readonly int32_t min_insync_replicas   # min.insync.replicas, at most replication_factor
+    cdef int32_t min_isr                # min.insync.replicas
     cdef dict waiting_fetches           # keys are DelayedFetch; each removes itself when it is answered
     # What the waiting fetches know: reported_stable is the last stable offset, reported_open whether it was below the high
     # watermark.
@@ -84,6 +88,17 @@ cdef class Partition:
     cdef list waiting_appends
     cdef list undone_appends            # of waiting_appends, those of a write that failed; told after the answers of the turn
     cdef Verifications verifications    # None until the first one starts
+    # Of a partition with several replicas; see `assign`. None: this broker has the only one.
+    cdef readonly object assigned       # in_sync.Assigned
+    cdef bint leads                     # as `assigned` says
+    cdef object new_in_sync             # () -> in_sync.InSync
+    cdef int64_t checkpointed_high      # the high watermark with which a log is opened
+    cdef int64_t leader_start           # a follower's leader has deleted everything before; -1 if that is not known
+    cdef dict waiting_followers         # keys are DelayedFetch, as in waiting_fetches: they wait for writes
+    # What the waiting followers know: ends of the written records, and of the committed ones.
+    cdef int64_t told_written
+    cdef int64_t told_high
+    cdef public object on_written       # called with a following partition when what it fetched is written
     # Counters since the start: appended batches, records and bytes; fetches that returned records, and the bytes of those records.
     cdef readonly int64_t batches
     cdef readonly int64_t records
@@ -119,5 +134,10 @@ cdef class Partition:
     cdef int note_stable(self) except -1
     cdef int wake(self, Py_ssize_t written_bytes) except -1
     cdef int64_t fetch_bound(self, bint read_committed) except -2
+    cdef int take_role(self) except -1
+    cdef int leave_role(self) except -1
+    cdef int tell_replicas(self) except -1
+    cdef bint take_fetch(self, int32_t broker_id, int64_t broker_epoch, int64_t offset, int64_t log_start) except *
+    cdef int add_follower(self, DelayedFetch waiting) except -1
     cdef int add_waiting(self, DelayedFetch waiting) except -1
     cdef int remove_waiting(self, DelayedFetch waiting) except -1

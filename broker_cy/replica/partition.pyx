@@ -8,14 +8,18 @@ module long.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EIO
 
-from broker_cy.replica.replica cimport COMMITTED, LEADER, LOST, OFFLINE, CLOSED, MOVED, PENDING, Fate, Level, Output, Replica
+from broker_cy.core.clock cimport coarse_ms
+from broker_cy.core.crc32c cimport crc32c
+from broker_cy.replica.replica cimport (
+    CLOSED, COMMITTED, FOLLOWER, LEADER, LOST, MOVED, OFFLINE, PENDING, TOO_FEW, Fate, Level, Output, Replica,
+)
 from broker_cy.replica.verification cimport Verification, Verifications, batch_problem, judge, marker_problem
 from broker_cy.storage.producer_state cimport (
     PRODUCER_DUPLICATE, PRODUCER_INVALID_EPOCH, PRODUCER_OK, PRODUCER_OUT_OF_ORDER, Producer,
 )
 from broker_cy.wire.batch cimport (
-    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_TRANSACTIONAL, BATCH_ATTRIBUTES_AT, BATCH_HEADER_BYTES, BATCH_MAGIC_AT, BATCH_SECOND,
-    BatchHeader, BatchVerdict, parse_header, rejection, stamp_offset_epoch, validate_batch,
+    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_TRANSACTIONAL, BATCH_ATTRIBUTES_AT, BATCH_CRC_START, BATCH_HEADER_BYTES, BATCH_MAGIC_AT,
+    BATCH_SECOND, BatchHeader, BatchVerdict, batch_bytes, parse_header, rejection, stamp_offset_epoch, validate_batch,
 )
 from broker_cy.wire.marker cimport marker_batch
 
@@ -24,6 +28,10 @@ import os
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.storage.errors import StorageError, errno_of
 from broker_cy.storage.jobs import InlineJobs
+from broker_cy.replica import following
+from broker_cy.replica.following import BatchSpan
+from broker_cy.storage.errors import CorruptSegment
+from broker_cy.storage.maintenance import delete_records_before
 from broker_cy.storage.resends import refill_producers
 from broker_cy.wire.records import rebuild_batch
 
@@ -53,7 +61,7 @@ cdef class DelayedFetch:
 
 cdef class Waiter:
     cdef int settled(self, int32_t place, Partition partition, Fate fate) except -1:
-        """The fate of the record that was registered as `place` is decided: DONE, LOST or MOVED."""
+        """The fate of the record that was registered as `place` is decided: DONE, LOST, MOVED or TOO_FEW."""
         raise NotImplementedError("a Waiter without settled")
 
 
@@ -68,6 +76,9 @@ cdef class _OwnAppend(Waiter):
         elif fate == MOVED:
             error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER,
                                f"this broker no longer leads {partition.topic}-{partition.index}")
+        elif fate == TOO_FEW:
+            error = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                               f"{partition.topic}-{partition.index} has too few in-sync replicas since the append")
         if self.future is None:
             try:
                 self.done(error)
@@ -152,6 +163,22 @@ cdef class FlushGroup:
         """Called after the answers that waited for a round of group commit were settled; the server sends them."""
         return 0
 
+    cdef int alter(self, Partition partition) except -1:
+        """`partition` leads, and proposes another in-sync set: send the AlterPartition of its InSync."""
+        if self.on_alter is not None:
+            self.on_alter(partition)
+        return 0
+
+    cdef int settle_moved(self, list partitions) except -1:
+        """The high watermark of `partitions` has moved, and not by a write of theirs."""
+        cdef Partition partition
+        for partition in partitions:
+            partition.settle_answers()
+        self.answer_settled()
+        for partition in partitions:
+            partition.tell()
+        return 0
+
 
 cdef class Partition:
     def __init__(self, FlushGroup group, str topic, int32_t index, topic_id, Log log, int32_t leader_epoch,
@@ -172,15 +199,23 @@ cdef class Partition:
         self.undone_appends = []
         self.replication_factor = replication_factor
         self.min_insync_replicas = 1
+        self.min_isr = 1
+        self.checkpointed_high = self.leader_start = -1
+        self.waiting_followers = {}
         if log is not None:
             self.serve(log)
 
     cdef int serve(self, Log log) except -1:
         """Lead with `log`, which has nothing staged."""
         self.log = log
-        self.replica.become(LEADER, self.replica.leader_epoch)
         self.reported_bytes = 0
-        return self.take(self.replica.open(log.written_end_offset, log.synced_end_offset))
+        if self.assigned is None:
+            self.replica.become(LEADER, self.replica.leader_epoch)
+            return self.take(self.replica.open(log.written_end_offset, log.synced_end_offset))
+        self.replica.follow(self.replica.leader_epoch)
+        self.take(self.replica.open(log.written_end_offset, log.synced_end_offset,
+                                    following.opening_high_watermark(self.checkpointed_high, log.log_start_offset)))
+        return self.take_role()
 
     @property
     def high_watermark(self):
@@ -197,6 +232,174 @@ cdef class Partition:
         if self.waiting_fetches:
             self.wake(-1)           # those of the epoch before are refused
 
+    # ---- several replicas ----
+
+    def assign(self, image, bint leads, new_in_sync, int64_t high_watermark):
+        """Take the role that committed metadata gives this broker in a partition with several replicas, now or when the log is open.
+
+        `image` is an in_sync.Assigned, `leads` whether this broker is its leader, `new_in_sync()` creates the InSync of a leader, and
+        `high_watermark` is the checkpointed one. Nothing may be staged.
+        """
+        self.assigned = image
+        self.leads = leads
+        self.new_in_sync = new_in_sync
+        self.checkpointed_high = high_watermark
+        self.replication_factor = len(image.replicas)
+        self.min_insync_replicas = min(self.min_isr, self.replication_factor)
+        if self.log is not None:
+            self.take_role()
+
+    cdef int take_role(self) except -1:
+        cdef bint is_new = self.assigned.leader_epoch > self.replica.leader_epoch
+        if self.leads:
+            is_new = is_new or self.replica.role != LEADER
+            if is_new:
+                self.log.epochs.assign(self.assigned.leader_epoch, self.log.log_end_offset)
+            in_sync = self.replica.in_sync if self.replica.in_sync is not None else self.new_in_sync()
+            in_sync.min_isr = self.min_isr
+            self.take(self.replica.lead(in_sync, self.assigned, coarse_ms(&self.group.clock.source)))
+        elif is_new or self.replica.role != FOLLOWER:
+            is_new = True
+            self.leader_start = -1
+            self.verifications = None
+            self.take(self.replica.follow(self.assigned.leader_epoch))
+        if is_new:
+            self.leave_role()
+        return self.group.settle_moved([self])
+
+    cdef int leave_role(self) except -1:
+        """Answer those that wait for what was asked of this replica in another role, or another leader epoch."""
+        cdef list decided
+        if self.waiting_appends:
+            self.waiting_appends, decided = self.undecided_of(self.waiting_appends)
+            self.settle(decided)
+        if self.waiting_fetches or self.waiting_followers:
+            self.wake(-1)
+        return 0
+
+    cdef bint take_fetch(self, int32_t broker_id, int64_t broker_epoch, int64_t offset, int64_t log_start) except *:
+        """A follower's fetch acknowledges everything before `offset` (leading.judge). Returns whether the high watermark moved: then
+        `settle_moved` has to follow.
+        """
+        cdef Output progress = self.replica.fetched(broker_id, broker_epoch, offset, log_start,
+                                                    coarse_ms(&self.group.clock.source))
+        self.take(progress)
+        return progress.moved
+
+    def answered(self, proposal, answer):
+        """The controller has answered an AlterPartition of this partition (in_sync.Proposal, in_sync.Altered)."""
+        self.take(self.replica.answered(proposal, answer))
+        self.group.settle_moved([self])
+
+    def tick(self):
+        """Have slow followers leave the in-sync set. Called at least twice in replica.lag.time.max.ms."""
+        cdef Output progress = self.replica.tick(coarse_ms(&self.group.clock.source))
+        self.take(progress)
+        if progress.moved:
+            self.group.settle_moved([self])
+
+    def spans(self, const uint8_t[::1] records not None):
+        """[BatchSpan] of the whole batches that a follower has fetched; the last may be cut. Raises CorruptSegment for anything else."""
+        cdef BatchHeader header
+        cdef Py_ssize_t at = 0, size = len(records)
+        found = []
+        while size - at >= BATCH_HEADER_BYTES:
+            if parse_header(&records[at], size - at, &header) != 0:
+                raise CorruptSegment(f"{self.topic}-{self.index}: the leader sent what is no record batch, at byte {at} of {size}")
+            if batch_bytes(&header) > size - at:
+                break
+            if header.crc != crc32c(0, &records[at] + BATCH_CRC_START, batch_bytes(&header) - BATCH_CRC_START):
+                raise CorruptSegment(f"{self.topic}-{self.index}: the leader sent a batch with a wrong checksum, at offset "
+                                     f"{header.base_offset}")
+            if header.last_offset_delta < 0:
+                raise CorruptSegment(f"{self.topic}-{self.index}: the leader sent a batch at offset {header.base_offset} that ends "
+                                     f"before it begins")
+            found.append(BatchSpan(header.base_offset, header.base_offset + header.last_offset_delta + 1, header.leader_epoch))
+            at += batch_bytes(&header)
+        return found
+
+    def append_fetched(self, bytes records not None, int32_t count, int64_t now_ms):
+        """Stage the first `count` batches of `records`, which `spans` has read, as the leader stamped them. Raises KafkaError if the log
+        refuses one; those before it are staged.
+        """
+        cdef BatchHeader header
+        cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(records)
+        cdef Py_ssize_t at = 0, size
+        cdef int32_t _k
+        if self.replica.role != FOLLOWER or self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline or f"{self.topic}-{self.index} does not follow")
+        for _k in range(count):
+            if parse_header(data + at, PyBytes_GET_SIZE(records) - at, &header) != 0:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.index}: no batch at byte {at} of the fetched records")
+            size = batch_bytes(&header)
+            try:
+                self.log.stage(&header, data + at, size, records, now_ms)
+            except (OSError, StorageError, MemoryError) as error:
+                self.group.failed(self, "append", error)
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.index}: {error}") from error
+            self.batches += 1
+            self.records += header.count
+            self.appended_bytes += size
+            self.group.staged_bytes += size
+            if self.replica.is_clean():
+                self.group.add_dirty(self)
+            self.replica.stage(self.log.log_end_offset, size)
+            at += size
+
+    def learn(self, int64_t high_watermark, int64_t leader_start):
+        """The leader of this follower has committed everything before `high_watermark`, and deleted everything before
+        `leader_start` (-1: unknown).
+        """
+        cdef Output progress
+        self.leader_start = max(self.leader_start, leader_start)
+        progress = self.replica.learn(high_watermark)
+        self.take(progress)
+        self.delete_as_leader()
+        if progress.moved:
+            self.group.settle_moved([self])
+
+    def delete_as_leader(self):
+        """Move a follower's log start as far as its leader's, and its high watermark, allow."""
+        cdef int64_t start
+        if self.replica.role == FOLLOWER and self.leader_start > self.log.log_start_offset:
+            start = following.log_start(self.leader_start, self.replica.high.offset)
+            if start > self.log.log_start_offset and self.log.staged_batches == 0:
+                # The files are removed by the next retention.
+                delete_records_before(self.log, start, max(self.log.last_append_ms, 0), 0)
+
+    def was_truncated(self):
+        """The log of this follower was truncated, with nothing staged."""
+        self.take(self.replica.truncated(self.log.log_end_offset))
+        self.verifications = None
+        self.wake(-1)
+
+    def was_restarted(self):
+        """The log of this follower was replaced by an empty one."""
+        self.take(self.replica.restarted(self.log.log_end_offset))
+        self.verifications = None
+        self.wake(-1)
+
+    cdef int tell_replicas(self) except -1:
+        """Wake the followers that wait for what was written or committed, or this follower's own fetches."""
+        cdef DelayedFetch waiting
+        cdef int64_t bytes = self.replica.written.bytes
+        if self.replica.role == FOLLOWER:
+            if self.on_written is not None and self.replica.is_clean():
+                self.on_written(self)
+            return 0
+        if self.waiting_followers and (self.told_written != bytes or self.told_high != self.replica.high.offset):
+            self.told_written = bytes
+            self.told_high = self.replica.high.offset
+            for waiting in list(self.waiting_followers):
+                waiting.on_advance(self, 0)
+        return 0
+
+    cdef int add_follower(self, DelayedFetch waiting) except -1:
+        self.told_written = self.replica.written.bytes
+        self.told_high = self.replica.high.offset
+        self.waiting_followers[waiting] = None
+        return 0
+
     def configure(self, settings):
         """Apply the topic's settings: a mapping of Kafka's topic setting names to typed values."""
         self.rules.timestamp_type = LOG_APPEND_TIME if settings["message.timestamp.type"] == "LogAppendTime" else CREATE_TIME
@@ -210,7 +413,10 @@ cdef class Partition:
         self.rules.max_message_bytes = settings["max.message.bytes"]
         self.rules.compacted = "compact" in settings["cleanup.policy"]
         # At most the number of replicas, as in Kafka.
-        self.min_insync_replicas = min(settings["min.insync.replicas"], self.replication_factor)
+        self.min_isr = settings["min.insync.replicas"]
+        self.min_insync_replicas = min(self.min_isr, self.replication_factor)
+        if self.replica.in_sync is not None:
+            self.take(self.replica.require(self.min_isr))
 
     # ---- append ----
 
@@ -232,9 +438,8 @@ cdef class Partition:
             return self.refuse(out, KAFKA_STORAGE_ERROR, self.offline_reason if self.log is None else self.log.offline)
         if self.replica.role != LEADER:
             return self.refuse(out, NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic}-{self.index}")
-        if acks == ACKS_ALL and self.min_insync_replicas > 1:
-            return self.refuse(out, NOT_ENOUGH_REPLICAS,
-                               f"{self.topic}-{self.index} has 1 in-sync replica; min.insync.replicas is {self.min_insync_replicas}")
+        if acks == ACKS_ALL and self.replica.under_min:
+            return self.refuse(out, NOT_ENOUGH_REPLICAS, self.too_few())
         if check is not None and check.partition is self:
             header = check.header
             verdict = check.verdict
@@ -275,6 +480,11 @@ cdef class Partition:
         if verdict.rebuild:
             return self.stage_rebuilt(self.close_gaps(data, size, now_ms) if check is None else check.stored, now_ms, out)
         return self.stage(data, size, &header, owner, now_ms, out)
+
+    def too_few(self):
+        """Why acks=all is refused."""
+        return (f"{self.topic}-{self.index} has {len(self.replica.in_sync.isr)} in-sync replicas; min.insync.replicas is "
+                f"{self.min_insync_replicas}")
 
     cdef bint needs_check(self, const uint8_t* data, Py_ssize_t size) noexcept:
         """Whether a produced batch is checked with a BatchCheck, separately from its append: it is compressed, or will be."""
@@ -441,6 +651,10 @@ cdef class Partition:
         cdef BatchHeader header
         cdef AppendResult out
         cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(batch)
+        if self.replica.role != LEADER:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic}-{self.index}")
+        if self.replica.under_min:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, self.too_few())
         if parse_header(data, PyBytes_GET_SIZE(batch), &header) != 0:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE,
                              f"{self.topic}-{self.index}: the {PyBytes_GET_SIZE(batch)} bytes to append are not a whole record batch")
@@ -499,6 +713,8 @@ cdef class Partition:
         if progress.wants_round:
             self.group.sync_wanted = True
             self.group.commit.add(self)
+        if progress.wants_alter:
+            self.group.alter(self)
         return 0
 
     cdef int wait(self, Waiter waiter, int32_t place, int64_t offset, Level level) except -1:
@@ -544,11 +760,15 @@ cdef class Partition:
         if self.waiting_appends:
             self.waiting_appends, decided = self.undecided_of(self.waiting_appends)
             self.settle(decided)
+        if self.assigned is not None and self.log is not None:
+            self.delete_as_leader()
         if self.waiting_fetches:
             if self.replica.sync_lost:
                 self.wake(-1)
             elif more > 0:
                 self.wake(more)
+        if self.assigned is not None:
+            self.tell_replicas()
         return 0
 
     cdef int wake(self, Py_ssize_t written_bytes) except -1:
@@ -562,6 +782,9 @@ cdef class Partition:
             self.stable_moved = self.reported_stable != before
         for waiting in list(self.waiting_fetches):
             waiting.on_advance(self, written_bytes)
+        if written_bytes < 0 and self.waiting_followers:
+            for waiting in list(self.waiting_followers):
+                waiting.on_advance(self, written_bytes)
         return 0
 
     cdef int note_stable(self) except -1:
@@ -593,6 +816,8 @@ cdef class Partition:
 
     cdef int remove_waiting(self, DelayedFetch waiting) except -1:
         self.waiting_fetches.pop(waiting, None)
+        if self.assigned is not None:
+            self.waiting_followers.pop(waiting, None)
         return 0
 
     @property
@@ -625,5 +850,5 @@ cdef class Partition:
         self.closed = True
         self.unopened = False
         self.replica.become(CLOSED, self.replica.leader_epoch)
-        if self.waiting_fetches:
+        if self.waiting_fetches or self.waiting_followers:
             self.wake(-1)

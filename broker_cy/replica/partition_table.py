@@ -39,6 +39,14 @@ class PartitionTable:
         places = self.by_name.pop(topic.encode(), [])
         return [p for p in places if p is not None]
 
+    def remove(self, topic: str, index: int) -> Partition | None:
+        """Remove one partition of a topic that stays. Returns it; the caller has to close it."""
+        places = self.by_name.get(topic.encode(), [])
+        if not 0 <= index < len(places):
+            return None
+        found, places[index] = places[index], None
+        return found
+
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, or None if this broker does not have it."""
         places = self.by_name.get(topic.encode())

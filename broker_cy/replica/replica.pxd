@@ -3,11 +3,17 @@
 A pure state machine: no log, clock, loop or socket. Whoever writes and syncs reports progress to it (`stage`, `wrote`, `undo`,
 `begin_round`, `synced`, `lose`); each report returns one Output, and nothing else moves the high watermark.
 
+Of a partition with several replicas, the leader has an InSync (in_sync.py), which limits the high watermark to what the in-sync
+followers have fetched; metadata, fetches, answers to AlterPartition and time reach it through this class. A follower's high
+watermark is its leader's (`learn`), as far as it has the records.
+
 Invariants, between calls:
   high.offset <= local_end.offset <= written.offset <= staged.offset
   local_end is next_from if that is set and no round runs, round_from while a round runs, written otherwise
   round_from.offset <= next_from.offset where both are set; round_end <= written.offset
-  the high watermark and the leader epoch never decrease while the replica is open
+  the leader epoch never decreases; the high watermark only does in `truncated`, after an
+  unclean election, and in `restarted`
+  in_sync is None unless this replica leads a partition that has, or had, several replicas
 """
 
 cimport cython
@@ -18,6 +24,7 @@ cdef enum Fate:
     DONE                    # complete up to the level that was asked for
     LOST                    # undone, or possibly not on disk although it has to be
     MOVED                   # this replica no longer leads
+    TOO_FEW                 # committed, and the in-sync set is smaller than min.insync.replicas since
 
 cdef enum Level:
     LOCAL                   # this replica has it, on disk if flush.messages requires that (acks=1)
@@ -38,6 +45,7 @@ cdef struct Output:
     int64_t readable_bytes  # the bytes below it, since the replica was opened
     bint moved              # the high watermark has moved by this report
     bint wants_round        # the next round of syncs has to include this replica
+    bint wants_alter        # an AlterPartition is to be sent: in_sync.sent()
 
 
 @cython.final
@@ -54,6 +62,12 @@ cdef class Replica:
     cdef readonly Mark next_from    # start of what the next round has to sync first
     cdef readonly int error         # errno of the last write if it failed, or of the sync that failed; 0
     cdef readonly bint sync_lost    # a sync failed: nothing more is acknowledged until the next start
+    # Of partitions with several replicas. The other fields are as before a follower was added.
+    cdef bint replicated
+    cdef readonly object in_sync    # in_sync.InSync
+    cdef readonly bint under_min    # its set is smaller than min.insync.replicas
+    cdef int64_t known_high         # a follower's leader has said that this is committed
+    cdef list marks                 # (offset, bytes) of ends of writes above the high watermark; at most MARKS_MAX
 
     cdef inline void stage(self, int64_t end, int64_t size) noexcept:
         """`size` bytes of batches that end at `end` were taken, and are not written yet."""
@@ -67,7 +81,7 @@ cdef class Replica:
     cdef inline Fate fate(self, int64_t offset, Level level) noexcept:
         """What became of the record at `offset`, which was staged here."""
         if offset < (self.high.offset if level == COMMITTED else self.local_end().offset):
-            return DONE
+            return TOO_FEW if self.under_min and level == COMMITTED else DONE
         if self.sync_lost or offset >= self.staged.offset:
             return LOST
         if self.role == CLOSED:
@@ -75,11 +89,23 @@ cdef class Replica:
         return PENDING if self.role == LEADER else MOVED
 
     cdef Mark local_end(self) noexcept
-    cdef Output advance(self, bint wants_round) noexcept
-    cpdef Output open(self, int64_t end, int64_t synced_end)
+    cdef Output advance(self, bint wants_round) except *
+    cdef Output advance_replicated(self, bint wants_round) except *
+    cdef Mark mark_at(self, int64_t offset)
+    cdef int note_mark(self, Mark mark) except -1
+    cpdef Output open(self, int64_t end, int64_t synced_end, int64_t high_watermark=*)
     cpdef Output wrote(self, int64_t end, int64_t synced_end, int64_t flush_messages)
     cpdef Output undo(self, int error)
     cpdef Output begin_round(self)
     cpdef Output synced(self, int64_t synced_end)
     cpdef Output lose(self, int error)
     cpdef int become(self, Role role, int32_t leader_epoch) except -1
+    cpdef Output lead(self, object in_sync, object image, int64_t now_ms)
+    cpdef Output fetched(self, int32_t broker_id, int64_t broker_epoch, int64_t offset, int64_t log_start, int64_t now_ms)
+    cpdef Output require(self, int32_t min_isr)
+    cpdef Output answered(self, object proposal, object answer)
+    cpdef Output tick(self, int64_t now_ms)
+    cpdef Output follow(self, int32_t leader_epoch)
+    cpdef Output learn(self, int64_t high_watermark)
+    cpdef Output truncated(self, int64_t end)
+    cpdef Output restarted(self, int64_t offset)

@@ -2,7 +2,12 @@
 
 cdef enum:
     NONE = -1
+    # Ends of writes that are kept to know how many bytes a high watermark between them makes readable. Where there are more, every
+    # second one is forgotten, and fewer bytes are reported until the high watermark reaches the next one.
+    MARKS_MAX = 16
 
+# The names of Fate.
+FATES = ("PENDING", "DONE", "LOST", "MOVED", "TOO_FEW")
 # The roles that may precede each role.
 PREDECESSORS = {
     Role.OFFLINE: (Role.OFFLINE,),
@@ -17,7 +22,7 @@ cdef class Replica:
         """Without a log: `open` and `become` follow."""
         self.role = OFFLINE
         self.leader_epoch = leader_epoch
-        self.high.offset = self.round_from.offset = self.next_from.offset = self.round_end = NONE
+        self.high.offset = self.round_from.offset = self.next_from.offset = self.round_end = self.known_high = NONE
 
     def __repr__(self):
         rounds = ""
@@ -28,7 +33,21 @@ cdef class Replica:
         if self.sync_lost or self.error:
             rounds += f", {'sync lost' if self.sync_lost else 'write failed'} (errno {self.error})"
         return (f"Replica({Role(self.role).name.lower()} of epoch {self.leader_epoch}, staged {self.staged.offset}, "
-                f"written {self.written.offset}, synced {self.synced_end}, high watermark {self.high.offset}{rounds})")
+                f"written {self.written.offset}, synced {self.synced_end}, high watermark {self.high.offset}{rounds}"
+                f"{'' if self.in_sync is None else f', {self.in_sync!r}'})")
+
+    @property
+    def local_end_offset(self):
+        """Where what this replica has, as flush.messages requires it, ends."""
+        return self.local_end().offset
+
+    def report_staged(self, int64_t end, int64_t size):
+        """`stage`, for Python."""
+        self.stage(end, size)
+
+    def fate_of(self, int64_t offset, bint committed):
+        """`fate`, for Python: the name of what became of the record at `offset`."""
+        return FATES[self.fate(offset, COMMITTED if committed else LOCAL)]
 
     cpdef int become(self, Role role, int32_t leader_epoch) except -1:
         """Take a role, in the epoch of the leader that gives it. Raises ValueError for an epoch that is over, or a role that may
@@ -42,12 +61,14 @@ cdef class Replica:
         self.leader_epoch = leader_epoch
         return 0
 
-    cpdef Output open(self, int64_t end, int64_t synced_end):
+    cpdef Output open(self, int64_t end, int64_t synced_end, int64_t high_watermark=NONE):
         """The log is there and ends at `end`. What a killed process left in it and did not sync counts as written, as in Kafka; a
-        start has synced it where flush.messages requires that.
+        start has synced it where flush.messages requires that. `high_watermark` is the checkpointed one of a partition with several
+        replicas.
         """
         self.staged = self.written = Mark(end, 0)
-        self.high = Mark(NONE, 0)
+        self.high = Mark(min(high_watermark, end), 0)
+        self.marks = []
         self.round_from.offset = self.next_from.offset = self.round_end = NONE
         self.synced_end = synced_end
         self.error = 0
@@ -63,6 +84,8 @@ cdef class Replica:
         cdef Mark start = self.written
         self.staged.offset = end
         self.written = self.staged
+        if self.replicated:
+            self.note_mark(self.written)
         self.synced_end = synced_end
         self.error = 0
         if self.next_from.offset != NONE:
@@ -103,14 +126,123 @@ cdef class Replica:
             return self.round_from
         return self.next_from if self.next_from.offset != NONE else self.written
 
-    cdef Output advance(self, bint wants_round) noexcept:
-        """Move the high watermark as far as a leader may by itself. This is the only place that does."""
+    cdef Output advance(self, bint wants_round) except *:
+        """Move the high watermark as far as it may be now. This is the only place that does, with advance_replicated."""
         cdef Output found
-        cdef Mark end = self.local_end()
+        cdef Mark end
+        if self.replicated:
+            return self.advance_replicated(wants_round)
+        end = self.local_end()
         found.moved = self.role == LEADER and not self.sync_lost and end.offset > self.high.offset
         if found.moved:
             self.high = end
         found.high_watermark = self.high.offset
         found.readable_bytes = self.high.bytes
         found.wants_round = wants_round
+        found.wants_alter = False
         return found
+
+    # ---- several replicas ----
+
+    cdef Output advance_replicated(self, bint wants_round) except *:
+        cdef Output found
+        cdef int64_t end = self.local_end().offset
+        cdef int64_t bound = NONE
+        found.wants_alter = False
+        if self.role == LEADER:
+            bound = self.in_sync.bound(end)
+            self.under_min = self.in_sync.is_under_min
+            found.wants_alter = self.in_sync.unsent
+        elif self.role == FOLLOWER:
+            bound = min(self.known_high, end)
+        found.moved = not self.sync_lost and bound > self.high.offset
+        if found.moved:
+            self.high = self.mark_at(bound)
+        found.high_watermark = self.high.offset
+        found.readable_bytes = self.high.bytes
+        found.wants_round = wants_round
+        return found
+
+    cdef Mark mark_at(self, int64_t offset):
+        """`offset` with the number of bytes before it, or fewer where no write ended there. It is above the high watermark, so there
+        is at least one byte more than before that.
+        """
+        cdef Mark found = Mark(offset, self.high.bytes + (self.high.offset != NONE))
+        cdef int64_t end, bytes
+        while self.marks:
+            end, bytes = self.marks[0]
+            if end > offset:
+                break
+            del self.marks[0]
+            found.bytes = max(found.bytes, bytes)
+        return found
+
+    cdef int note_mark(self, Mark mark) except -1:
+        if len(self.marks) >= MARKS_MAX:
+            del self.marks[::2]
+        self.marks.append((mark.offset, mark.bytes))
+        return 0
+
+    cpdef Output lead(self, object in_sync, object image, int64_t now_ms):
+        """Lead, as metadata says, a partition with several replicas, or one that had several. `in_sync` is that of the epoch before if
+        this replica led in it, too. Raises ValueError for an epoch that is over.
+        """
+        self.become(LEADER, image.leader_epoch)
+        self.replicated = True
+        self.in_sync = in_sync
+        in_sync.image(image, self.written.offset, now_ms)
+        return self.advance(False)
+
+    cpdef Output fetched(self, int32_t broker_id, int64_t broker_epoch, int64_t offset, int64_t log_start, int64_t now_ms):
+        """A follower fetched from `offset`, and leading.take did not refuse it."""
+        self.in_sync.fetched(broker_id, broker_epoch, offset, log_start, self.written.offset, self.high.offset, now_ms)
+        return self.advance(False)
+
+    cpdef Output require(self, int32_t min_isr):
+        """min.insync.replicas has changed."""
+        if self.in_sync is not None:
+            self.in_sync.min_isr = min_isr
+        return self.advance(False)
+
+    cpdef Output answered(self, object proposal, object answer):
+        """The controller has answered an AlterPartition (in_sync.Proposal, in_sync.Altered)."""
+        if self.in_sync is not None:
+            self.in_sync.answered(proposal, answer)
+        return self.advance(False)
+
+    cpdef Output tick(self, int64_t now_ms):
+        """Time has passed; called at least twice in replica.lag.time.max.ms."""
+        if self.in_sync is not None:
+            self.in_sync.tick(self.written.offset, now_ms)
+        return self.advance(False)
+
+    cpdef Output follow(self, int32_t leader_epoch):
+        """Follow the leader of an epoch. Nothing may be staged. Raises ValueError for an epoch that is over."""
+        self.become(FOLLOWER, leader_epoch)
+        self.replicated = True
+        self.in_sync = None
+        self.under_min = False
+        # What the leader of an epoch before had committed may be below records that this log lacks.
+        self.known_high = NONE
+        return self.advance(False)
+
+    cpdef Output learn(self, int64_t high_watermark):
+        """A follower's leader has committed everything before `high_watermark`."""
+        self.known_high = max(self.known_high, high_watermark)
+        return self.advance(False)
+
+    cpdef Output truncated(self, int64_t end):
+        """A follower's log was truncated, and ends at `end`, with nothing staged and no round running."""
+        self.written.offset = self.staged.offset = min(end, self.written.offset)
+        self.next_from.offset = NONE
+        self.synced_end = min(self.synced_end, end)
+        self.high.offset = min(self.high.offset, end)
+        self.marks = []
+        return self.advance(False)
+
+    cpdef Output restarted(self, int64_t offset):
+        """A follower's log was replaced by an empty one that begins at `offset`: its leader has deleted everything before."""
+        self.written.offset = self.staged.offset = self.synced_end = self.high.offset = offset
+        self.next_from.offset = NONE
+        self.marks = []
+        return self.advance(False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_cy.quorum.voters import Endpoint
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.listener import Admission, Listener
@@ -42,6 +43,16 @@ class ControllerListeners:
                 each.name, each.host, each.port, config["socket.listen.backlog.size"], buffers
             )
             self._acceptors.append((each.name, acceptor))
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The advertised addresses, the preferred one first. Port 0 is replaced by the port that the system chose."""
+        config = self._broker.config
+        ports = {name: acceptor.port for name, acceptor in self._acceptors}
+        found = {
+            each.name: Endpoint(each.name, each.host or self._seams.network.own_name(), each.port or ports[each.name])
+            for each in config.network.advertised_controllers
+        }
+        return tuple(found[name] for name in config.network.controller_names if name in found)
 
     def start(self) -> None:
         """Accept from now on."""

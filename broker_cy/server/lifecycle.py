@@ -251,6 +251,7 @@ class BrokerServer:
             self.config.node_id,
             lambda: uuids.to_text(self.broker.randomness.kafka_uuid()),
             self.broker.randomness.kafka_uuid,
+            may_format=self.config.begins_cluster,
         )
         # By default Kafka never checks, and flush.ms has no effect; here it is checked with each tick in that case.
         flush_check_ms = self.config["log.flush.scheduler.interval.ms"]
@@ -343,7 +344,7 @@ class BrokerServer:
         broker.groups.on_commits = self._commit_sampler.note
         broker.controller.subscribe(self._on_image)
         self._loaded = False
-        broker.controller.load()
+        broker.controller.load(self._controllers.endpoints())
         self._controllers.start()
         await broker.controller.start(endpoints, self.config["broker.rack"], broker.log_manager.previous_broker_epoch)
 

@@ -195,8 +195,11 @@ def open_directories(
     new_cluster_id: Callable[[], str],
     new_uuid: Callable[[], UUID],
     cluster_id: str = "",
+    *,
+    may_format: bool = True,
 ) -> list[DataDirectory]:
-    """Lock all data directories and format those that have no meta.properties yet and no logs either.
+    """Lock all data directories and format those that have no meta.properties yet and no logs either. Without
+    `may_format` at least one of them must be formatted, because only that says which cluster the node is part of.
 
     They must agree with each other, with `node_id`, and with `cluster_id` if one is given. Raises DataDirectoryError
     and OSError, after unlocking all of them again.
@@ -220,6 +223,11 @@ def open_directories(
                     f"data directory {directory.path} belongs to cluster {directory.cluster_id}, others to {cluster_id}"
                 )
             cluster_id = directory.cluster_id
+        if not may_format and not cluster_id:
+            raise DataDirectoryError(
+                f"data directory {opened[0].path} is not formatted, and this node is one of several: format it with "
+                "broker-cy storage format, with the cluster id of the other nodes"
+            )
         for directory in opened:
             if not directory.formatted:
                 cluster_id = cluster_id or new_cluster_id()

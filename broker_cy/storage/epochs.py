@@ -77,6 +77,11 @@ class LeaderEpochs:
         self.starts[0] = start_offset
         return True
 
+    def clear(self) -> None:
+        """Drop all epochs."""
+        self.epochs.clear()
+        self.starts.clear()
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (epoch, end offset) for OffsetForLeaderEpoch: the largest known epoch <= `epoch`, and its end.
 

@@ -81,8 +81,8 @@ cdef class Log:
     cdef Segment marked                         # the active segment when `mark` was taken; in `segments` while batches are staged
     cdef bint touched                           # a write to `marked` was begun since then
 
-    # Takes a validated and stamped batch whose base_offset is log_end_offset; `owner` keeps `data` alive, which is not copied.
-    # Raises ValueError for another base offset, StorageError if the log is offline, MemoryError: then the batch is not part of
+    # Takes a validated and stamped batch whose base_offset is log_end_offset, or greater in a follower of a compacted log; `owner`
+    # keeps `data` alive, which is not copied. Raises ValueError for a smaller base offset, StorageError if the log is offline, MemoryError: then the batch is not part of
     # the log, and flush_staged undoes the other batches of the same turn.
     cdef int stage(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1
     # Writes the staged batches. Returns 0, or the errno: then everything staged since the last flush is undone. If flush.messages

@@ -142,7 +142,7 @@ cdef class Log:
     cdef int stage(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1:
         if self.offline is not None:
             self.refuse_offline()
-        if header.base_offset != self.log_end_offset:
+        if header.base_offset < self.log_end_offset:
             raise ValueError(f"batch at offset {header.base_offset} staged on a log that ends at {self.log_end_offset}")
         if self.staged_batches == 0:
             self.set_mark()
@@ -477,6 +477,7 @@ cdef class Log:
         found.position = position
         found.size = <Py_ssize_t>size
         found.first_offset = first.base_offset
+        found.cuts = segment.cuts
         return found
 
     def read_slice(self, int64_t offset, max_offset=None, Py_ssize_t max_bytes=1 << 20, bint at_least_one=True):

@@ -440,6 +440,19 @@ class LogManager:
         except OSError as error:
             raise StorageError(f"cannot truncate {log.directory}: {error.strerror}") from error
 
+    def restart_at(self, log: Log, offset: int, now_ms: int) -> None:
+        """Replace a log by an empty one that begins at `offset` (maintenance.restart_at). Blocks until the checkpoints
+        have its new start and end. Raises StorageError.
+        """
+        if self.cleaner is not None:
+            self.cleaner.truncated((log.topic, log.partition), 0)
+        try:
+            maintenance.restart_at(log, offset, now_ms)
+            names = (checkpoints.LOG_START_OFFSETS, checkpoints.RECOVERY_POINTS, WRITTEN_POINTS)
+            self.checkpoints.write(self.checkpoints.collect(names, self.logs, self.offline))
+        except OSError as error:
+            raise StorageError(f"cannot begin {log.directory} again at {offset}: {error.strerror}") from error
+
     def delete_records_before(self, log: Log, offset: int, now_ms: int | None = None) -> None:
         """Move a log's start offset (KIP-107); segments before it are removed after file.delete.delay.ms. Raises
         OffsetOutOfRange, StorageError.

@@ -1,13 +1,17 @@
 from libc.stdint cimport int64_t
 
 # Bytes of one segment file: [position, position + size). Holds a reference to the segment, so that the descriptor stays open and
-# the bytes stay readable even if the segment is deleted. Released when the object is deallocated.
+# the bytes stay readable even if the segment is deleted. Released when the object is deallocated. If the segment was truncated
+# since (`is_cut`), other records may be there now.
 cdef class LogSlice:
     cdef readonly int fd
     cdef readonly int64_t position
     cdef readonly Py_ssize_t size
     cdef readonly object segment
     cdef readonly int64_t first_offset          # base offset of the first batch in it
+    cdef int cuts                               # of the segment when it was made
+
+    cdef bint is_cut(self) noexcept
 
 # Counters that all logs of a broker share.
 cdef class LogTotals:

@@ -9,6 +9,7 @@ class LogSlice:
     size: int
     segment: Segment
     first_offset: int
+    is_stale: bool
     def read(self) -> bytes: ...
 
 class LogTotals:

@@ -14,6 +14,14 @@ cdef class LogSlice:
         if self.segment is not None:
             (<Segment>self.segment).unpin()
 
+    cdef bint is_cut(self) noexcept:
+        return self.cuts != (<Segment>self.segment).cuts
+
+    @property
+    def is_stale(self):
+        """`is_cut`, for Python."""
+        return self.is_cut()
+
     def read(self):
         """A copy of the bytes; raises StorageError."""
         data = os.pread(self.fd, self.size, self.position)

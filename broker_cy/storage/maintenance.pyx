@@ -122,7 +122,8 @@ cdef set base_offsets(Log log):
 def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
     """Drop everything at or after `offset`; returns False if there is nothing. For a follower whose leader has other records.
 
-    A batch that contains `offset` is dropped as a whole. Raises OffsetOutOfRange below the log start offset, OSError, StorageError.
+    A batch that contains `offset` is dropped as a whole, and the log then ends where that batch began. Raises OffsetOutOfRange below
+    the log start offset, OSError, StorageError.
     """
     cdef Segment segment
     cdef BatchHeader header
@@ -140,7 +141,10 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
         remove_segment(log.directory, segment.base_offset)
     segment = <Segment>log.segments[len(log.segments) - 1]
     log.active = segment
+    # Slices that are not sent yet would be sent with what is appended next.
+    segment.cuts += 1
     if segment.locate(offset, &position, &header):
+        offset = max(min(offset, <int64_t>header.base_offset), log.log_start_offset)
         drop_unflushed(log, segment.size - position)
         segment.offsets.truncate_to(offset)
         segment.times.truncate_to(offset)
@@ -156,6 +160,44 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
     log.noted_slot = -1
     reload_producers(log, -1, 0)
     return True
+
+
+def restart_at(Log log not None, int64_t offset, int64_t now_ms):
+    """Replace the log by an empty one that begins at `offset`. For a follower that is behind the log start of its leader.
+
+    Raises OSError, StorageError; then the log is offline, because it may have lost a part of its segments.
+    """
+    cdef Segment segment, fresh
+    refuse_staged(log)
+    log.generation += 1
+    fresh = Segment(log.directory, offset, log.open_files, 0, False, index_interval_bytes=log.config.index_interval_bytes)
+    try:
+        # From the newest to the oldest: what a crash leaves is a valid log, which is behind its leader again.
+        while log.segments:
+            segment = log.segments.pop()
+            drop_unflushed(log, segment.size)
+            segment.cuts += 1
+            segment.close()
+            remove_segment(log.directory, segment.base_offset)
+        for each in snapshots.offsets(log.directory):
+            snapshots.remove(log.directory, each)
+        noted_state.forget(log.directory)
+        fresh.create(now_ms)
+        log.epochs.clear()
+        log.epochs.write()
+    except OSError as error:
+        log.mark_offline(f"cannot begin the log again at offset {offset}: {error}")
+        raise
+    finally:
+        log.segments = [fresh]
+        log.active = fresh
+    log.noted_slot = -1
+    log.flushed_snapshot = -1
+    log.log_start_offset = offset
+    log.producers.clear(offset)
+    log.recovery_point = log.synced_end_offset = log.written_point = offset
+    log.syncs.names_changed += 1
+    end_at(log, offset)
 
 
 cdef int drop_unflushed(Log log, int64_t size) except -1:

@@ -29,6 +29,7 @@ cdef class Segment:
     cdef int fd                         # -1 while closed
     cdef int pins                       # slices that use fd
     cdef Py_ssize_t slot                # index in the list of open segments, if it is open
+    cdef int cuts                       # how often it was truncated: a slice from before may have other bytes by now
     cdef bint recently_used
     cdef bint was_cold                  # a part was read from the disk, or may have been: this process did not write all of it
     # Bytes that existed when the segment was loaded and whose checksums have not been verified since: the part that a reader reads

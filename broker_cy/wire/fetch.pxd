@@ -17,6 +17,8 @@ cdef class FetchView:
     """Filled by `parse`; valid as long as the parsed bytes. Reused for each request."""
     cdef int16_t version
     cdef int32_t replica_id         # -1 from consumers
+    cdef int64_t replica_epoch      # a follower's broker epoch (KIP-903); -1 below version 15
+    cdef bytes rack_id              # of a consumer (KIP-392), b"" if it has none
     cdef int32_t max_wait_ms
     cdef int32_t min_bytes
     cdef int32_t max_bytes

@@ -1,10 +1,11 @@
 """Fetch requests as a view over the received bytes, versions 4 to 18: nothing is copied.
 
-The layout is in the protocol table 01_Fetch. Of the tagged fields only ReplicaState (version 15, KIP-903) is read; a leader
-without followers does not need the cluster id, the replica directory and a follower's high watermark. The tests use the spec-driven
+The layout is in the protocol table 01_Fetch. Of the tagged fields only ReplicaState (version 15, KIP-903) is read:
+the cluster id, the replica directory and the high watermark are those of the metadata quorum. The tests use the spec-driven
 codec as the oracle.
 """
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 
@@ -30,6 +31,8 @@ cdef class FetchView:
         self.session_id = 0
         self.session_epoch = -1
         self.replica_id = -1 if version >= 15 else cursor.i32()
+        self.replica_epoch = -1
+        self.rack_id = b""
         self.max_wait_ms = cursor.i32()
         self.min_bytes = cursor.i32()
         self.max_bytes = cursor.i32()
@@ -45,7 +48,7 @@ cdef class FetchView:
             if n < 0:
                 raise WireError("rack_id is null")
             if n > 0:
-                cursor.take(n)
+                self.rack_id = PyBytes_FromStringAndSize(<char*>cursor.take(n), n)
         if flexible:
             self.parse_tags(cursor)
         return 0
@@ -115,6 +118,7 @@ cdef class FetchView:
             field = Cursor.over(cursor.take(size) if size else cursor.ptr, size, cursor)
             if tag == 1 and self.version >= 15:
                 self.replica_id = field.i32()
+                self.replica_epoch = field.i64()
             count -= 1
         return 0
 

@@ -2,82 +2,141 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from typing import Protocol
 
-from broker_cy.quorum.election_state import ElectionState
-from broker_cy.quorum.messages import Batch, Fetch, VoteRequest, VoteResponse
+from broker_cy.core.uuid import ZERO
+from broker_cy.quorum.history import VoterHistory
+from broker_cy.quorum.messages import Batch, Fetch, FetchSnapshot, KRaftVersion, VoteRequest, VoteResponse
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.replication import CHECK_QUORUM_TENTHS
-from broker_cy.quorum.step import Event, Received, Role, Send, Tick, Timeouts
+from broker_cy.quorum.step import Event, Output, Received, Role, Send, Tick, Timeouts
+from broker_cy.quorum.voters import ReplicaKey, VoterSet
+from tests.sim.quorum_disk import Disk, find
 
 
-class Logs(Protocol):
-    log: list[Batch]
-    durable: list[Batch]
-    state: ElectionState | None
+class Machine(Protocol):
+    """A node as the checks see it."""
 
+    node_id: int
+    disk: Disk
 
-def end_of(log: Sequence[Batch]) -> int:
-    return log[-1].end_offset if log else 0
-
-
-def shared_length(one: Sequence[Batch], other: Sequence[Batch]) -> int:
-    """The number of batches with which both begin."""
-    for length, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return length
-    return min(len(one), len(other))
+    @property
+    def key(self) -> ReplicaKey: ...
 
 
 class Checks:
     """What is checked:
 
-    - One leader in each epoch, and one vote of each voter, whose epoch is on disk before anything is sent in it.
-    - A committed batch is on the disks of a majority when it is committed, never changes, and is in the log of the
-      leader of each later epoch. No voter truncates it.
-    - Logs are equal up to the high watermark, which never goes back while a voter lives.
-    - A leader that a majority no longer fetches from resigns (KAFKA-15489).
+    - One leader in each epoch, and one vote of each replica, whose epoch is on disk before anything is sent in it.
+    - A committed batch is on the disks of a majority of the voters that are in force when it is committed, never
+      changes, and is in the log of the leader of each later epoch, or in a snapshot of it. Nobody truncates it.
+    - Logs are equal up to the high watermark, which never goes back while a node lives.
+    - A leader that a majority no longer fetches from resigns (KAFKA-15489), and so does one that is removed.
+    - Voters are those of the newest record in the log. A change concerns one voter, and follows the commit of the one
+      before. Only voters stand; who was removed is a voter again only if an operator has added it (KAFKA-19850).
+    - A log begins where a snapshot ends (KAFKA-14238).
     """
 
-    def __init__(self, voters: Sequence[int], logs: Mapping[int, Logs], timeouts: Timeouts) -> None:
+    def __init__(self, nodes: Mapping[int, Machine], timeouts: Timeouts) -> None:
         self.check_quorum_ms = timeouts.fetch_ms * CHECK_QUORUM_TENTHS // 10
-        self.voters = voters
-        self.logs = logs
+        self.nodes = nodes
         self.committed: list[Batch] = []
         self.committed_in: list[int] = []  # the epoch of the leader that committed each of them; ascends
+        self.committed_voters: VoterSet | None = None
         self.leaders: dict[int, int] = {}  # by epoch
-        self.votes: dict[tuple[int, int], int] = {}  # (voter, epoch) -> candidate
-        self._marks: dict[int, int] = {}  # the high watermark of each voter in this life
-        self._checked: dict[int, int] = {}  # batches of its log that were compared in this life
-        self._heard: dict[int, dict[int, int]] = {}  # when a leader was fetched from, by voter
+        self.votes: dict[tuple[ReplicaKey, int], tuple[int, object]] = {}  # (replica, epoch) -> candidate
+        self.added: set[ReplicaKey] = set()  # by operators, and not removed since
+        self.changes = 0  # of the voters, committed
+        self._voters: dict[int, VoterHistory] = {}  # by node: what its log says
+        self._marks: dict[int, int] = {}  # the high watermark of each node in this life
+        self._checked: dict[int, int] = {}  # the end of its log that was compared in this life
+        self._heard: dict[int, dict[ReplicaKey, int]] = {}  # when a leader was fetched from
 
-    def begin_life(self, node_id: int) -> None:
-        self._marks[node_id] = self._checked[node_id] = 0
+    def begin_life(self, node_id: int, history: VoterHistory) -> None:
+        disk = self.nodes[node_id].disk
+        self._marks[node_id] = 0
+        self._checked[node_id] = disk.start.offset
         self._heard.pop(node_id, None)
+        copy = self._voters[node_id] = VoterHistory(disk.formatted.voters, disk.formatted.kraft_version)
+        if disk.start.offset:
+            base = disk.snapshots[disk.start]
+            copy.replace(base.voters, base.kraft_version)
+        for batch in disk.log:
+            copy.note(batch.offset, batch.control)
+        assert copy.newest == history.newest
+
+    # --- what a node does
 
     def sent(self, node_id: int, message: Send) -> None:
-        state = self.logs[node_id].state
+        node = self.nodes[node_id]
+        state = node.disk.state
+        content = message.message
         assert state is not None, f"{node_id} has persisted nothing"
-        assert state.epoch >= message.message.epoch, f"{node_id} has not persisted the epoch of {message}"
-        match message.message:
+        assert state.epoch >= content.epoch, f"{node_id} has not persisted the epoch of {message}"
+        match content:
             case VoteResponse(epoch, _, True, False):
-                self._voted(node_id, epoch, message.to)
-            case VoteRequest(epoch, _, False):
-                self._voted(node_id, epoch, node_id)
+                assert state.voted_id == message.to, f"{node_id} has not persisted its vote for {message.to}"
+                self._voted(node.key, epoch, (message.to, state.voted_directory_id))
+            case VoteRequest(epoch, _, pre_vote):
+                self._check_stands(node)
+                if not pre_vote:
+                    self._voted(node.key, epoch, (node_id, state.voted_directory_id))
 
-    def _voted(self, voter: int, epoch: int, candidate: int) -> None:
+    def _check_stands(self, node: Machine) -> None:
+        """A voter stands, also one that a change removes which may not be committed."""
+        history = self._voters[node.node_id]
+        before = history.before_newest
+        is_removed = self._marks[node.node_id] > history.newest.offset or before is None
+        assert node.key in history.newest.voters or (not is_removed and before and node.key in before.voters), (
+            f"{node.key} stands, and the voters are {history.newest.voters}"
+        )
+
+    def _voted(self, voter: ReplicaKey, epoch: int, candidate: tuple[int, object]) -> None:
         before = self.votes.setdefault((voter, epoch), candidate)
         assert before == candidate, f"{voter} voted for {before} and for {candidate} in epoch {epoch}"
 
-    def truncated(self, node_id: int, removed: list[Batch]) -> None:
-        committed = {batch.offset: batch for batch in self.committed}
+    def appended(self, node_id: int, batch: Batch, output: Output) -> None:
+        """A batch was written to the log of a node."""
+        if not batch.control:
+            return
+        history = self._voters[node_id]
+        before = history.newest
+        if not history.note(batch.offset, batch.control) or output.role is not Role.LEADER:
+            return
+        after = history.newest
+        changed = set(before.voters.keys) ^ set(after.voters.keys)
+        if before.kraft_version and after.kraft_version and before.offset >= 0:
+            assert len(changed) <= 1, f"{node_id} changes the voters {before.voters} to {after.voters}"
+            assert before.offset < output.high_watermark, f"{node_id} changes the voters, and {before} is not committed"
+
+    def truncated(self, node_id: int, end_offset: int, removed: list[Batch]) -> None:
+        self._voters[node_id].truncate(end_offset)
         for batch in removed:
-            assert committed.get(batch.offset) != batch, f"{node_id} truncated {batch}, which is committed"
+            assert find(self.committed, batch.offset) != batch, f"{node_id} truncated {batch}, which is committed"
+
+    def replaced(self, node_id: int) -> None:
+        """The log of a node begins behind a snapshot."""
+        disk = self.nodes[node_id].disk
+        snapshot = disk.snapshots[disk.start]
+        self._voters[node_id].replace(snapshot.voters, snapshot.kraft_version)
+        self._checked[node_id] = disk.start.offset
+        assert self._end() >= disk.start.offset, f"{node_id} has snapshot {disk.start}, which nobody has committed"
+
+    def _end(self) -> int:
+        return self.committed[-1].end_offset if self.committed else 0
+
+    # --- what a node is
 
     def after(self, node_id: int, quorum: Quorum, event: Event, now_ms: int) -> None:
-        """Check a voter after it has taken an event."""
+        """Check a node after it has taken an event."""
+        disk = self.nodes[node_id].disk
+        assert quorum.voters is self._voters[node_id].newest.voters or (
+            quorum.voters == self._voters[node_id].newest.voters
+        ), f"{node_id} counts {quorum.voters} as voters, its log has {self._voters[node_id].newest}"
+        newest = disk.newest
+        assert disk.start.offset == 0 or (newest is not None and newest >= disk.start)
         if quorum.role is Role.LEADER:
             self._check_leader(node_id, quorum, event, now_ms)
         else:
@@ -87,36 +146,72 @@ class Checks:
     def _check_leader(self, node_id: int, quorum: Quorum, event: Event, now_ms: int) -> None:
         leader = self.leaders.setdefault(quorum.epoch, node_id)
         assert leader == node_id, f"epoch {quorum.epoch} has the leaders {leader} and {node_id}"
+        voters = quorum.voters
+        is_removed = not quorum.is_voter and self._voters[node_id].newest.offset < quorum.high_watermark
+        assert not is_removed, f"{node_id} leads, and it is committed that it is no voter"
         if node_id not in self._heard:
-            self._heard[node_id] = {voter: now_ms for voter in self.voters if voter != node_id}
-            length = shared_length(self.logs[node_id].log, self.committed)
-            # Votes that arrive late may make a leader of an epoch that is over. It commits nothing any more.
-            needed = bisect_right(self.committed_in, quorum.epoch)
-            assert length >= needed, f"the leader {node_id} lacks {self.committed[length]}"
+            self._heard[node_id] = {}
+            self._check_complete(node_id, quorum)
         heard = self._heard[node_id]
+        others = [key for key in voters.keys if key.id != node_id]
+        for key in others:
+            heard.setdefault(key, now_ms)
         match event:
-            case Received(source, Fetch(epoch)) if epoch == quorum.epoch:
-                heard[source] = now_ms
-            case Tick():
-                newest = sorted(heard.values(), reverse=True)[len(self.voters) // 2 - 1]
+            case Received(source, Fetch(epoch) | FetchSnapshot(epoch) as request) if epoch == quorum.epoch:
+                heard[ReplicaKey(source, request.directory_id)] = heard[ReplicaKey(source)] = now_ms
+            case Tick() if others:
+                needed = voters.majority - (1 if quorum.is_voter else 0)
+                times = sorted((heard[key] for key in others), reverse=True)
+                newest = times[needed - 1] if needed else now_ms
                 assert now_ms < newest + self.check_quorum_ms, f"{node_id} leads without a majority since {newest} ms"
+
+    def _check_complete(self, node_id: int, quorum: Quorum) -> None:
+        """The log of a new leader has everything that was committed in epochs before its own."""
+        disk = self.nodes[node_id].disk
+        # Votes that arrive late may make a leader of an epoch that is over. It commits nothing any more.
+        needed = self.committed[: bisect_right(self.committed_in, quorum.epoch)]
+        at = bisect_left(needed, disk.start.offset, key=lambda batch: batch.offset)
+        for mine, batch in zip(disk.log, needed[at:], strict=False):
+            assert mine == batch, f"the leader {node_id} has {mine} instead of {batch}"
+        assert len(disk.log) >= len(needed) - at, f"the leader {node_id} lacks {needed[at + len(disk.log)]}"
 
     def _check_mark(self, node_id: int, quorum: Quorum) -> None:
         mark = quorum.high_watermark
+        if mark == self._marks[node_id]:
+            return
         assert mark >= self._marks[node_id], f"the high watermark of {node_id} went back"
         self._marks[node_id] = mark
-        log = self.logs[node_id].log
-        assert mark <= end_of(log)
-        at = self._checked[node_id]
+        disk = self.nodes[node_id].disk
+        assert disk.start.offset <= mark <= disk.end
+        log = disk.log
+        checked = self._checked[node_id]
+        at = bisect_left(log, checked, key=lambda batch: batch.offset)
+        known = bisect_left(self.committed, checked, key=lambda batch: batch.offset)
         while at < len(log) and log[at].end_offset <= mark:
-            if at == len(self.committed):
-                self._check_majority(at, log[at])
-                self.committed.append(log[at])
-                self.committed_in.append(quorum.epoch)
-            assert log[at] == self.committed[at], f"{node_id} has {log[at]} committed, not {self.committed[at]}"
+            if known == len(self.committed):
+                self._commit(log[at], quorum)
+            assert log[at] == self.committed[known], f"{node_id} has {log[at]} committed, not {self.committed[known]}"
             at += 1
-        self._checked[node_id] = at
+            known += 1
+        self._checked[node_id] = log[at - 1].end_offset if at else checked
 
-    def _check_majority(self, at: int, batch: Batch) -> None:
-        holders = [voter for voter, logs in self.logs.items() if at < len(logs.durable) and logs.durable[at] == batch]
-        assert len(holders) * 2 > len(self.voters), f"{batch} is committed, and only {holders} have it on disk"
+    def _commit(self, batch: Batch, quorum: Quorum) -> None:
+        voters = quorum.voters
+        holders = [node.key for node in self.nodes.values() if node.key in voters and node.disk.has_durable(batch)]
+        # What was acknowledged by a disk that is lost since counts: the disk is still among the voters.
+        there = {node.key for node in self.nodes.values()}
+        holders += [key for key in voters.keys if key.directory_id != ZERO and key not in there]
+        assert len(holders) >= voters.majority, f"{batch} is committed by {voters}, and only {holders} have it on disk"
+        self.committed.append(batch)
+        self.committed_in.append(quorum.epoch)
+        found = [entry for entry in batch.control if isinstance(entry, VoterSet)]
+        if not found:
+            return
+        self.changes += 1
+        before = set(self.committed_voters.keys) if self.committed_voters is not None else set(found[-1].keys)
+        after = set(found[-1].keys)
+        if not any(isinstance(entry, KRaftVersion) for entry in batch.control):
+            rejoined = after - before - self.added
+            assert not rejoined, f"{rejoined} became voters, and nobody has added them"
+        self.added -= before - after
+        self.committed_voters = found[-1]

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from broker_cy.quorum import elections, replication, step
+from dataclasses import replace
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.quorum import changes, elections, replication, snapshots, step
 from broker_cy.quorum.election_state import NO_LEADER, ElectionState
-from broker_cy.quorum.messages import Fetch, VoteRequest
-from broker_cy.quorum.state import NEVER, QuorumState
+from broker_cy.quorum.history import VoterHistory
+from broker_cy.quorum.messages import Fetch, FetchSnapshotResponse, OffsetAndEpoch, UpdateVoter, VoteRequest
+from broker_cy.quorum.state import NEVER, Progress, QuorumState
 from broker_cy.quorum.step import Role
+from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from tests.sim.defects import Patch, Planter
 
 
 def sends_before_it_persists(patch: Patch) -> None:
     """A vote leaves before it is on disk."""
-    patch.setattr(step, "DURABILITY_ORDER", ("send", "persist", "truncate_to", "append"))
+    patch.setattr(step, "DURABILITY_ORDER", ("send", "persist", "truncate_to", "replace_log", "append", "chunk"))
 
 
 def votes_twice_in_an_epoch(patch: Patch) -> None:
     """A voter grants its vote to each candidate of an epoch."""
     right = elections._grants
 
-    def grants(state: QuorumState, source: int, request: VoteRequest) -> bool:
-        state.voted_id = source
-        return right(state, source, request)
+    def grants(state: QuorumState, candidate: ReplicaKey, request: VoteRequest) -> bool:
+        state.voted = candidate
+        return right(state, candidate, request)
 
     patch.setattr(elections, "_grants", grants)
 
@@ -87,7 +92,13 @@ def diverging_fetch_counts(patch: Patch) -> None:
     right = replication.fetch_requested
 
     def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
-        if source in state.progress and request.epoch == state.epoch:
+        key = ReplicaKey(source, request.directory_id)
+        if (
+            state.role is Role.LEADER
+            and request.epoch == state.epoch
+            and key in state.voters
+            and source in state.progress
+        ):
             progress = state.progress[source]
             progress.end_offset = max(progress.end_offset, min(request.end.offset, state.log.end_offset))
         right(state, source, request)
@@ -101,7 +112,7 @@ def fetch_of_an_older_epoch_counts(patch: Patch) -> None:
     right = replication.fetch_requested
 
     def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
-        if state.role is Role.LEADER and request.epoch < state.epoch:
+        if state.role is Role.LEADER and request.epoch < state.epoch and source in state.progress:
             progress = state.progress[source]
             progress.end_offset = max(progress.end_offset, min(request.end.offset, state.log.end_offset))
             replication.advance(state)
@@ -136,14 +147,199 @@ def truncates_to_the_high_watermark(patch: Patch) -> None:
     """A follower that follows a leader truncates its log to its high watermark, as Kafka did before KIP-101."""
     right = QuorumState.become_follower
 
-    def become_follower(self: QuorumState, leader_id: int) -> None:
-        right(self, leader_id)
+    def become_follower(self: QuorumState, leader_id: int, endpoints: tuple[Endpoint, ...] = ()) -> None:
+        right(self, leader_id, endpoints)
         if self.high_watermark < self.log.end_offset:
-            self.log.truncate(self.high_watermark)
-            self.synced_end = min(self.synced_end, self.high_watermark)
+            self.truncate(self.high_watermark)
             self.truncate_to = self.high_watermark
 
     patch.setattr(QuorumState, "become_follower", become_follower)
+
+
+# --- voters that change (KIP-853)
+
+
+def wiped_disk_votes(patch: Patch) -> None:
+    """A replica takes a vote request that is meant for another disk with its id, so that a wiped disk votes again."""
+    patch.setattr(elections, "_key_error", lambda state, voter: ErrorCode.NONE)
+
+
+def wiped_disk_acknowledges(patch: Patch) -> None:
+    """A leader counts the fetches of a replica by its id alone, whatever disk it is on."""
+    right = replication.progress_of
+
+    def progress_of(state: QuorumState, key: ReplicaKey) -> Progress | None:
+        known = state.voters.get(key.id)
+        return right(state, known.key if known is not None else key)
+
+    patch.setattr(replication, "progress_of", progress_of)
+
+
+def uncommitted_voters_are_ignored(patch: Patch) -> None:
+    """The newest voters count only when they are committed, as in no version of Raft."""
+    right = QuorumState.take_voters
+
+    def take_voters(self: QuorumState) -> None:
+        newest = self.history.newest
+        if newest.offset >= self.high_watermark and self.history.before_newest is not None:
+            _, self.kraft_version, self.voters = self.history.before_newest
+            return
+        right(self)
+
+    patch.setattr(QuorumState, "take_voters", take_voters)
+
+
+def majority_of_the_former_voters(patch: Patch) -> None:
+    """Entries behind a change of the voters are committed by the majority from before the change."""
+    right = replication.advance
+
+    def advance(state: QuorumState) -> None:
+        before = state.history.before_newest
+        majority = state.voters.majority
+        if before is not None and len(before.voters):
+            state.voters.majority = min(majority, before.voters.majority)
+        right(state)
+        state.voters.majority = majority
+
+    patch.setattr(replication, "advance", advance)
+
+
+def two_changes_at_once(patch: Patch) -> None:
+    """A leader appends a change of the voters before the one before it is committed."""
+    patch.setattr(changes, "_check_leads", lambda state: None)
+
+
+def changes_before_its_epoch_commits(patch: Patch) -> None:
+    """A new leader changes the voters before it has committed an entry of its epoch, so that it may not know of another
+    change that is under way (the defect of 2015 in Raft's changes of one server).
+    """
+    right = changes._check_leads
+
+    def check(state: QuorumState) -> None:
+        start, state.epoch_start_offset = state.epoch_start_offset, -1
+        try:
+            right(state)
+        finally:
+            state.epoch_start_offset = start
+
+    patch.setattr(changes, "_check_leads", check)
+
+
+def truncation_keeps_the_voters(patch: Patch) -> None:
+    """A follower that truncates a change of the voters still counts the truncated ones."""
+    patch.setattr(VoterHistory, "truncate", lambda self, end_offset: False)
+
+
+def removed_voter_stands(patch: Patch) -> None:
+    """A node that was removed from the voters, and knows it, stands for election."""
+    patch.setattr(QuorumState, "may_stand", property(lambda self: True))
+
+
+def removed_leader_goes_on(patch: Patch) -> None:
+    """A leader that has removed itself does not resign when that is committed."""
+    right = QuorumState.resign
+
+    def resign(self: QuorumState) -> None:
+        if self.is_voter or self.high_watermark <= self.history.newest.offset:
+            right(self)
+
+    patch.setattr(QuorumState, "resign", resign)
+
+
+def removed_leader_counts_itself(patch: Patch) -> None:
+    """A leader that removes itself counts its own disk for the commit."""
+    right = replication.advance
+
+    def advance(state: QuorumState) -> None:
+        is_voter, state.is_voter = state.is_voter, True
+        right(state)
+        state.is_voter = is_voter
+
+    patch.setattr(replication, "advance", advance)
+
+
+def removed_leader_never_stands(patch: Patch) -> None:
+    """A leader that was removed by a record that is not committed does not stand, although the voters that are left
+    have shorter logs: there is no leader any more.
+    """
+    patch.setattr(QuorumState, "may_stand", property(lambda self: self.is_voter))
+
+
+def removed_voter_rejoins(patch: Patch) -> None:
+    """A replica that reports its endpoints becomes a voter, although it was removed (KAFKA-19850)."""
+
+    def update(state: QuorumState, voter: Voter) -> ErrorCode:
+        try:
+            changes._check_leads(state)
+        except changes._Refused as refused:
+            return refused.error
+        left = [other for other in state.voters.voters if other.key.id != voter.key.id]
+        changes._append(state, VoterSet([*left, voter]))
+        return ErrorCode.NONE
+
+    def report(state: QuorumState) -> None:
+        if state.role is Role.FOLLOWER and state.report_ms <= state.now_ms and state.me not in state.voters.voters:
+            state.report_ms = state.now_ms + state.timeouts.fetch_ms
+            state.send(state.leader_id, UpdateVoter(state.epoch, state.me))
+
+    patch.setattr(changes, "_update", update)
+    patch.setattr(changes, "report", report)
+
+
+# --- snapshots (KIP-630)
+
+
+def half_a_snapshot_is_used(patch: Patch) -> None:
+    """A follower takes the first chunk for the whole snapshot."""
+    right = snapshots.fetch_answered
+
+    def fetch_answered(state: QuorumState, source: int, response: FetchSnapshotResponse) -> None:
+        right(state, source, replace(response, size=response.position + len(response.content)))
+
+    patch.setattr(snapshots, "fetch_answered", fetch_answered)
+
+
+def log_is_replaced_before_the_snapshot_is_there(patch: Patch) -> None:
+    """A follower empties its log when it begins to fetch a snapshot."""
+    right = snapshots.fetch
+
+    def fetch(state: QuorumState) -> None:
+        right(state)
+        if state.snapshot_fetch is not None and state.replace_log is None and not state.snapshot_fetch.position:
+            state.log.replace(state.snapshot_fetch.snapshot_id)
+            state.synced_end = state.log.end_offset
+            state.replace_log = state.snapshot_fetch.snapshot_id
+
+    patch.setattr(snapshots, "fetch", fetch)
+
+
+def no_snapshot_for_who_needs_it(patch: Patch) -> None:
+    """A leader answers a fetch below the start of its log with what the log has (KAFKA-14238)."""
+    patch.setattr(replication, "_snapshot_needed", lambda state, end: None)
+
+
+def snapshot_is_taken_by_offset_alone(patch: Patch) -> None:
+    """A leader takes a log that ends at the start of its own for the same log, whatever its epoch is."""
+    right = replication._snapshot_needed
+
+    def needed(state: QuorumState, end: OffsetAndEpoch) -> OffsetAndEpoch | None:
+        return right(state, end) if end.offset < max(state.log.start.offset, 1) else None
+
+    patch.setattr(replication, "_snapshot_needed", needed)
+
+
+def snapshot_brings_no_voters(patch: Patch) -> None:
+    """A follower keeps the voters of its log when a snapshot replaces the log."""
+    patch.setattr(VoterHistory, "replace", lambda self, voters, kraft_version: None)
+
+
+def start_forgets_the_voters(patch: Patch) -> None:
+    """A log that begins behind a snapshot has forgotten the newest record of the voters."""
+
+    def begin_at(self: VoterHistory, start_offset: int) -> None:
+        del self._entries[1:]
+
+    patch.setattr(VoterHistory, "begin_at", begin_at)
 
 
 # The number of seeds (from 1 on) of which one must find it. Those with more than SEEDS_MAX are searched by the soak
@@ -164,4 +360,22 @@ DEFECTS: dict[Planter, int] = {
     cut_off_leader_never_resigns: 10,
     leader_forgets_its_leadership: 600,
     truncates_to_the_high_watermark: 20,
+    wiped_disk_votes: 600,
+    wiped_disk_acknowledges: 60,
+    uncommitted_voters_are_ignored: 10,
+    majority_of_the_former_voters: 60,
+    two_changes_at_once: 10,
+    changes_before_its_epoch_commits: 60,
+    truncation_keeps_the_voters: 60,
+    removed_voter_stands: 10,
+    removed_leader_goes_on: 60,
+    removed_leader_counts_itself: 60,
+    removed_leader_never_stands: 60,
+    removed_voter_rejoins: 10,
+    half_a_snapshot_is_used: 10,
+    log_is_replaced_before_the_snapshot_is_there: 10,
+    no_snapshot_for_who_needs_it: 10,
+    snapshot_is_taken_by_offset_alone: 600,
+    snapshot_brings_no_voters: 60,
+    start_forgets_the_voters: 60,
 }

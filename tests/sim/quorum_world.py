@@ -1,7 +1,8 @@
-"""The world of the quorum simulation: several voters on one virtual clock, a network that loses, repeats and delays
-messages and whose links are cut one way, and disks whose unsynced content a power cut takes.
+"""The world of the quorum simulation: voters and observers on one virtual clock, a network that loses, repeats and
+delays messages and whose links are cut one way, disks whose unsynced content a power cut takes and that may be wiped,
+snapshots that nodes write and fetch, and an operator who changes the voters.
 
-Everything is drawn from one seed. After each step of a voter, quorum_checks compares it with what is known of all.
+Everything is drawn from one seed. After each step of a node, quorum_checks compares it with what is known of all.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
+from uuid import UUID
 
+from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import step
-from broker_cy.quorum.election_state import ElectionState
-from broker_cy.quorum.epochs import LogEpochs
-from broker_cy.quorum.messages import Batch, FetchResponse
+from broker_cy.quorum.messages import Batch, FetchResponse, FetchSnapshotResponse, OffsetAndEpoch
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import (
     Append,
+    ChunkWritten,
     Event,
     NotWritten,
     Output,
@@ -27,13 +29,19 @@ from broker_cy.quorum.step import (
     Received,
     Role,
     Send,
+    SnapshotChunk,
+    SnapshotDone,
+    Snapshotted,
     Start,
     Stop,
     Synced,
     Tick,
     Timeouts,
 )
-from tests.sim.quorum_checks import Checks, end_of, shared_length
+from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from tests.sim.quorum_checks import Checks
+from tests.sim.quorum_disk import Disk, Snapshot, shared_length
+from tests.sim.quorum_operator import Operator
 
 # Virtual time in which a world without faults must elect a leader and bring all logs in sync: several elections, of at
 # most 2 s each, and the fetch timeout before them.
@@ -56,6 +64,7 @@ class Faults(NamedTuple):
     crash: float = 0.0  # of each step
     failed_write: float = 0.0
     failed_sync: float = 0.0
+    wipe: float = 0.0  # of each crash
     down_ms: int = 1
     meddling_ms: int = 2000
 
@@ -69,57 +78,33 @@ class Faults(NamedTuple):
             draw.choice([0.0, 0.01, 0.05]),
             draw.choice([0.0, 0.01]),
             draw.choice([0.0, 0.002]),
+            draw.choice([0.0, 0.1, 0.3]),
             draw.choice([10, 300, 3000]),
             draw.choice([100, 400, 2000]),
         )
 
 
-class Disk:
-    """`log` is what the process reads, `durable` what a power cut leaves; both are whole batches."""
-
-    def __init__(self) -> None:
-        self.state: ElectionState | None = None
-        self.log: list[Batch] = []
-        self.durable: list[Batch] = []
-        self.is_dirty = False  # changed since the last sync began
-
-    def truncate(self, end_offset: int) -> list[Batch]:
-        """Truncate the log, and return what that removes."""
-        length = len(self.log)
-        while length and self.log[length - 1].offset >= end_offset:
-            length -= 1
-        removed = self.log[length:]
-        del self.log[length:]
-        self.is_dirty = True
-        assert end_of(self.log) == end_offset, f"truncation to {end_offset} in the middle of a batch"
-        return removed
-
-    def cut_power(self, draw: random.Random) -> None:
-        """Leave what was synced, or also some of what was written since, or the truncation without it."""
-        if draw.random() < 0.5:
-            self.log = list(self.durable)
-        else:
-            shared = shared_length(self.log, self.durable)
-            del self.log[draw.randint(shared, len(self.log)) :]
-
-    def epochs(self) -> LogEpochs:
-        epochs = LogEpochs(0)
-        for batch in self.log:
-            epochs.append(batch.epoch, batch.offset, batch.end_offset)
-        return epochs
-
-
 class Node:
-    """A voter; `quorum` is None while it is down. What is under way for an earlier life is dropped."""
+    """`quorum` is None while the node is down. What is under way for an earlier life is dropped."""
 
-    def __init__(self, node_id: int) -> None:
+    def __init__(self, node_id: int, disk: Disk) -> None:
         self.node_id = node_id
-        self.disk = Disk()
+        self.disk = disk
         self.quorum: Quorum | None = None
+        self.port = 9093
         self.life = 0
         self.is_syncing = False
+        self.is_snapshotting = False
         self.wake_ms = -1
         self.paused_until_ms = 0
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.node_id, self.disk.directory_id)
+
+    @property
+    def me(self) -> Voter:
+        return Voter(self.key, (Endpoint("CONTROLLER", f"host-{self.node_id}", self.port),))
 
     @property
     def is_leader(self) -> bool:
@@ -130,21 +115,42 @@ class World:
     """`run` lives through faults and then recovers. Raises AssertionError if an invariant is violated."""
 
     def __init__(self, seed: int) -> None:
-        self.draw = random.Random(seed)
-        self.voters = tuple(range(1, self.draw.choice([3, 3, 3, 4, 5]) + 1))
-        self.faults = Faults.drawn(self.draw)
-        self.nodes = {voter: Node(voter) for voter in self.voters}
+        draw = self.draw = random.Random(seed)
+        voters = draw.choice([3, 3, 3, 4, 5])
+        self.ids = tuple(range(1, voters + draw.choice([0, 0, 1, 2]) + 1))
+        self.is_static = draw.random() < 0.3
+        self.disks = 0
+        self.timeouts = Timeouts(draw.choice([30, 200, 1000]), draw.choice([150, 600, 2000]), 200, 100)
+        self.faults = Faults.drawn(draw)
+        self.snapshot_ms = draw.choice([300, 1000, 5000])
+        # What a disk has that was formatted without voters: one that replaces another, or is added later.
+        self.blank = Snapshot(1, VoterSet(), 0)
+        self.nodes = {node_id: Node(node_id, Disk(self.directory_id(), self.blank)) for node_id in self.ids}
+        first = [self.nodes[node_id].me for node_id in self.ids[:voters]]
+        formatted = Snapshot(1, VoterSet(first), 0)
+        if self.is_static:
+            static = VoterSet(replace(voter, key=ReplicaKey(voter.key.id)) for voter in first)
+            formatted = self.blank = Snapshot(0, static, 0)
+        for node in self.nodes.values():
+            node.disk.formatted = formatted if node.node_id <= voters else self.blank
+        self.operator = Operator(self)
         self.cuts: set[tuple[int, int]] = set()  # (from, to)
+        self.snapshots: dict[OffsetAndEpoch, Snapshot] = {}
+        self.asked: dict[tuple[int, int, int], int] = {}  # (asked, asking, correlation) -> the id that it was asked by
         self.now_ms = 0
         self.steps = 0
         self.crashes = 0
+        self.wipes = 0
+        self.fetched_snapshots = 0
         self.proposed = 0
-        self.timeouts = Timeouts(self.draw.choice([30, 200, 1000]), self.draw.choice([150, 600, 2000]), 200, 100)
         self.trace: deque[tuple[int, int, Event, Output]] = deque(maxlen=TRACE_MAX)
-        disks = {voter: node.disk for voter, node in self.nodes.items()}
-        self.checks = Checks(self.voters, disks, self.timeouts)
+        self.checks = Checks(self.nodes, self.timeouts)
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
+
+    def directory_id(self) -> UUID:
+        self.disks += 1
+        return UUID(int=self.disks << 64)
 
     def at(self, delay_ms: int, work: Callable[[], None]) -> None:
         self._number += 1
@@ -157,6 +163,7 @@ class World:
             self.start(node)
         self.at(100, self.propose)
         self.at(500, self.meddle)
+        self.at(300, self.operate)
         self.go(lambda: self.steps >= steps, 1 << 60)
         self.recover()
 
@@ -189,9 +196,13 @@ class World:
         return len({node.quorum.leader_id for node in self.nodes.values() if node.quorum is not None} - {-1}) == 1
 
     def is_in_sync(self) -> bool:
-        ends = {end_of(node.disk.durable) for node in self.nodes.values()}
+        """All nodes have the same entries, and the voters are recorded as they are."""
+        ends = {node.disk.end for node in self.nodes.values() if not node.is_syncing}
         marks = {node.quorum.high_watermark for node in self.nodes.values() if node.quorum is not None}
-        return ends == marks and len(ends) == 1
+        if ends != marks or len(ends) != 1:
+            return False
+        voters = next(iter(self.nodes.values())).quorum.voters  # type: ignore[union-attr]
+        return self.is_static or all(node.me in voters.voters or node.key not in voters for node in self.nodes.values())
 
     def story(self) -> str:
         """The last steps."""
@@ -221,40 +232,90 @@ class World:
         self.at(self.draw.randint(1, self.faults.meddling_ms), self.meddle)
         if self.faults == Faults():
             return
-        one, other = self.draw.sample(self.voters, 2)
+        one, other = self.draw.sample(self.ids, 2)
         kind = self.draw.choice(["cut", "cut both", "isolate", "heal", "heal", "pause", "none"])
         if kind.startswith("cut"):
             self.cuts |= {(one, other), (other, one)} if kind == "cut both" else {(one, other)}
         elif kind == "isolate":
-            self.cuts |= {(one, to) for to in self.voters} | {(source, one) for source in self.voters}
+            self.cuts |= {(one, to) for to in self.ids} | {(source, one) for source in self.ids}
         elif kind == "heal":
             self.cuts.clear()
         elif kind == "pause":
             self.nodes[one].paused_until_ms = self.now_ms + self.draw.randint(10, 1000)
 
+    def operate(self) -> None:
+        self.at(self.draw.randint(20, 600), self.operate)
+        if self.faults != Faults():
+            self.operator.act()
+        for node in self.nodes.values():
+            if self.draw.random() * self.snapshot_ms < 200:
+                self.take_snapshot(node)
+
+    def take_snapshot(self, node: Node) -> None:
+        """Write a snapshot of what is committed, and later delete the log that it covers."""
+        quorum, disk = node.quorum, node.disk
+        if quorum is None or node.is_snapshotting:
+            return
+        found = [batch for batch in disk.log if batch.end_offset <= quorum.high_watermark]
+        if not found:
+            return
+        last = found[self.draw.randint(len(found) // 2, len(found) - 1)]
+        snapshot_id = OffsetAndEpoch(last.end_offset, last.epoch)
+        at = quorum.voters_at(snapshot_id.offset)
+        snapshot = self.known(snapshot_id, at.kraft_version, at.voters)
+        keeps_log = self.draw.random() < 0.3
+        life = node.life
+        node.is_snapshotting = True
+
+        def done() -> None:
+            if node.life != life or self.postpone(node, done):
+                return
+            node.is_snapshotting = False
+            if snapshot_id.offset <= disk.start.offset or snapshot_id in disk.snapshots:
+                return
+            disk.snapshots[snapshot_id] = snapshot
+            if not keeps_log:
+                disk.begin_at(snapshot_id)
+            self.take(node, Snapshotted(snapshot_id, disk.start))
+
+        self.at(self.draw.randint(0, 10 * self.faults.sync_ms), done)
+
+    def known(self, snapshot_id: OffsetAndEpoch, kraft_version: int, voters: VoterSet) -> Snapshot:
+        """The snapshot of this id, which must have the same content wherever it is written."""
+        made = Snapshot(kraft_version, voters, 1 + snapshot_id.offset % 4)
+        snapshot = self.snapshots.setdefault(snapshot_id, made)
+        assert snapshot == made, f"snapshot {snapshot_id} is {snapshot} on one node, and {made} on another"
+        return snapshot
+
     def start(self, node: Node) -> None:
         node.life += 1
-        node.is_syncing = False
+        node.is_syncing = node.is_snapshotting = False
         node.wake_ms = -1
-        node.disk.durable = list(node.disk.log)  # a start syncs what it reads
-        node.disk.is_dirty = False
-        self.checks.begin_life(node.node_id)
+        if self.faults.wipe and self.draw.random() < 0.1:
+            node.port += 1
+        log, history = node.disk.load()
+        self.checks.begin_life(node.node_id, history)
         node.quorum = Quorum(
-            node.node_id,
-            self.voters,
+            node.me,
+            history,
             node.disk.state,
-            node.disk.epochs(),
+            log,
             random.Random(self.draw.getrandbits(32)).randint,
             self.timeouts,
+            snapshot_id=node.disk.newest,
+            bootstrap_servers=len(self.ids),
         )
         self.take(node, Start())
 
     def crash(self, node: Node) -> None:
-        """End the process, by a kill or by a power cut, and start it again after a while."""
+        """End the process, by a kill, by a power cut or with its disk, and start it again after a while."""
         self.crashes += 1
         node.quorum = None
         node.life += 1
-        if self.draw.random() < 0.7:
+        if self.draw.random() < self.faults.wipe and self.operator.may_lose(node):
+            self.wipes += 1
+            node.disk = Disk(self.directory_id(), self.blank)
+        elif self.draw.random() < 0.7:
             node.disk.cut_power(self.draw)
 
         def restart() -> None:
@@ -263,7 +324,7 @@ class World:
 
         self.at(self.draw.randint(1, self.faults.down_ms), restart)
 
-    # --- one step of a voter
+    # --- one step of a node
 
     def take(self, node: Node, event: Event) -> None:
         """Take the event and carry out the output, or a part of it."""
@@ -284,6 +345,8 @@ class World:
             self.crash(node)
             return
         self.checks.after(node.node_id, node.quorum, event, self.now_ms)
+        for reply in output.replies:
+            self.operator.answered(node, reply)
         self.wake(node, output.wake_ms)
         if node.disk.is_dirty and not node.is_syncing:
             self.begin_sync(node)
@@ -291,8 +354,8 @@ class World:
     def carry_out(self, node: Node, output: Output) -> None:
         """Raises Crash, at any point if it is drawn."""
         # Most often where something must not be forgotten.
-        likely = self.faults.crash * (10 if output.persist is not None else 1)
-        crashes_at = self.draw.randint(0, 3 + len(output.send)) if self.draw.random() < likely else -1
+        likely = self.faults.crash * (10 if output.persist is not None or output.replace_log is not None else 1)
+        crashes_at = self.draw.randint(0, 5 + len(output.send)) if self.draw.random() < likely else -1
         done = 0
         for part in step.DURABILITY_ORDER:
             for act in self.acts(node, output, part):
@@ -308,47 +371,111 @@ class World:
         """What must be done for one part of an output. Each returns whether to go on."""
         match part:
             case "persist":
-                return [lambda: self.persist(node, output)]
+                return [lambda: self.persist(node, output)] if output.persist is not None else []
             case "truncate_to":
-                return [lambda: self.truncate(node, output.truncate_to)]
+                return [lambda: self.truncate(node, output.truncate_to)] if output.truncate_to >= 0 else []
+            case "replace_log":
+                return [lambda: self.replace_log(node, output.replace_log)] if output.replace_log is not None else []
             case "append":
-                return [lambda: self.append(node, output.append)]
+                return [lambda: self.append(node, output)] if output.append else []
+            case "chunk":
+                return [lambda: self.write_chunk(node, output.chunk)] if output.chunk is not None else []
         return [lambda each=each: self.send(node, each) for each in output.send]  # type: ignore[misc]
 
     def persist(self, node: Node, output: Output) -> bool:
-        if output.persist is not None:
-            if self.draw.random() < self.faults.failed_write:
-                raise Crash
-            node.disk.state = output.persist
+        if self.draw.random() < self.faults.failed_write:
+            raise Crash
+        node.disk.state = output.persist
         return True
 
     def truncate(self, node: Node, end_offset: int) -> bool:
-        if end_offset >= 0:
-            self.checks.truncated(node.node_id, node.disk.truncate(end_offset))
+        self.checks.truncated(node.node_id, end_offset, node.disk.truncate(end_offset))
         return True
 
-    def append(self, node: Node, batches: tuple[Batch, ...]) -> bool:
-        if batches and self.draw.random() < self.faults.failed_write:
-            self.take(node, NotWritten(end_of(node.disk.log)))
+    def replace_log(self, node: Node, start: OffsetAndEpoch | None) -> bool:
+        assert start is not None
+        removed = node.disk.replace(start)
+        self.checks.truncated(node.node_id, start.offset, removed)
+        self.checks.replaced(node.node_id)
+        return True
+
+    def append(self, node: Node, output: Output) -> bool:
+        if self.draw.random() < self.faults.failed_write:
+            self.take(node, NotWritten(node.disk.end))
             return False
-        for batch in batches:
-            assert batch.offset == end_of(node.disk.log)
+        for batch in output.append:
+            assert batch.offset == node.disk.end
             node.disk.log.append(batch)
             node.disk.is_dirty = True
+            self.checks.appended(node.node_id, batch, output)
+        return True
+
+    def write_chunk(self, node: Node, chunk: SnapshotChunk | None) -> bool:
+        """Write a part of a snapshot. It is on disk, and has its name, when it is complete."""
+        assert chunk is not None
+        snapshot_id, position, content, is_last = chunk
+        life, disk = node.life, node.disk
+
+        def done() -> None:
+            if node.life != life or self.postpone(node, done):
+                return
+            if self.draw.random() < self.faults.failed_write:
+                disk.part = None
+                self.take(node, ChunkWritten(snapshot_id, -1))
+                return
+            if position:
+                assert disk.part == (snapshot_id, position), f"{chunk} does not continue {disk.part}"
+            disk.part = (snapshot_id, position + len(content))
+            if not is_last:
+                self.take(node, ChunkWritten(*disk.part))
+                return
+            disk.part = None
+            snapshot = self.snapshots[snapshot_id]
+            assert position + len(content) == snapshot.size, (
+                f"{node.node_id} takes a part of {snapshot_id} for the whole"
+            )
+            self.fetched_snapshots += 1
+            disk.snapshots[snapshot_id] = snapshot
+            self.take(node, SnapshotDone(snapshot_id, snapshot.kraft_version, snapshot.voters))
+
+        self.at(self.draw.randint(0, self.faults.sync_ms), done)
         return True
 
     def send(self, node: Node, message: Send) -> bool:
         content = message.message
         self.checks.sent(node.node_id, message)
-        if isinstance(content, FetchResponse) and content.offset >= 0:
-            found = [batch for batch in node.disk.log if batch.offset >= content.offset]
-            content = replace(content, batches=tuple(found[: self.draw.randint(1, 4)]))
-        event = Received(node.node_id, content)
+        source, to = node.node_id, message.to
+        if isinstance(content, FetchResponse):
+            source = self.asked.pop((source, to, content.correlation), source)
+            if content.offset >= 0:
+                content = replace(content, batches=self.batches_from(node.disk, content.offset))
+        elif isinstance(content, FetchSnapshotResponse) and content.error is ErrorCode.NONE:
+            content = self.chunk_of(node.disk, content)
+        elif to < 0:
+            to = self.ids[step.BOOTSTRAP - to]
+            self.asked[to, source, content.correlation] = message.to  # type: ignore[union-attr]
+        event = Received(source, content)
         copies = 2 if self.draw.random() < self.faults.repeat else 1
         for _ in range(copies):
-            if (node.node_id, message.to) not in self.cuts and self.draw.random() >= self.faults.loss:
-                self.at(self.draw.randint(0, self.faults.delay_ms), lambda: self.deliver(message.to, event))
+            if (node.node_id, to) not in self.cuts and self.draw.random() >= self.faults.loss:
+                self.at(self.draw.randint(0, self.faults.delay_ms), lambda: self.deliver(to, event))
         return True
+
+    def batches_from(self, disk: Disk, offset: int) -> tuple[Batch, ...]:
+        """Whole batches, from the one that contains `offset` on."""
+        at = len(disk.log)
+        while at and disk.log[at - 1].end_offset > offset:
+            at -= 1
+        return tuple(disk.log[at : at + self.draw.randint(1, 4)])
+
+    def chunk_of(self, disk: Disk, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
+        snapshot = disk.snapshots.get(response.snapshot_id)
+        if snapshot is None:
+            return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        if response.position >= snapshot.size:
+            return replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)
+        length = self.draw.randint(1, snapshot.size - response.position)
+        return replace(response, size=snapshot.size, content=bytes(length))
 
     def deliver(self, to: int, event: Received) -> None:
         node = self.nodes[to]
@@ -373,7 +500,7 @@ class World:
         node.is_syncing = True
         node.disk.is_dirty = False
         content = list(node.disk.log)
-        life = node.life
+        life, disk = node.life, node.disk
 
         def done() -> None:
             if node.life != life or self.postpone(node, done):
@@ -382,9 +509,10 @@ class World:
             if self.draw.random() < self.faults.failed_sync:
                 self.take(node, Stop())
                 return
-            node.disk.durable = content
-            length = shared_length(content, node.disk.log)
-            self.take(node, Synced(end_of(content[:length])))
+            kept = [batch for batch in content if batch.offset >= disk.start.offset]
+            disk.durable = kept
+            length = shared_length(kept, disk.log)
+            self.take(node, Synced(kept[length - 1].end_offset if length else disk.start.offset))
 
         self.at(self.draw.randint(0, self.faults.sync_ms), done)
 

@@ -13,6 +13,7 @@ cdef class FetchPartition:
     cdef int32_t current_leader_epoch
     cdef int64_t fetch_offset
     cdef int32_t last_fetched_epoch
+    cdef int64_t follower_start         # the log start offset of a follower; -1 from consumers
     cdef int32_t max_bytes
     cdef Partition partition            # looked up again once it is closed
     cdef str known_name                 # the name of the topic's id when it was last found, from version 13 on

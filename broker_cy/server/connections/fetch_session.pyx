@@ -31,6 +31,7 @@ cdef class FetchPartition:
         self.current_leader_epoch = target.current_leader_epoch
         self.fetch_offset = target.fetch_offset
         self.last_fetched_epoch = target.last_fetched_epoch
+        self.follower_start = target.log_start_offset
         self.max_bytes = target.max_bytes
         return 0
 
@@ -90,6 +91,7 @@ cdef class FetchSession:
                 known.current_leader_epoch = part.current_leader_epoch
                 known.fetch_offset = part.fetch_offset
                 known.last_fetched_epoch = part.last_fetched_epoch
+                known.follower_start = part.follower_start
                 known.max_bytes = part.max_bytes
         for i in range(view.forgotten_count):
             topic = &view.forgotten[i]

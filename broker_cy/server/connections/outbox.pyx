@@ -73,6 +73,9 @@ cdef class Outbox:
     cdef bint send_slice(self, OutSlice item, Py_ssize_t budget) except *:
         """Whether the slice is sent to its end. A file that became shorter (truncated) ends the connection."""
         cdef ssize_t n
+        if item.part.is_cut():
+            self.fail("Fetch", "the segment was truncated before it was sent")
+            return False
         while item.sent < item.part.size:
             if budget <= 0:
                 return False

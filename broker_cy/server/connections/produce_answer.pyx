@@ -5,11 +5,12 @@ from libc.stdlib cimport free, malloc
 
 from broker_cy.metrics.requests cimport DISK
 from broker_cy.replica.partition cimport Partition
-from broker_cy.replica.replica cimport COMMITTED, DONE, LOCAL, LOST, PENDING, Fate, Level
+from broker_cy.replica.replica cimport COMMITTED, DONE, LOCAL, LOST, PENDING, TOO_FEW, Fate, Level
 
 from broker_cy.core.errors import ErrorCode
 
 cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+cdef int16_t NOT_ENOUGH_REPLICAS_AFTER_APPEND = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 cdef int16_t NOT_LEADER_OR_FOLLOWER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 cdef enum:
     ACKS_NONE = 0
@@ -64,7 +65,10 @@ cdef class ProduceReply(Reply):
         return 0 if self.pending else self.connection.server.settle(self, self.acks != ACKS_NONE)
 
     cdef int fail_result(self, int32_t i, Fate fate) except -1:
-        self.results[i].append.error = KAFKA_STORAGE_ERROR if fate == LOST else NOT_LEADER_OR_FOLLOWER
+        if fate == TOO_FEW:
+            self.results[i].append.error = NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        else:
+            self.results[i].append.error = KAFKA_STORAGE_ERROR if fate == LOST else NOT_LEADER_OR_FOLLOWER
         self.results[i].append.base_offset = -1
         self.results[i].append.log_append_time_ms = -1
         return 0

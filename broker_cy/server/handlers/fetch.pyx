@@ -4,9 +4,12 @@ Answers are pieces: small record sets are read from the page cache into the answ
 that left the page cache - records, but also the index entries and batch headers that lead to them - is read by a worker thread, and
 then the lookup is repeated, so that a cold read stalls no other client. A worker also checks the checksums of a segment that
 existed when the broker started, before any of its records is sent for the first time. A fetch that finds less than min_bytes waits
-at its partitions and is repeated when enough was written, or answered with the available records after max_wait_ms. A replica
-(replica_id >= 0) gets the error that it is not a replica of the partition, since there are no others. Omissions: rack-aware replica
-selection (one replica); snapshots (SnapshotId is the metadata quorum's).
+at its partitions and is repeated when enough was written, or answered with the available records after max_wait_ms.
+
+A follower (replica_id >= 0) reads up to the end of the log. The offset that it fetches from acknowledges everything before
+(replica.leading); its fetch waits for the next write, or for a high watermark that it does not know. Consumers may read from followers
+up to their high watermarks, from version 11 on (KIP-392). Omissions: the leader names no preferred replica; snapshots (SnapshotId is
+the metadata quorum's).
 
 The file is long because an answer and the lookups that wait and are repeated for it call each other as C functions.
 """
@@ -18,6 +21,7 @@ from broker_cy.core.clock cimport coarse_ms, now_ns
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.metrics.requests cimport DATA, DISK, RequestMetrics
 from broker_cy.replica.partition cimport DelayedFetch, Partition
+from broker_cy.replica.replica cimport LEADER
 from broker_cy.server.connections.buffers cimport RecvBuffer
 from broker_cy.server.connections.answers cimport AnswerQueue, Reply, ServerCore
 from broker_cy.server.connections.fetch_answer cimport encode
@@ -28,6 +32,7 @@ from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.fetch cimport FetchView
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.replica.leading import FollowerFetch, judge
 from broker_cy.server.registry import handler
 from broker_cy.storage.errors import ColdRead, OffsetOutOfRange, StorageError
 from broker_cy.storage.lookups import aborted_in_slice
@@ -40,6 +45,7 @@ cdef enum:
     # Times that a lookup is repeated after a worker read the missing data; after that, the loop waits for the disk. One or two are
     # usual; data that is missing again and again is evicted as fast as it is read.
     COLD_LOOKUPS_MAX = 16
+    FOLLOWER_VERSION = 11           # from here on consumers may fetch from followers (KIP-392)
     AHEAD_FROM_BYTES = 262144       # a client that fetches this much at once will likely fetch the following records, too
     # The least that is checked of a segment that existed at the start, before a fetch of it is answered: it takes some
     # milliseconds, and a consumer that continues does not wait for a worker with each request.
@@ -67,7 +73,10 @@ cdef class FetchReply(Reply):
     cdef FetchContext context
     cdef int32_t max_bytes
     cdef int32_t min_bytes
-    cdef int32_t replica_id
+    cdef int32_t replica_id             # of a follower; -1 from consumers
+    cdef int64_t broker_epoch           # of a follower
+    cdef bint acknowledged              # what this fetch acknowledges was reported: a fetch that is read again reports nothing
+    cdef list moved                     # partitions whose high watermark that has moved; None if there are none
     cdef bint read_committed
     cdef bint answered
     cdef int32_t max_wait_ms
@@ -122,14 +131,25 @@ cdef class FetchReply(Reply):
                     found += target.records.size
                     left -= target.records.size
                 left = max(0, left)
+                if self.context.incremental and self.replica_id >= 0 and target.is_news():
+                    at_once = True      # also a high watermark that it does not know (KIP-392)
         finally:
             confine_reads(False)
+        if self.cold is None:
+            self.acknowledged = True
         return 0x7fffffffffffffff if at_once else found
 
     cdef int settle(self) except -1:
         """Read, and answer or wait: for memory to be filled, or for more to be written."""
         cdef FetchPartition target
         cdef int64_t found = self.read_all()
+        cdef list moved
+        if self.moved is not None:
+            # This wakes others, but not this fetch, which waits nowhere.
+            moved, self.moved = self.moved, None
+            self.connection.server.settle_moved(moved)
+            if self.answered or self.connection.closed:
+                return 0
         if self.cold is not None:
             if self.unopened is not None:
                 return self.await_opening()
@@ -143,7 +163,10 @@ cdef class FetchReply(Reply):
         self.waiting = FetchWait.__new__(FetchWait)
         self.waiting.reply = self
         for target in self.context.targets:
-            target.partition.add_waiting(self.waiting)
+            if self.replica_id >= 0:
+                target.partition.add_follower(self.waiting)
+            else:
+                target.partition.add_waiting(self.waiting)
         self.timer = self.connection.server.loop.call_later(self.max_wait_ms / 1000.0, self.expire)
         return 0
 
@@ -327,6 +350,8 @@ cdef class FetchWait(DelayedFetch):
     cdef FetchReply reply
 
     cdef int on_advance(self, Partition partition, Py_ssize_t written_bytes) except -1:
+        if self.reply.replica_id >= 0:
+            return self.reply.try_again()
         if self.reply.read_committed and partition.undecided and written_bytes >= 0:
             # The bytes written and the bytes that may be read now differ.
             return self.reply.look_again() if partition.stable_moved else 0
@@ -362,9 +387,12 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
                         else UNKNOWN_LEADER_EPOCH)
         return 0
     if reply.replica_id >= 0:
-        target.error = UNKNOWN_LEADER_EPOCH if target.current_leader_epoch >= 0 else NOT_LEADER_OR_FOLLOWER
+        if not judge_follower(reply, target):
+            return 0
+    elif partition.replica.role != LEADER and (reply.version < FOLLOWER_VERSION):
+        target.error = NOT_LEADER_OR_FOLLOWER
         return 0
-    if target.last_fetched_epoch >= 0:
+    elif target.last_fetched_epoch >= 0:
         epoch, end_offset = partition.log.end_offset_for_epoch(target.last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
             target.error = OFFSET_OUT_OF_RANGE
@@ -372,7 +400,7 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
         if epoch < target.last_fetched_epoch or end_offset < target.fetch_offset:
             target.diverging_epoch = epoch
             target.diverging_end_offset = end_offset
-    bound = partition.fetch_bound(reply.read_committed)
+    bound = partition.log.written_end_offset if reply.replica_id >= 0 else partition.fetch_bound(reply.read_committed)
     if target.diverging_epoch < 0:
         try:
             target.records = partition.log.read(target.fetch_offset, bound, max(limit, 0), at_least_one or limit < 0)
@@ -405,6 +433,26 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
             target.records = None
             target.error = KAFKA_STORAGE_ERROR
     return 0
+
+
+cdef bint judge_follower(FetchReply reply, FetchPartition target) except *:
+    """Judge a follower's fetch of one partition, and report what it acknowledges. Returns whether to read."""
+    cdef Partition partition = target.partition
+    verdict = judge(partition.replica, partition.log, FollowerFetch(
+        reply.replica_id, reply.broker_epoch, target.current_leader_epoch, target.fetch_offset, target.last_fetched_epoch,
+        target.follower_start))
+    if verdict.error:
+        target.error = verdict.error
+        return False
+    if verdict.diverging is not None:
+        target.diverging_epoch, target.diverging_end_offset = verdict.diverging
+        return True
+    if not reply.acknowledged and partition.take_fetch(
+            reply.replica_id, reply.broker_epoch, target.fetch_offset, target.follower_start):
+        if reply.moved is None:
+            reply.moved = []
+        reply.moved.append(partition)
+    return True
 
 
 cdef int wait_for_opening(FetchReply reply, Partition partition) except -1:
@@ -458,6 +506,7 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
     reply.correlation_id = correlation_id
     reply.version = version
     reply.replica_id = _view.replica_id
+    reply.broker_epoch = _view.replica_epoch
     if _view.isolation_level != READ_UNCOMMITTED and _view.isolation_level != READ_COMMITTED:
         # Kafka's handler fails on it.
         reply.context = refused(_view, UNKNOWN_SERVER_ERROR)

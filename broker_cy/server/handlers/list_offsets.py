@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.replica.replica import Role
 from broker_cy.server.context import RequestContext
 from broker_cy.server.partitions.cold_lookup import look_up
 from broker_cy.server.registry import handler
@@ -30,10 +31,14 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 # First version that knows each special time.
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+# The replica id of a client. Others are those of followers, and of tools.
+CONSUMER = -1
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 # First version whose answer has the leader epoch of the record found.
 LEADER_EPOCH_SINCE = 4
+# First version whose clients know OFFSET_NOT_AVAILABLE.
+OFFSET_NOT_AVAILABLE_SINCE = 5
 
 Answer = messages.ListOffsetsResponse.ListOffsetsPartitionResponse
 
@@ -46,7 +51,7 @@ Answer = messages.ListOffsetsResponse.ListOffsetsPartitionResponse
 async def list_offsets(ctx: RequestContext, request: messages.ListOffsetsRequest) -> messages.ListOffsetsResponse:
     topics = []
     for topic in request.topics:
-        answers = await answers_for(ctx, topic, request.isolation_level)
+        answers = await answers_for(ctx, topic, request.isolation_level, request.replica_id)
         # As in Kafka, a topic of which nothing is asked is not named in the answer.
         if answers:
             topics.append(messages.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -54,7 +59,10 @@ async def list_offsets(ctx: RequestContext, request: messages.ListOffsetsRequest
 
 
 async def answers_for(
-    ctx: RequestContext, topic: messages.ListOffsetsRequest.ListOffsetsTopic, isolation_level: int
+    ctx: RequestContext,
+    topic: messages.ListOffsetsRequest.ListOffsetsTopic,
+    isolation_level: int,
+    replica_id: int = CONSUMER,
 ) -> list[messages.ListOffsetsResponse.ListOffsetsPartitionResponse]:
     """One answer for each partition that is named; an error for those that are named more than once."""
     asked = Counter(wanted.partition_index for wanted in topic.partitions)
@@ -66,7 +74,7 @@ async def answers_for(
     for wanted in topic.partitions:
         if asked[wanted.partition_index] == 1:
             partition = ctx.broker.partitions.get(topic.name, wanted.partition_index)
-            answers.append(await answer_for(ctx, partition, wanted, isolation_level == READ_COMMITTED))
+            answers.append(await answer_for(ctx, partition, wanted, isolation_level == READ_COMMITTED, replica_id))
             if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
                 # It may have decompressed a batch: other clients are served before the next one.
                 await asyncio.sleep(0)
@@ -82,6 +90,7 @@ async def answer_for(
     partition: Partition | None,
     wanted: messages.ListOffsetsRequest.ListOffsetsPartition,
     read_committed: bool,
+    replica_id: int,
 ) -> Answer:
     """The offset for one partition and timestamp, or its error."""
     index, version = wanted.partition_index, ctx.version
@@ -94,8 +103,18 @@ async def answer_for(
     code = partition.check_leader_epoch(wanted.current_leader_epoch)
     if code is not None:
         return failed(index, code)
+    if partition.replica.role != Role.LEADER:
+        return failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    in_sync = partition.replica.in_sync
+    is_settled = in_sync is None or partition.high_watermark >= in_sync.epoch_start
+    if replica_id == CONSUMER and not is_settled and wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL):
+        # A new leader, which does not know yet how much is committed (KIP-207).
+        known = version >= OFFSET_NOT_AVAILABLE_SINCE
+        return failed(index, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
     try:
-        timestamp, offset, epoch = await look_up(ctx.broker, find, partition, wanted.timestamp, read_committed)
+        timestamp, offset, epoch = await look_up(
+            ctx.broker, find, partition, wanted.timestamp, read_committed, replica_id >= 0
+        )
     except KafkaError as error:
         return failed(index, error.code)
     except OSError as error:
@@ -109,10 +128,14 @@ async def answer_for(
     )
 
 
-def find(partition: Partition, timestamp: int, read_committed: bool) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch); -1 for each missing value."""
+def find(
+    partition: Partition, timestamp: int, read_committed: bool, for_follower: bool = False
+) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); -1 for each missing value. A follower also gets what is not committed."""
     log = partition.log
-    bound = partition.last_stable_offset if read_committed else partition.high_watermark
+    bound = log.written_end_offset
+    if not for_follower:
+        bound = partition.last_stable_offset if read_committed else partition.high_watermark
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.log_start_offset, log.epochs.epoch_for_offset(log.log_start_offset)
     if timestamp == LATEST:

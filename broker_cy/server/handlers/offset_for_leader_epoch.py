@@ -6,6 +6,7 @@ A client learns from it that records it has seen were truncated. Omissions: none
 from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.replica.replica import Role
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
@@ -44,6 +45,8 @@ def end_offset(ctx: RequestContext, topic: str, asked: Asked) -> Answer:
     code = partition.check_leader_epoch(asked.current_leader_epoch)
     if code is not None:
         return Answer(partition=asked.partition, error_code=code)
+    if partition.replica.role != Role.LEADER:
+        return Answer(partition=asked.partition, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if asked.leader_epoch == partition.leader_epoch:
         return Answer(
             partition=asked.partition, leader_epoch=asked.leader_epoch, end_offset=partition.log.written_end_offset

@@ -1,7 +1,7 @@
 """UpdateFeatures (57), versions 0-2: levels of features, all of a request or none (KIP-584).
 
-transaction.version can be set to 0, 1 and 2. Kafka ignores AllowDowngrade of version 0, so that version cannot
-downgrade. Before version 2 success is reported for each feature; errors never are.
+transaction.version can be set to 0, 1 and 2, eligible.leader.replicas.version to 0 and 1. Kafka ignores AllowDowngrade
+of version 0, so that version cannot downgrade. Before version 2 success is reported for each feature; errors never are.
 
 Omissions: see `controller.feature_ops`.
 """
@@ -25,7 +25,7 @@ VERSION_ONE_RESULT = 2
     ApiKey.UPDATE_FEATURES,
     versions=(0, 2),
     on=BOTH,
-    omissions="Only the level of transaction.version can be changed.",
+    omissions="The levels of metadata.version and kraft.version cannot be changed.",
 )
 async def update_features(
     ctx: RequestContext, request: messages.UpdateFeaturesRequest
@@ -40,7 +40,7 @@ async def update_features(
         if (answer := await ctx.broker.controller.forward(ctx, request, messages.UpdateFeaturesResponse)) is not None:
             return cast(messages.UpdateFeaturesResponse, answer)
         controller = ctx.broker.controller
-        await controller.submit(UpdateFeatures(updates, controller.kraft.kraft_version, request.validate_only))
+        await controller.submit(UpdateFeatures(updates, controller.kraft_version, request.validate_only))
     except KafkaError as error:
         message = error.message
         if error.code is ErrorCode.INVALID_UPDATE_VERSION:

@@ -19,7 +19,6 @@ from broker_cy.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker_cy.metadata.loader import Loader
-    from broker_cy.metadata.snapshot import KRaftState
     from broker_cy.server.metadata.metadata_log import MetadataLog
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
@@ -60,10 +59,6 @@ class CommittedMetadata:
         return self._loader.image
 
     @property
-    def kraft(self) -> KRaftState:
-        return self._loader.kraft
-
-    @property
     def end_offset(self) -> int:
         """Everything below it is in the image."""
         return self._loader.image.offset + 1
@@ -101,6 +96,12 @@ class CommittedMetadata:
         self._end_offset = max(self._end_offset, end_offset)
         if self._replaying is None:
             self._replay()
+
+    def replace(self, loader: Loader) -> None:
+        """A snapshot of the leader has taken the place of the log."""
+        before, self._loader = self.image, loader
+        loader.image.generation = before.generation + 1
+        self.changed(ImageDelta.between(before, loader.image), 0)
 
     def stop(self) -> None:
         """Apply nothing more."""

@@ -31,8 +31,8 @@ RETRY_S: Final = 0.05
 
 
 class ControllerLink:
-    """`leader` returns the id of the active controller, -1 if none is known; `addresses` has those of the controllers'
-    listeners, by node id.
+    """`leader` returns the id of the active controller, -1 if none is known; `address_of` the address of a controller's
+    listener.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class ControllerLink:
         node_id: int,
         pool: Pool,
         leader: Callable[[], int],
-        addresses: dict[int, Address],
+        address_of: Callable[[int], Address | None],
     ) -> None:
         self._node_id = node_id
         self._pool = pool
         self._leader = leader
-        self._addresses = addresses
+        self._address_of = address_of
 
     async def ask(self, request: Message, response: type[R], timeout_s: float) -> R | None:
         """Send a request of this node, and return the response; None if this node is the active controller by now.
@@ -80,7 +80,7 @@ class ControllerLink:
     async def _attempt(self, request: Message, response: type[R], deadline: Deadline) -> R | None:
         """None if the active controller is not known or cannot be reached."""
         leader_id = self._leader()
-        address = self._addresses.get(leader_id)
+        address = self._address_of(leader_id) if leader_id >= 0 else None
         if address is None:
             return None
         try:

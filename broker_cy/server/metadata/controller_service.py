@@ -28,10 +28,15 @@ from broker_cy.core.logs import facts
 from broker_cy.metadata import features
 from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
-from broker_cy.metadata.snapshot import KRaftState
-from broker_cy.quorum.election_state import QuorumError
+from broker_cy.metadata.snapshot import KRaftState, SnapshotId
+from broker_cy.quorum import wire_admin, wire_log
+from broker_cy.quorum.election_state import ElectionState, QuorumError
+from broker_cy.quorum.history import VoterHistory
+from broker_cy.quorum.messages import KRaftVersion, OffsetAndEpoch
 from broker_cy.quorum.quorum import Quorum
-from broker_cy.quorum.step import Output, Role, Timeouts
+from broker_cy.quorum.step import BOOTSTRAP, Output, Role, Snapshotted, Timeouts
+from broker_cy.quorum.voters import Endpoint as VoterEndpoint
+from broker_cy.quorum.voters import ReplicaKey, Voter, VoterSet
 from broker_cy.server.metadata.active_controller import ActiveController
 from broker_cy.server.metadata.broker_membership import BrokerMembership
 from broker_cy.server.metadata.committed_metadata import CommittedMetadata, Listener
@@ -48,7 +53,6 @@ if TYPE_CHECKING:
     from broker_cy.client.address import Address
     from broker_cy.client.pool import Pool
     from broker_cy.config import BrokerConfig
-    from broker_cy.config.startup import QuorumVoter
     from broker_cy.controller.heartbeats import Heartbeats
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
@@ -86,6 +90,10 @@ def _voters_differ(node_id: int, found: Sequence[int], wanted: Sequence[int], co
         f"the metadata quorum has the voters {sorted(found)}, but {setting}: name these voters in the setting, or "
         "start with an empty data directory"
     )
+
+
+def _was_alone(stored: ElectionState | None, node_id: int) -> bool:
+    return stored is not None and stored.voters == (node_id,)
 
 
 def _seen(task: asyncio.Task[None]) -> None:
@@ -135,7 +143,7 @@ class ControllerService:
         self._pool: Pool | None = None
         self._network: QuorumNetwork | None = None
         self._link: ControllerLink | None = None
-        self._addresses: dict[int, Address] = {}
+        self._endpoints: tuple[VoterEndpoint, ...] = ()
         self._is_loaded = False
         self._snapshots: SnapshotKeeper | None = None
         self._epoch_start_offset = -1  # while this node leads: where its epoch begins in the log
@@ -183,11 +191,12 @@ class ControllerService:
             on_committed=log_manager.metadata_committed,
         )
 
-    def load(self) -> None:
-        """Load the metadata, and get ready for requests of other nodes. Blocks. Raises MetadataLogError, QuorumError,
-        StorageError, OSError.
+    def load(self, endpoints: tuple[VoterEndpoint, ...] = ()) -> None:
+        """Load the metadata, and get ready for requests of other nodes. `endpoints` are the addresses of this node's
+        controller listeners. Blocks. Raises MetadataLogError, QuorumError, StorageError, OSError.
         """
         self._is_loaded = True
+        self._endpoints = endpoints
         loader = self._files.load()
         log = self._files.log
         if loader.image.offset >= log.log_end_offset:
@@ -229,7 +238,8 @@ class ControllerService:
             loop=self._loop,
             executor=self._executor,
             files=self._files,
-            kraft=self.kraft,
+            kraft=self._kraft_at,
+            on_written=self._snapshot_written,
             bytes_since_snapshot=self._bytes_since_snapshot,
         )
         self._committed.publish()
@@ -248,24 +258,23 @@ class ControllerService:
     def _open_quorum(self, loader: Loader) -> None:
         """Raises QuorumError if the voters disagree, or if quorum-state does not parse."""
         stored = self._files.read_election_state()
-        configured = self.config.quorum_voters
-        ids = tuple(sorted(voter.node_id for voter in configured)) or (self.node_id,)
-        log_voters = loader.kraft.voter_ids()
-        voters = log_voters if log_voters is not None else (stored.voters if stored else None)
-        if voters and tuple(sorted(voters)) != ids:
-            raise QuorumError(_voters_differ(self.node_id, voters, ids, bool(configured)))
-        self._open_network(configured)
+        me = Voter(ReplicaKey(self.node_id, self._directory_ids[0]), self._endpoints)
+        history = self._history(loader, stored)
+        if history.newest.voters.ids != (self.node_id,):
+            # What is behind the snapshot may not be committed.
+            loader = self._files.load_snapshot()
         self._bytes_since_snapshot = loader.log_bytes
         quorum = Quorum(
-            self.node_id,
-            ids,
+            me,
+            history,
             stored,
-            self._files.epochs(loader),
+            self._files.epochs(),
             self._randomness.integer,
             self._timeouts(),
-            static_voters=loader.kraft.kraft_version == 0,
-            directory_id=self._directory_ids[0],
+            snapshot_id=self._files.newest_snapshot(),
+            bootstrap_servers=0 if history.newest.voters.ids == (self.node_id,) else len(self._bootstrap_servers()),
         )
+        self._open_network(history.newest.voters)
         self._committed = CommittedMetadata(
             loader, self._files, self._loop, self._listeners, self._image_changed, self._damaged
         )
@@ -275,12 +284,55 @@ class ControllerService:
             self._clock,
             self._loop,
             self._executor,
-            loader.kraft,
-            Owner(self._quorum_changed, self._not_written, self._stopped),
+            Owner(self._quorum_changed, self._not_written, self._stopped, self._replaced),
             self._network,
         )
         if self._network is not None:
             self._network.open(self._driver)
+
+    def _history(self, loader: Loader, stored: ElectionState | None) -> VoterHistory:
+        """The voters that the log or a snapshot has; with kraft.version 0 those of controller.quorum.voters, or this
+        node alone. Raises QuorumError if quorum-state has others.
+        """
+        level, record = loader.kraft.kraft_version, loader.kraft.voters
+        if record is not None:
+            voters = wire_log.from_record(record)
+            if loader.voters_offset < 0:
+                return VoterHistory(voters, level)
+            history = VoterHistory(VoterSet())
+            history.note(loader.voters_offset, (KRaftVersion(level), voters))
+            return history
+        listener = self.config.network.controller_names[0]
+        configured = self.config.quorum_voters
+        static = [
+            Voter(ReplicaKey(voter.node_id), (VoterEndpoint(listener, voter.host, voter.port),)) for voter in configured
+        ]
+        if not configured and (self.config.begins_cluster or _was_alone(stored, self.node_id)):
+            static = [Voter(ReplicaKey(self.node_id))]
+        ids = tuple(sorted(voter.key.id for voter in static))
+        if stored is not None and stored.voters and tuple(sorted(stored.voters)) != ids:
+            raise QuorumError(_voters_differ(self.node_id, stored.voters, ids, bool(configured)))
+        return VoterHistory(VoterSet(static), level)
+
+    def _bootstrap_servers(self) -> tuple[str, ...]:
+        """Where a node that knows no voter searches for the leader."""
+        servers: tuple[str, ...] = tuple(self.config["controller.quorum.bootstrap.servers"])
+        return servers or tuple(f"{voter.host}:{voter.port}" for voter in self.config.quorum_voters)
+
+    def _address_of(self, node_id: int) -> Address | None:
+        from broker_cy.client.address import Address, parse_address
+
+        if node_id <= BOOTSTRAP:
+            return parse_address(self._bootstrap_servers()[BOOTSTRAP - node_id])
+        endpoints = self._driver.quorum.endpoints(node_id)
+        names = self.config.network.controller_names
+        found = next((one for one in endpoints if one.name in names), endpoints[0] if endpoints else None)
+        return Address(found.host, found.port) if found is not None else None
+
+    def _kraft_at(self, end_offset: int) -> KRaftState:
+        """What a snapshot that ends at `end_offset` contains of the quorum."""
+        _, level, voters = self._driver.quorum.voters_at(end_offset)
+        return KRaftState(level, wire_log.to_record(voters) if level > 0 else None)
 
     def _timeouts(self) -> Timeouts:
         config = self.config
@@ -291,29 +343,26 @@ class ControllerService:
             backoff_ms=config["controller.quorum.retry.backoff.ms"],
         )
 
-    def _open_network(self, voters: Sequence[QuorumVoter]) -> None:
+    def _open_network(self, voters: VoterSet) -> None:
         network = self.config.network
-        if len(voters) < 2 and self.config.is_controller and not network.controller_listeners:
+        if voters.ids == (self.node_id,) and not network.controller_listeners:
             return
         # Imported here, because a node that is alone does not need these modules.
-        from broker_cy.client.address import Address
         from broker_cy.client.pool import Pool
-        from broker_cy.quorum.voters import ReplicaKey
         from broker_cy.quorum.wire import Identity
         from broker_cy.server.metadata.controller_link import ControllerLink
         from broker_cy.server.metadata.quorum_network import QuorumNetwork
 
-        self._addresses.update({voter.node_id: Address(voter.host, voter.port) for voter in voters})
         self._pool = Pool(f"broker-cy-{self.node_id}")
         self._network = QuorumNetwork(
             Identity(self._cluster_id, ReplicaKey(self.node_id, self._directory_ids[0]), network.controller_names[0]),
-            self._addresses,
+            self._address_of,
             self._pool,
             self._loop,
             self.config["controller.quorum.request.timeout.ms"],
             self._files,
         )
-        self._link = ControllerLink(self.node_id, self._pool, lambda: self._driver.quorum.leader_id, self._addresses)
+        self._link = ControllerLink(self.node_id, self._pool, lambda: self._driver.quorum.leader_id, self._address_of)
 
     async def _wait_for_leader(self) -> None:
         timer = self._loop.call_later(LEADER_WAIT_S, self._give_up)
@@ -397,8 +446,8 @@ class ControllerService:
         return self._active.heartbeats
 
     @property
-    def kraft(self) -> KRaftState:
-        return self._committed.kraft
+    def kraft_version(self) -> int:
+        return self._driver.quorum.kraft_version
 
     @property
     def supported_features(self) -> dict[str, tuple[int, int]]:
@@ -498,6 +547,28 @@ class ControllerService:
         finally:
             self._producer_block = None
 
+    def describe_quorum(self, request: messages.DescribeQuorumRequest, version: int) -> Message:
+        """The response to a DescribeQuorum, as the leader knows the quorum; with an error on another node."""
+        now_ms = int(self._clock.monotonic() * 1000)
+        described = self._driver.quorum.describe(now_ms)
+        return wire_admin.describe_response(request, described, version, self._clock.wall_ms() - now_ms)
+
+    async def add_voter(self, request: messages.AddRaftVoterRequest) -> Message:
+        """The response to an AddRaftVoter. Raises KafkaError."""
+        return await self._changes().add(request)
+
+    async def remove_voter(self, request: messages.RemoveRaftVoterRequest) -> Message:
+        """The response to a RemoveRaftVoter. Raises KafkaError."""
+        return await self._changes().remove(request)
+
+    def _changes(self) -> QuorumNetwork:
+        if self._network is None:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "this node has no controller listener on which other voters could reach it",
+            )
+        return self._network
+
     # --- what the quorum and the image report
 
     def _quorum_changed(self, output: Output) -> None:
@@ -558,6 +629,19 @@ class ControllerService:
 
     def _stopped(self, reason: str) -> None:
         self._refusal = reason
+
+    def _replaced(self, snapshot_id: SnapshotId) -> None:
+        """A snapshot of the leader has replaced the log."""
+        try:
+            loader = self._files.load_snapshot()
+        except (MetadataLogError, OSError) as error:
+            self._damaged(str(error))
+            return
+        LOGGER.info("loaded a metadata snapshot of the leader", extra=facts(file=snapshot_id.file_name))
+        self._committed.replace(loader)
+
+    def _snapshot_written(self, snapshot_id: SnapshotId) -> None:
+        self._driver.take(Snapshotted(OffsetAndEpoch(*snapshot_id), self._files.start()))
 
     def _damaged(self, reason: str) -> None:
         """Committed records cannot be read or applied: what this node would answer is not what the cluster has."""

@@ -17,9 +17,11 @@ from broker_cy.metadata import snapshot
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import MetadataLogError, VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
-from broker_cy.quorum import election_state
+from broker_cy.quorum import election_state, wire_log
 from broker_cy.quorum.election_state import ElectionState, QuorumError
-from broker_cy.quorum.epochs import LogEpochs
+from broker_cy.quorum.epochs import BEGINNING, LogEpochs
+from broker_cy.quorum.messages import OffsetAndEpoch
+from broker_cy.quorum.step import SnapshotChunk, SnapshotDone
 from broker_cy.storage import maintenance
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
 from broker_cy.storage.errors import StorageError
@@ -53,10 +55,7 @@ class MetadataLog:
     def load(self) -> Loader:
         """The newest snapshot and the log behind it, applied. Blocks. Raises MetadataLogError, StorageError."""
         self._remove_parts()
-        loader = Loader()
-        ids = self.snapshots()
-        if ids:
-            _load_snapshot(loader, ids[-1], self._path(ids[-1].file_name))
+        loader = self.load_snapshot()
         start, end = self.log.log_start_offset, self.log.log_end_offset
         covered = loader.image.offset + 1
         if start > covered:
@@ -73,6 +72,14 @@ class MetadataLog:
             except MetadataLogError as error:
                 raise MetadataLogError(f"{self.directory}: {error}") from error
             offset = loader.image.offset + 1
+        return loader
+
+    def load_snapshot(self) -> Loader:
+        """The newest snapshot, applied. Blocks. Raises MetadataLogError, OSError."""
+        loader = Loader()
+        ids = self.snapshots()
+        if ids:
+            _load_snapshot(loader, ids[-1], self._path(ids[-1].file_name))
         return loader
 
     def read(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
@@ -110,13 +117,21 @@ class MetadataLog:
             write_atomically(path, content, sync=True)
             return records
 
-    def epochs(self, loader: Loader) -> LogEpochs:
-        """The leader epochs of the log. If a snapshot covers all of it, the newest is that of the snapshot."""
-        starts = self.log.epochs.entries
-        newest = max(self.log.leader_epoch, loader.image.epoch)
-        if newest > (starts[-1][0] if starts else 0):
-            starts.append((newest, self.log.log_end_offset))
-        return LogEpochs(self.log.log_end_offset, starts)
+    def epochs(self) -> LogEpochs:
+        """The leader epochs of the log."""
+        return LogEpochs(self.log.log_end_offset, self.log.epochs.entries, self.start())
+
+    def start(self) -> OffsetAndEpoch:
+        """The snapshot that the log begins behind; (0, 0) if it has all entries."""
+        if not self.log.log_start_offset:
+            return BEGINNING
+        covering = [i for i in self.snapshots() if i.end_offset >= self.log.log_start_offset]
+        return OffsetAndEpoch(self.log.log_start_offset, covering[0].epoch)
+
+    def newest_snapshot(self) -> OffsetAndEpoch | None:
+        """The id of the newest snapshot, except for the one that `storage format` writes, which has no records."""
+        ids = [i for i in self.snapshots() if i.end_offset]
+        return OffsetAndEpoch(*ids[-1]) if ids else None
 
     def append(self, content: bytes, now_ms: int) -> None:
         """Append batches, after everything before them was synced. Raises StorageError, and then nothing was appended.
@@ -131,6 +146,14 @@ class MetadataLog:
             except OSError as error:
                 raise StorageError(f"cannot begin a segment in {self.directory}: {error.strerror}") from error
         self.log.append(content, now_ms)
+
+    def replace(self, start: OffsetAndEpoch, now_ms: int) -> None:
+        """Empty the log: it begins behind the snapshot `start`, which is on disk. Raises StorageError: see below."""
+        # A log cannot begin at another offset yet (storage.maintenance).
+        raise StorageError(
+            f"{self.directory}: this node's log ends before that of the leader begins, at offset {start.offset}: copy "
+            "the directory from another controller while both are stopped"
+        )
 
     def begin_sync(self) -> Callable[[], None]:
         """Return a function that brings everything appended so far to the disk; it may be called in any thread, blocks,
@@ -188,6 +211,40 @@ class MetadataLog:
                 os.unlink(part)
             raise
         sync_directory(self.directory)
+
+    def write_chunk(self, chunk: SnapshotChunk) -> SnapshotDone | None:
+        """Write a part of a snapshot that the leader has sent. Blocks. The last part makes it a snapshot of this node,
+        which is on disk when the function returns. Raises OSError, and MetadataLogError if the snapshot does not parse;
+        then the parts are gone.
+        """
+        snapshot_id = SnapshotId(*chunk.snapshot_id)
+        path = self._path(snapshot_id.file_name)
+        part = path + PART_SUFFIX
+        try:
+            with open(part, "r+b" if chunk.position else "wb") as file:
+                file.seek(chunk.position)
+                file.write(chunk.content)
+                if not chunk.is_last:
+                    return None
+                file.truncate()
+                file.flush()
+                os.fsync(file.fileno())
+            loader = Loader()
+            _load_snapshot(loader, snapshot_id, part)
+            os.replace(part, path)
+        except (OSError, MetadataLogError):
+            with suppress(OSError):
+                os.unlink(part)
+            raise
+        sync_directory(self.directory)
+        voters = wire_log.from_record(loader.kraft.voters) if loader.kraft.voters is not None else None
+        return SnapshotDone(chunk.snapshot_id, loader.kraft.kraft_version, voters)
+
+    def read_snapshot(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
+        """The size of a snapshot, and its bytes from `position` on. Raises FileNotFoundError, OSError."""
+        with open(self._path(snapshot_id.file_name), "rb") as file:
+            file.seek(position)
+            return os.fstat(file.fileno()).st_size, file.read(max_bytes)
 
     def delete_snapshot(self, snapshot_id: SnapshotId) -> None:
         """Raises OSError."""

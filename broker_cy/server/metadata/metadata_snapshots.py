@@ -18,6 +18,7 @@ from broker_cy.metadata import snapshot
 from broker_cy.metadata.snapshot import SnapshotId
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from broker_cy.config import BrokerConfig
@@ -40,15 +41,20 @@ class SnapshotKeeper:
         loop: asyncio.AbstractEventLoop,
         executor: Executor | None,
         files: MetadataLog,
-        kraft: KRaftState,
+        kraft: Callable[[int], KRaftState],
+        on_written: Callable[[SnapshotId], None],
         bytes_since_snapshot: int,
     ) -> None:
+        """`kraft(end_offset)` is the state of the quorum that a snapshot with this end contains; `on_written` is called
+        for each snapshot, when those that it makes superfluous are removed.
+        """
         self._config = config
         self._clock = clock
         self._loop = loop
         self._executor = executor
         self._files = files
         self._kraft = kraft
+        self._on_written = on_written
         self._bytes = bytes_since_snapshot
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -93,13 +99,15 @@ class SnapshotKeeper:
         parts = []
         try:
             records = snapshot.records_of(image)
-            for part in snapshot.write(records, self._kraft, snapshot_id.epoch, now_ms, now_ms):
+            kraft = self._kraft(snapshot_id.end_offset)
+            for part in snapshot.write(records, kraft, snapshot_id.epoch, now_ms, now_ms):
                 parts.append(part)
                 # The image is a copy, so the loop may turn while it is being encoded.
                 await asyncio.sleep(0)
             await self._run(self._files.write_snapshot, snapshot_id, parts)
             LOGGER.info("wrote a metadata snapshot", extra=facts(file=snapshot_id.file_name))
             await self._remove_superfluous()
+            self._on_written(snapshot_id)
         except OSError as error:
             # Nothing is lost: the log has everything. The next commit tries again.
             self._bytes += size_bytes

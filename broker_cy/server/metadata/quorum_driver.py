@@ -13,17 +13,36 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker_cy.core.errors import KafkaError
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
+from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.messages import Batch, Fetch, FetchResponse, Message, Request, Response
-from broker_cy.quorum.step import Event, NotWritten, Output, Received, Role, Start, Stop, Synced, Tick
+from broker_cy.quorum.step import (
+    AddVoter,
+    ChangeVoters,
+    ChunkWritten,
+    Event,
+    NotWritten,
+    Output,
+    Received,
+    RemoveVoter,
+    Reply,
+    Role,
+    SnapshotChunk,
+    SnapshotDone,
+    Start,
+    Stop,
+    Synced,
+    Tick,
+    UpgradeKRaftVersion,
+)
+from broker_cy.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from broker_cy.core.clock import Clock
-    from broker_cy.metadata.snapshot import KRaftState
     from broker_cy.quorum.quorum import Quorum
     from broker_cy.server.metadata.metadata_log import MetadataLog
 
@@ -43,13 +62,6 @@ class Nobody:
         raise AssertionError(f"there is no node {to} for {request}")
 
 
-class Parked(NamedTuple):
-    """A Fetch of another node that waits for its response."""
-
-    source: int
-    answer: asyncio.Future[Response | None]
-
-
 class Unsent(NamedTuple):
     """A message that leaves when everything before it was carried out. `answer` takes a response."""
 
@@ -63,12 +75,18 @@ def _give(answer: asyncio.Future[Response | None], response: Response | None) ->
         answer.set_result(response)
 
 
+def _give_reply(answer: asyncio.Future[Reply], reply: Reply) -> None:
+    if not answer.done():
+        answer.set_result(reply)
+
+
 class Owner(NamedTuple):
     """Who is informed, on the loop and never within another call of these."""
 
     changed: Callable[[Output], None]  # after each output that was carried out
     not_written: Callable[[KafkaError], None]  # what was appended since the last write is not in the log
     stopped: Callable[[str], None]  # the node no longer knows what is on its disk
+    replaced: Callable[[SnapshotId], None]  # the log was emptied, and begins behind this snapshot, which is on disk
 
 
 class QuorumDriver:
@@ -81,25 +99,24 @@ class QuorumDriver:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         executor: Executor | None,
-        kraft: KRaftState,
         owner: Owner,
         outlet: Outlet | None = None,
     ) -> None:
-        """`kraft` is the state of the quorum that the log has. The log is on disk as `quorum` knows it."""
+        """The log is on disk as `quorum` knows it."""
         self.quorum = quorum
         self.appended_bytes = 0  # since the start
         self._files = files
         self._clock = clock
         self._loop = loop
         self._executor = executor
-        self._kraft = kraft
         self._owner = owner
         self._outlet = outlet if outlet is not None else Nobody()
         self._staged: list[bytes] = []
         self._unsent: list[Unsent] = []
         self._asking: asyncio.Future[Response | None] | None = None  # of the request that the next step takes
-        # Fetches that wait at the leader, by correlation: at most one of each node, which fetches one by one.
-        self._parked: dict[int, Parked] = {}
+        # Fetches that wait at the leader, by correlation. The machine keeps at most one of each node.
+        self._parked: dict[int, asyncio.Future[Response | None]] = {}
+        self._changes: dict[int, asyncio.Future[Reply]] = {}  # changes of the voters that wait for their commit
         self._correlation = 0
         self._write_scheduled = False
         self._syncing: asyncio.Future[None] | None = None
@@ -127,33 +144,36 @@ class QuorumDriver:
         if output.truncate_to >= 0:
             assert not self._staged, "a log is truncated only when everything in it is on disk"
             self._files.truncate(output.truncate_to, self._clock.wall_ms())
+        if output.replace_log is not None:
+            assert not self._staged, "a log is replaced only when everything in it is on disk"
+            self._files.replace(output.replace_log, self._clock.wall_ms())
+            self._owner.replaced(SnapshotId(*output.replace_log))
         if output.append:
             self._staged += map(self._encoded, output.append)
             if not self._write_scheduled and self._syncing is None:
                 self._write_scheduled = True
                 self._loop.call_soon(self._write)
+        if output.chunk is not None:
+            self._write_chunk(output.chunk)
+        for reply in output.replies:
+            _give_reply(self._changes.pop(reply.request_id), reply)
         for to, message in output.send:
             self._unsent.append(Unsent(to, message, self._answer_of(message, asking)))
         if not self._staged:
             self._send()
-        if output.role is not Role.LEADER:
-            for parked in self._parked.values():
-                _give(parked.answer, None)
+        if output.role is Role.CLOSED:
+            for answer in self._parked.values():
+                _give(answer, None)
             self._parked.clear()
         self._wake_at(output.wake_ms)
         self._owner.changed(output)
         return output
 
     def ask(self, source: int, request: Request) -> asyncio.Future[Response | None]:
-        """Take a request of another node. The future yields the response; None if this node leads no longer while a
-        Fetch waits, or does not talk to the other one.
-        """
+        """Take a request of another node. The future yields the response; None if this node stops."""
         answer: asyncio.Future[Response | None] = self._loop.create_future()
         if isinstance(request, Fetch):
-            for correlation, parked in list(self._parked.items()):
-                if parked.source == source:
-                    _give(self._parked.pop(correlation).answer, None)
-            self._parked[request.correlation] = Parked(source, answer)
+            self._parked[request.correlation] = answer
             self.take(Received(source, request))
             return answer
         self._asking = answer
@@ -163,8 +183,20 @@ class QuorumDriver:
             _give(answer, None)
         return answer
 
+    def change_voters(self, change: AddVoter | RemoveVoter | UpgradeKRaftVersion) -> asyncio.Future[Reply]:
+        """Change the voters; the future yields the result."""
+        request_id = self.next_correlation()
+        answer: asyncio.Future[Reply] = self._loop.create_future()
+        self._changes[request_id] = answer
+        self.take(ChangeVoters(request_id, change))
+        if self.quorum.role is Role.CLOSED and request_id in self._changes:
+            _give_reply(
+                self._changes.pop(request_id), Reply(request_id, ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
+            )
+        return answer
+
     def next_correlation(self) -> int:
-        """A number for a Fetch that arrives."""
+        """A number for a Fetch, a FetchSnapshot or a change that arrives."""
         self._correlation += 1
         return self._correlation
 
@@ -173,16 +205,18 @@ class QuorumDriver:
     ) -> asyncio.Future[Response | None] | None:
         """Who waits for the message: nobody for a request."""
         if isinstance(message, FetchResponse):
-            parked = self._parked.pop(message.correlation, None)
-            return parked.answer if parked is not None else self._loop.create_future()
+            return self._parked.pop(message.correlation)
         return asking if isinstance(message, Response) else None
 
     def take(self, event: Event) -> None:
         """As `step`, for an event that nobody waits for: the node stops if quorum-state cannot be written."""
         try:
             self.step(event)
-        except OSError as error:
-            self._halt(f"quorum-state cannot be written ({error}): restart the broker when the disk works again")
+        except (OSError, StorageError) as error:
+            self._halt(f"the files of the metadata log cannot be changed ({error}): restart the broker when they can")
+        except AssertionError as error:
+            # Another node breaks the rules of the protocol: what this one has is still right.
+            self._halt(f"the metadata quorum is not consistent ({error})")
 
     def _halt(self, reason: str) -> None:
         """Take part no longer, because the disk failed. Nothing may be sent that depends on what is not on it."""
@@ -243,7 +277,24 @@ class QuorumDriver:
         self._write()
 
     def _encoded(self, batch: Batch) -> bytes:
-        return wire_log.encoded(batch, self._kraft.kraft_version, self._clock.wall_ms())
+        return wire_log.encoded(batch, self.quorum.kraft_version, self._clock.wall_ms())
+
+    # --- snapshots of the leader
+
+    def _write_chunk(self, chunk: SnapshotChunk) -> None:
+        work = self._loop.run_in_executor(self._executor, self._files.write_chunk, chunk)
+        work.add_done_callback(lambda done: self._chunk_written(chunk, done))
+
+    def _chunk_written(self, chunk: SnapshotChunk, done: asyncio.Future[SnapshotDone | None]) -> None:
+        if done.cancelled() or self.quorum.role is Role.CLOSED:
+            return
+        error = done.exception()
+        if error is not None:
+            LOGGER.error("could not write a snapshot of the leader; will retry", extra=facts(reason=error))
+            self.take(ChunkWritten(chunk.snapshot_id, -1))
+            return
+        finished = done.result()
+        self.take(finished or ChunkWritten(chunk.snapshot_id, chunk.position + len(chunk.content)))
 
     # --- messages and time
 

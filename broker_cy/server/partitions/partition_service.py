@@ -1,14 +1,19 @@
-"""Follows the metadata image: opens, configures and deletes the partitions of this broker."""
+"""Follows the metadata image: opens, configures and deletes the partitions of this broker, and gives them their roles.
+
+A partition with one replica is led by this broker, whatever the image says of its leader. One with several replicas
+has the role of the image (`Partition.assign`); `replication` is what its roles lead to.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker_cy.config import NoEffectReporter, topic_settings
 from broker_cy.core.logs import facts
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from broker_cy.replica.in_sync import InSync, Standing
 from broker_cy.replica.partition import Partition
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log_config import LogConfig
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
 
     from broker_cy.config import BrokerConfig, TopicSettings
     from broker_cy.core.clock import Clock
-    from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicImage
+    from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage, TopicImage
     from broker_cy.replica.partition import FlushGroup
     from broker_cy.replica.partition_table import PartitionTable
     from broker_cy.server.telemetry.log_events import LogEvents
@@ -30,6 +35,17 @@ LOGGER = logging.getLogger("broker_cy.server.partitions")
 
 # Resources whose settings without effect are reported here; BrokerConfig reports those of the broker.
 REPORTED = {RESOURCE_TOPIC: "topic", RESOURCE_GROUP: "group", RESOURCE_CLIENT_METRICS: "client_metrics"}
+
+
+class Replication(Protocol):
+    """What follows from the roles of partitions with several replicas (server.replication)."""
+
+    def follow(self, partition: Partition, leader: int) -> None:
+        """The partition follows the broker `leader` from now on; -1 if there is no leader."""
+
+    def leave(self, partition: Partition) -> None:
+        """The partition follows nobody any more."""
+
 
 # How often to retry a log that could not be created or loaded because of a full disk or a lack of descriptors or
 # memory.
@@ -49,9 +65,11 @@ class PartitionService:
         log_events: LogEvents,
         on_online: Callable[[str, int], None] | None = None,
         on_opened: Callable[[str, int], None] | None = None,
+        on_role: Callable[[Partition, bool], None] | None = None,
     ) -> None:
         """`on_online(topic, index)` is called for partitions that were offline and are served now,
-        `on_opened(topic, index)` for those that were unopened and are served now, offline or deleted.
+        `on_opened(topic, index)` for those that were unopened and are served now, offline or deleted,
+        `on_role(partition, leads)` for those with several replicas whose role or leader epoch has changed.
         """
         self._config = config
         self._clock = clock
@@ -63,6 +81,13 @@ class PartitionService:
         self._image: MetadataImage
         self._on_online = on_online
         self._on_opened = on_opened
+        self._on_role = on_role
+        # Set by whoever has connections to other brokers; None: nothing is fetched.
+        self.replication: Replication | None = None
+        # The brokers of the image, shared by the leaders' InSync.
+        self.standings: dict[int, Standing] = {}
+        self._led: dict[tuple[str, int], Partition] = {}  # those with several replicas that this broker leads
+        self._last_tick_s = 0.0
         self._starting = True
         # By topic, as last applied: thousands of logs are opened one by one.
         self._configs: dict[str, LogConfig] = {}
@@ -98,6 +123,12 @@ class PartitionService:
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """Apply one committed change."""
         self._image = image
+        for broker_id in delta.brokers:
+            broker = image.brokers.get(broker_id)
+            if broker is None:
+                self.standings.pop(broker_id, None)
+            else:
+                self.standings[broker_id] = Standing(broker.epoch, broker.is_active)
         if any(kind == RESOURCE_BROKER for kind, _ in delta.configs):
             self._take_broker_settings(image)
         for topic in delta.topics:
@@ -148,21 +179,28 @@ class PartitionService:
         """
         fresh = []
         for index, image in topic.partitions.items():
-            if self._config.node_id not in image.replicas:
-                continue
             known = self._table.get(topic.name, index)
+            if self._config.node_id not in image.replicas:
+                if known is not None:
+                    self._remove(known)
+                continue
             if known is not None:
-                if image.leader_epoch > known.leader_epoch:
+                if known.assigned is not None or len(image.replicas) > 1:
+                    self._assign(known, image)
+                elif image.leader_epoch > known.leader_epoch:
                     self._lead(known, image.leader_epoch)
                 continue
             unopened = (topic.name, index) in self._logs.unopened
-            log, reason = (None, None) if unopened else self._open_log(topic, index, image.leader_epoch)
+            is_only = len(image.replicas) == 1
+            log, reason = (None, None) if unopened else self._open_log(topic, index)
+            if log is not None and is_only:
+                log.epochs.assign(image.leader_epoch, log.log_end_offset)
             partition = Partition(
                 self._group,
                 topic.name,
                 index,
                 topic.topic_id,
-                log,
+                log if is_only else None,
                 image.leader_epoch,
                 protected=topic_names.is_protected(topic.name),
                 offline_reason=reason,
@@ -171,6 +209,10 @@ class PartitionService:
             )
             self._table.add(partition)
             fresh.append(partition)
+            if not is_only:
+                self._assign(partition, image)
+                if log is not None:
+                    partition.come_online(log)
             if log is None and not unopened:
                 self._offline[topic.name, index] = partition
         if fresh:
@@ -183,7 +225,40 @@ class PartitionService:
             partition.log.epochs.assign(leader_epoch, partition.log.log_end_offset)
         partition.lead(leader_epoch)
 
-    def _open_log(self, topic: TopicImage, index: int, leader_epoch: int) -> tuple[Log | None, str | None]:
+    def _assign(self, partition: Partition, image: PartitionImage) -> None:
+        """Give a partition with several replicas its role."""
+        key = (partition.topic, partition.index)
+        leads = image.leader == self._config.node_id
+        before = partition.assigned
+        is_new = before is None or image.leader_epoch > before.leader_epoch
+        if is_new:
+            self._flush()  # what is staged belongs to the epoch before
+        partition.assign(image, leads, self._new_in_sync, self._logs.high_watermarks.get(key, -1))
+        if leads:
+            self._led[key] = partition
+        else:
+            self._led.pop(key, None)
+        if not is_new:
+            return
+        if self.replication is not None:
+            if leads:
+                self.replication.leave(partition)
+            else:
+                self.replication.follow(partition, image.leader)
+        if self._on_role is not None:
+            self._on_role(partition, leads)
+
+    def _new_in_sync(self) -> InSync:
+        """For a partition that begins to lead; it sets min.insync.replicas."""
+        return InSync(self._config.node_id, self.standings, self._config["replica.lag.time.max.ms"], 1)
+
+    def _remove(self, partition: Partition) -> None:
+        """Delete a partition that was moved to other brokers."""
+        self._flush()
+        self._table.remove(partition.topic, partition.index)
+        self._close(partition)
+
+    def _open_log(self, topic: TopicImage, index: int) -> tuple[Log | None, str | None]:
         """Return the partition's log, created if it does not exist, or the reason why it is offline."""
         offline = self._logs.offline.get((topic.name, index))
         if offline is not None:
@@ -200,7 +275,6 @@ class PartitionService:
             except StorageError as error:
                 self._log_events.partition_offline(f"{topic.name}-{index}", str(error), RETRY_S)
                 return None, str(error)
-        log.epochs.assign(leader_epoch, log.log_end_offset)
         return log, None
 
     def _opened(self, key: tuple[str, int]) -> None:
@@ -212,10 +286,14 @@ class PartitionService:
             self._offline[key] = partition
         elif partition is not None and log is not None:
             log.reconfigure(self._log_config(partition.topic))
-            log.epochs.assign(partition.leader_epoch, log.log_end_offset)
-            partition.come_online(log)
+            self._come_online(partition, log)
         if self._on_opened is not None:
             self._on_opened(*key)
+
+    def _come_online(self, partition: Partition, log: Log) -> None:
+        if partition.assigned is None:
+            log.epochs.assign(partition.leader_epoch, log.log_end_offset)
+        partition.come_online(log)
 
     def _create_log(self, topic: str, index: int, topic_id: UUID) -> Log:
         """Raises StorageError."""
@@ -223,10 +301,14 @@ class PartitionService:
         return self._logs.create(topic, index, topic_id, config, self._clock.wall_ms())
 
     def retry(self) -> None:
-        """Retry to open logs that are offline because of a shortage. Cheap without such logs, so it may be called
-        often.
+        """Retry to open logs that are offline because of a shortage, and have slow followers leave in-sync sets. Cheap
+        where there is nothing to do, so it may be called often.
         """
         now_s = self._clock.monotonic()
+        if self._led and now_s - self._last_tick_s >= self._config["replica.lag.time.max.ms"] / 2000:
+            self._last_tick_s = now_s
+            for partition in self._led.values():
+                partition.tick()
         if not self._offline or now_s - self._last_retry_s < RETRY_S:
             return
         self._last_retry_s = now_s
@@ -243,8 +325,7 @@ class PartitionService:
             if log is None:
                 continue
             del self._offline[key]
-            log.epochs.assign(partition.leader_epoch, log.log_end_offset)
-            partition.come_online(log)
+            self._come_online(partition, log)
             LOGGER.info("partition online", extra=facts(partition=f"{key[0]}-{key[1]}"))
             if self._on_online is not None:
                 self._on_online(*key)
@@ -253,16 +334,24 @@ class PartitionService:
         self._flush()
         self._configs.pop(topic.name, None)
         for partition in self._table.remove_topic(topic.name, topic.topic_id):
-            was_unopened = partition.unopened
-            partition.close()
-            self._offline.pop((topic.name, partition.index), None)
-            try:
-                self._logs.delete(topic.name, partition.index)
-            except StorageError as error:
-                # The topic is deleted all the same; the next start renames the directory.
-                LOGGER.error("could not remove the directory of a deleted partition", extra=facts(reason=str(error)))
-            if was_unopened and self._on_opened is not None:
-                self._on_opened(topic.name, partition.index)
+            self._close(partition)
+
+    def _close(self, partition: Partition) -> None:
+        """Close a partition that is not in the table any more, and delete its log."""
+        key = (partition.topic, partition.index)
+        was_unopened = partition.unopened
+        partition.close()
+        self._offline.pop(key, None)
+        self._led.pop(key, None)
+        if partition.assigned is not None and self.replication is not None:
+            self.replication.leave(partition)
+        try:
+            self._logs.delete(*key)
+        except StorageError as error:
+            # The topic is deleted all the same; the next start renames the directory.
+            LOGGER.error("could not remove the directory of a deleted partition", extra=facts(reason=str(error)))
+        if was_unopened and self._on_opened is not None:
+            self._on_opened(*key)
 
     @property
     def _flush(self) -> Callable[[], int]:

@@ -24,8 +24,6 @@ BY_ATTRIBUTE = {
     "process.roles",
     "security.inter.broker.protocol",
 }
-# unclean.leader.election.enable is stored with `__transaction_state`, as in Kafka, for readers of the metadata.
-PARTLY = {"unclean.leader.election.enable"}
 
 
 def source() -> str:
@@ -50,7 +48,7 @@ def test_settings_that_are_read_are_not_called_inert() -> None:
     """If this fails, records are deleted by a setting that has no effect according to the log."""
     text = source()
     inert = {name for name, setting in {**BROKER, **TOPIC, **GROUP}.items() if setting.support is Support.INERT}
-    assert {name for name in inert if f'"{name}"' in text} <= PARTLY
+    assert {name for name in inert if f'"{name}"' in text} == set()
 
 
 def test_topic_settings_agree_with_the_broker() -> None:

@@ -93,7 +93,7 @@ def test_reported_once() -> None:
     """A setting without effect is reported in the log, but does not flood it."""
     reporter = NoEffectReporter()
     overrides = {
-        "unclean.leader.election.enable": "true",
+        "preallocate": "true",
         "retention.ms": "5",
         "segment.bytes": "1048576",
         "min.compaction.lag.ms": "5",
@@ -101,7 +101,7 @@ def test_reported_once() -> None:
         "cleanup.policy": "compact",
     }
     assert reporter.events("topic", "t", overrides) == [
-        ("setting has no effect yet", {"topic": "t", "setting": "unclean.leader.election.enable", "value": "true"}),
+        ("setting has no effect yet", {"topic": "t", "setting": "preallocate", "value": "true"}),
     ]
     assert reporter.events("topic", "t", overrides) == []
     assert len(reporter.events("topic", "u", overrides)) == 1

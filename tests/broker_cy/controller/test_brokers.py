@@ -110,6 +110,8 @@ def test_only_a_proven_end_keeps_an_eligible_leader(clean: bool) -> None:
     cluster.create("t", [1, 2], min_isr=2)
     cluster.beat(2, want_fence=True)
     assert (cluster.partition("t").isr, cluster.partition("t").elr) == ((1,), (2,))
+    assert refusal(cluster, 2) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    cluster.now_ms += 60_000
     cluster.register(2, previous_broker_epoch=cluster.image.brokers[2].epoch if clean else -1)
     assert cluster.partition("t").elr == ((2,) if clean else ())
 

@@ -8,9 +8,11 @@ from broker_cy.controller.feature_ops import SAFE_DOWNGRADE, UPGRADE, FeatureUpd
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
-from tests.broker_cy.controller.cluster import Cluster
+from tests.broker_cy.controller.brokers import Brokers
+from tests.broker_cy.controller.cluster import Cluster, Records
 
 NAME = "transaction.version"
+ELR = "eligible.leader.replicas.version"
 
 
 def update(*updates: tuple[str, int, int], validate_only: bool = False) -> UpdateFeatures:
@@ -55,11 +57,49 @@ def test_levels_that_are_kept() -> None:
         ("metadata.version", level - 1),
         ("kraft.version", 0),
     ):
-        with pytest.raises(KafkaError, match=r"changes only transaction\.version") as raised:
+        with pytest.raises(KafkaError, match=r"cannot be changed by this version") as raised:
             cluster.run(update((name, wanted, SAFE_DOWNGRADE)))
         assert raised.value.code is ErrorCode.INVALID_UPDATE_VERSION
-    with pytest.raises(KafkaError, match=r"changes only transaction\.version"):
-        cluster.run(update(("eligible.leader.replicas.version", 1, UPGRADE)))
+
+
+def test_eligible_leader_replicas() -> None:
+    """If this fails, brokers disagree on who may lead, because each has its own min.insync.replicas (KIP-966)."""
+    cluster = Cluster.started({"min.insync.replicas": "2"})
+    own = messages.ConfigRecord(resource_type=4, resource_name="7", name="min.insync.replicas", value="1")
+    cluster.run(Records(VersionedRecord(own)))
+    cluster.run(update((ELR, 1, UPGRADE)))
+    assert cluster.image.features.level(ELR) == 1
+    assert cluster.image.configs.broker("") == {"min.insync.replicas": "2"}
+    assert cluster.image.configs.broker(7) == {}
+    size = len(cluster.log)
+    cluster.run(update((ELR, 0, SAFE_DOWNGRADE)))
+    cluster.run(update((ELR, 1, UPGRADE)))
+    assert len(cluster.log) == size + 2
+    assert cluster.image.configs.broker("") == {"min.insync.replicas": "2"}
+
+
+def test_every_member_has_to_support_a_level() -> None:
+    """If this fails, a broker in the cluster reads records whose form it does not know."""
+    cluster = Brokers.of(1, 2, elr=False)
+    old = [f for f in cluster.registration(3).request.features if f.name != ELR]
+    cluster.register(3, features=old)
+    with pytest.raises(KafkaError, match=r"Broker 3 does not support this feature\."):
+        cluster.run(update((ELR, 1, UPGRADE)))
+    for feature in cluster.registration(3).request.features:
+        if feature.name == NAME:
+            feature.max_supported_version = 1
+            old = [feature, *(f for f in old if f.name != NAME)]
+    cluster.register(3, features=old)
+    with pytest.raises(KafkaError, match=r"Broker 3 only supports versions 0-1"):
+        cluster.run(update((NAME, 2, UPGRADE)))
+
+
+def test_eligible_leader_replicas_need_their_records() -> None:
+    """If this fails, eligible leaders are written in records that have no field for them."""
+    records = [VersionedRecord(messages.FeatureLevelRecord(name="metadata.version", feature_level=22))]
+    cluster = Cluster.started(bootstrap=records)
+    with pytest.raises(KafkaError, match=r"depends on metadata\.version=23"):
+        cluster.run(update((ELR, 1, UPGRADE)))
 
 
 def test_a_level_that_is_not_served_can_be_given_up() -> None:

@@ -13,7 +13,7 @@ from broker_cy.quorum.messages import Batch, Leadership
 from broker_cy.quorum.state import PREDECESSORS
 from broker_cy.quorum.step import DURABILITY_ORDER, Append, NotLeaderError, NotWritten, Output, Role, Start, Stop
 from broker_cy.quorum.voters import ReplicaKey
-from tests.broker_cy.quorum.voters import Voter
+from tests.broker_cy.quorum.voters import StaticVoter
 
 # What Kafka 4.3.1 wrote on a single node.
 KAFKA_V0 = (
@@ -48,7 +48,7 @@ def test_broken_quorum_state_is_refused(content: bytes) -> None:
 
 def test_the_only_voter_leads_with_the_first_event() -> None:
     """If this fails, a single node would not start, or would append before its epoch is on disk."""
-    assert Voter().first == Output(
+    assert StaticVoter().first == Output(
         Role.LEADER,
         epoch=1,
         leader_id=1,
@@ -56,25 +56,25 @@ def test_the_only_voter_leads_with_the_first_event() -> None:
         persist=ElectionState(1, 1, voters=(1,)),
         append=(Batch(0, 1, 1, None, (Leadership(1, (ReplicaKey(1),), (ReplicaKey(1),)),)),),
     )
-    assert DURABILITY_ORDER == ("persist", "truncate_to", "append", "send")
+    assert DURABILITY_ORDER == ("persist", "truncate_to", "replace_log", "append", "chunk", "send")
 
 
 def test_restart_raises_the_epoch() -> None:
     """If this fails, two leaders in one epoch could write different entries at the same offset and epoch."""
-    stored = Voter().first.persist
-    again = Voter(stored=stored, log=LogEpochs(1, [(1, 0)]))
+    stored = StaticVoter().first.persist
+    again = StaticVoter(stored=stored, log=LogEpochs(1, [(1, 0)]))
     assert (again.first.role, again.first.epoch) == (Role.LEADER, 2)
     assert again.first.append[0].offset == 1
 
 
 def test_epoch_of_the_log_counts_even_if_the_file_is_lost() -> None:
     """If this fails, without quorum-state, the epoch would be lower than that of entries in the log."""
-    assert Voter(log=LogEpochs(40, [(9, 30)])).first.epoch == 10
+    assert StaticVoter(log=LogEpochs(40, [(9, 30)])).first.epoch == 10
 
 
 def test_high_watermark_waits_for_the_own_epoch() -> None:
     """If this fails, entries of an older epoch would count as committed before the leader's own are on disk."""
-    voter = Voter(stored=ElectionState(1, 1, voters=(1,)), log=LogEpochs(50, [(1, 0)]))
+    voter = StaticVoter(stored=ElectionState(1, 1, voters=(1,)), log=LogEpochs(50, [(1, 0)]))
     assert voter.synced(50).high_watermark == 0
     assert voter.synced(51).high_watermark == 51
     voter.append(4, 5)
@@ -84,7 +84,7 @@ def test_high_watermark_waits_for_the_own_epoch() -> None:
 
 def test_only_the_leader_appends_at_the_end_of_its_log() -> None:
     """If this fails, records of a controller that lost its epoch, or that missed entries, would be appended."""
-    voter = Voter()
+    voter = StaticVoter()
     output = voter.append(3)
     assert output.append == (Batch(1, 4, 1, b""),)
     assert output.persist is None
@@ -95,7 +95,7 @@ def test_only_the_leader_appends_at_the_end_of_its_log() -> None:
 
 def test_what_could_not_be_written_is_not_committed() -> None:
     """If this fails, after a full disk the offsets of the log and of the quorum would differ."""
-    voter = Voter()
+    voter = StaticVoter()
     voter.synced()
     voter.append(5)
     output = voter.quorum.step(NotWritten(1), voter.now_ms)
@@ -106,7 +106,7 @@ def test_what_could_not_be_written_is_not_committed() -> None:
 
 def test_a_leader_without_its_first_entry_leads_nothing() -> None:
     """If this fails, a node would append records to an epoch that has no Leadership, which no reader expects."""
-    voter = Voter()
+    voter = StaticVoter()
     assert voter.quorum.step(NotWritten(0), voter.now_ms).role is Role.RESIGNED
     with pytest.raises(NotLeaderError):
         voter.append(1)
@@ -114,7 +114,7 @@ def test_a_leader_without_its_first_entry_leads_nothing() -> None:
 
 def test_stopped_voter_commits_nothing() -> None:
     """If this fails, after a failed sync the broker would still answer that changes are committed."""
-    voter = Voter()
+    voter = StaticVoter()
     voter.append(4)
     assert voter.synced(5).high_watermark == 5
     output = voter.quorum.step(Stop(), voter.now_ms)
@@ -130,7 +130,7 @@ def test_each_role_names_its_predecessors() -> None:
     """If this fails, a role that nobody thought of could follow another one unnoticed."""
     assert set(PREDECESSORS) == set(Role)
     assert PREDECESSORS[Role.LEADER] == {Role.CANDIDATE}
-    state = Voter().quorum._state
+    state = StaticVoter().quorum._state
     with pytest.raises(AssertionError, match="may not be followed"):
         state.become(Role.CANDIDATE)
 
@@ -138,7 +138,7 @@ def test_each_role_names_its_predecessors() -> None:
 @given(st.lists(st.integers(0, 100), max_size=20))
 def test_high_watermark_never_falls(ends: list[int]) -> None:
     """If this fails, a client would see a topic appear and vanish again."""
-    voter = Voter(log=LogEpochs(10, [(1, 0)]))
+    voter = StaticVoter(log=LogEpochs(10, [(1, 0)]))
     voter.append(89)
     seen = 0
     for end in ends:

@@ -12,6 +12,7 @@ from broker_cy.quorum.messages import (
     BeginQuorumEpoch,
     BeginQuorumEpochResponse,
     EndQuorumEpoch,
+    EndQuorumEpochResponse,
     Fetch,
     FetchResponse,
     Leadership,
@@ -19,14 +20,15 @@ from broker_cy.quorum.messages import (
     VoteRequest,
     VoteResponse,
 )
-from broker_cy.quorum.step import NotWritten, Output, Role, Tick
-from tests.broker_cy.quorum.voters import Voter, keys, sent, to_all
+from broker_cy.quorum.step import NotWritten, Output, Role, Send, Tick
+from broker_cy.quorum.voters import ReplicaKey
+from tests.broker_cy.quorum.voters import StaticVoter, keys, sent, to_all
 
 THREE = (1, 2, 3)
 END = OffsetAndEpoch(0, 0)
 
 
-def tick(voter: Voter, after_ms: int) -> Output:
+def tick(voter: StaticVoter, after_ms: int) -> Output:
     voter.now_ms += after_ms
     return voter.quorum.step(Tick(), voter.now_ms)
 
@@ -35,9 +37,9 @@ def granted(epoch: int, *, pre_vote: bool) -> VoteResponse:
     return VoteResponse(epoch, -1, True, pre_vote)
 
 
-def leader(voters: tuple[int, ...] = THREE) -> Voter:
+def leader(voters: tuple[int, ...] = THREE) -> StaticVoter:
     """Voter 1 as the leader of epoch 1, with its Leadership on disk."""
-    voter = Voter(voters)
+    voter = StaticVoter(voters)
     tick(voter, 1000)
     for pre_vote in (True, False):
         for other in voters[1:]:
@@ -47,9 +49,9 @@ def leader(voters: tuple[int, ...] = THREE) -> Voter:
     return voter
 
 
-def follower(log: LogEpochs | None = None, epoch: int = 1) -> tuple[Voter, Fetch]:
+def follower(log: LogEpochs | None = None, epoch: int = 1) -> tuple[StaticVoter, Fetch]:
     """Voter 1 as a follower of voter 2, and its first fetch."""
-    voter = Voter(THREE, log=log)
+    voter = StaticVoter(THREE, log=log)
     output = voter.receive(2, BeginQuorumEpoch(epoch))
     (fetch,) = [message for message in sent(output, 2) if isinstance(message, Fetch)]
     return voter, fetch
@@ -63,10 +65,10 @@ def response(fetch: Fetch, *batches: Batch, high_watermark: int = 0) -> FetchRes
 
 def test_election_by_pre_vote_and_vote() -> None:
     """If this fails, a node leads without a majority, or announces itself before its vote is on disk."""
-    voter = Voter(THREE)
+    voter = StaticVoter(THREE)
     assert voter.first == Output(Role.UNATTACHED, 0, -1, 0, persist=ElectionState(0, voters=THREE), wake_ms=2000)
     assert tick(voter, 999).role is Role.UNATTACHED
-    asks = to_all((2, 3), VoteRequest(0, END, pre_vote=True))
+    asks = tuple(Send(to, VoteRequest(0, END, True, voter=ReplicaKey(to))) for to in (2, 3))
     assert tick(voter, 1) == Output(Role.PROSPECTIVE, 0, -1, 0, send=asks, wake_ms=3000)
     assert voter.receive(2, granted(0, pre_vote=True)) == Output(
         Role.CANDIDATE,
@@ -74,7 +76,7 @@ def test_election_by_pre_vote_and_vote() -> None:
         -1,
         0,
         persist=ElectionState(1, voted_id=1, voters=THREE),
-        send=to_all((2, 3), VoteRequest(1, END, pre_vote=False)),
+        send=tuple(Send(to, VoteRequest(1, END, False, voter=ReplicaKey(to))) for to in (2, 3)),
         wake_ms=3000,
     )
     # A pre-vote that arrives late is no vote.
@@ -86,21 +88,21 @@ def test_election_by_pre_vote_and_vote() -> None:
         0,
         persist=ElectionState(1, leader_id=1, voters=THREE),
         append=(Batch(0, 1, 1, None, (Leadership(1, keys(1, 2, 3), keys(1, 3)),)),),
-        send=to_all((2, 3), BeginQuorumEpoch(1)),
+        send=tuple(Send(to, BeginQuorumEpoch(1, ReplicaKey(to))) for to in (2, 3)),
         wake_ms=3000,
     )
 
 
 def test_one_vote_in_an_epoch() -> None:
     """If this fails, an epoch has two leaders."""
-    voter = Voter(THREE)
+    voter = StaticVoter(THREE)
     output = voter.receive(2, VoteRequest(5, END, pre_vote=False))
     assert output.persist == ElectionState(5, voted_id=2, voters=THREE)
     assert sent(output, 2) == [VoteResponse(5, -1, True, False)]
     output = voter.receive(3, VoteRequest(5, END, pre_vote=False))
     assert (output.persist, sent(output, 3)) == (None, [VoteResponse(5, -1, False, False)])
     assert sent(voter.receive(2, VoteRequest(5, END, pre_vote=False)), 2) == [VoteResponse(5, -1, True, False)]
-    again = Voter(THREE, stored=ElectionState(5, voted_id=2, voters=THREE))
+    again = StaticVoter(THREE, stored=ElectionState(5, voted_id=2, voters=THREE))
     assert sent(again.receive(3, VoteRequest(5, END, pre_vote=False)), 3) == [VoteResponse(5, -1, False, False)]
     outdated = VoteResponse(5, -1, False, False, ErrorCode.FENCED_LEADER_EPOCH)
     assert sent(again.receive(3, VoteRequest(4, END, pre_vote=False)), 3) == [outdated]
@@ -118,7 +120,7 @@ def test_one_vote_in_an_epoch() -> None:
 def test_only_a_log_as_long_is_elected(last: OffsetAndEpoch, expected: bool) -> None:
     """If this fails, a leader lacks committed entries, and the other voters truncate theirs."""
     for pre_vote in (True, False):
-        voter = Voter(THREE, log=LogEpochs(10, [(2, 0), (4, 5)]))
+        voter = StaticVoter(THREE, log=LogEpochs(10, [(2, 0), (4, 5)]))
         output = voter.receive(3, VoteRequest(7, last, pre_vote))
         assert sent(output, 3) == [VoteResponse(7, -1, expected, pre_vote)]
 
@@ -126,14 +128,15 @@ def test_only_a_log_as_long_is_elected(last: OffsetAndEpoch, expected: bool) -> 
 def test_a_restarted_leader_does_not_lead_or_vote_in_its_epoch() -> None:
     """If this fails, a leader that lost what it had not synced writes other entries under the same epoch."""
     stored = ElectionState(4, leader_id=1, voters=THREE)
-    voter = Voter(THREE, stored=stored, log=LogEpochs(9, [(4, 5)]))
+    # Its Leadership of epoch 4 was not on disk.
+    voter = StaticVoter(THREE, stored=stored, log=LogEpochs(9, [(3, 5)]))
     assert (voter.first.role, voter.first.persist) == (Role.RESIGNED, None)
-    output = voter.receive(3, VoteRequest(4, OffsetAndEpoch(99, 4), pre_vote=False))
+    output = voter.receive(3, VoteRequest(4, OffsetAndEpoch(99, 3), pre_vote=False))
     assert sent(output, 3) == [VoteResponse(4, -1, False, False)]
     assert output.persist is None
     # It still has voted for itself when it stands for the next epoch.
     assert tick(voter, 1000).persist == ElectionState(4, voted_id=1, voters=THREE)
-    output = voter.receive(3, VoteRequest(4, OffsetAndEpoch(99, 4), pre_vote=False))
+    output = voter.receive(3, VoteRequest(4, OffsetAndEpoch(99, 3), pre_vote=False))
     assert sent(output, 3) == [VoteResponse(4, -1, False, False)]
     assert voter.receive(2, granted(4, pre_vote=True)).epoch == 5
 
@@ -201,7 +204,7 @@ def test_a_fetch_of_another_epoch_counts_nothing() -> None:
     """If this fails, a delayed fetch acknowledges entries that its sender has truncated since."""
     voter = leader()
     for epoch, error in ((0, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)):
-        output = voter.receive(2, Fetch(epoch, 7, OffsetAndEpoch(1, 1), 0))
+        output = voter.receive(2, Fetch(epoch, 7, OffsetAndEpoch(1, 0), 0))
         assert sent(output, 2) == [FetchResponse(1, 7, 1, error=error)]
         assert (output.role, output.epoch, output.high_watermark) == (Role.LEADER, 1, 0)
 
@@ -286,12 +289,35 @@ def test_a_leader_reminds_voters_that_do_not_fetch() -> None:
     assert output.send == (*to_all((2,), FetchResponse(1, 7, 1, 1, offset=1)),)
     voter.receive(2, Fetch(1, 8, OffsetAndEpoch(1, 1), 1))
     output = tick(voter, 1)
-    assert (sent(output, 2), sent(output, 3)) == ([], [BeginQuorumEpoch(1)])
+    assert (sent(output, 2), sent(output, 3)) == ([], [BeginQuorumEpoch(1, ReplicaKey(3))])
     output = voter.receive(3, BeginQuorumEpochResponse(4, -1))
     assert (output.role, output.epoch) == (Role.UNATTACHED, 4)
 
 
-def test_a_stranger_is_not_heard() -> None:
-    """If this fails, a node that is no voter can end an epoch."""
+def test_a_stranger_among_static_voters_is_refused() -> None:
+    """If this fails, a node with another controller.quorum.voters can end an epoch, and its operator learns nothing."""
     voter = leader()
-    assert voter.receive(9, VoteRequest(99, OffsetAndEpoch(99, 99), pre_vote=False)).epoch == 1
+    output = voter.receive(9, VoteRequest(99, OffsetAndEpoch(99, 98), pre_vote=False))
+    assert sent(output, 9) == [VoteResponse(1, 1, False, False, ErrorCode.INCONSISTENT_VOTER_SET)]
+    assert (output.role, output.epoch) == (Role.LEADER, 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "last"), [(-1, END), (3, OffsetAndEpoch(-1, 0)), (3, OffsetAndEpoch(9, -1)), (3, OffsetAndEpoch(9, 7))]
+)
+def test_impossible_votes_are_refused(source: int, last: OffsetAndEpoch) -> None:
+    """If this fails, a damaged request gets a vote, and the candidate leads without the committed entries."""
+    output = StaticVoter(THREE).receive(source, VoteRequest(7, last, pre_vote=False))
+    assert sent(output, source) == [VoteResponse(0, -1, False, False, ErrorCode.INVALID_REQUEST)]
+    assert output.epoch == 0
+
+
+def test_another_node_with_this_id_is_no_leader() -> None:
+    """If this fails, a node follows itself, or is fenced by a copy of its own data directory."""
+    voter = leader()
+    for source in (1, -1):
+        output = voter.receive(source, BeginQuorumEpoch(7))
+        assert sent(output, source) == [BeginQuorumEpochResponse(1, 1, ErrorCode.INVALID_REQUEST)]
+        output = voter.receive(source, EndQuorumEpoch(7, ()))
+        assert sent(output, source) == [EndQuorumEpochResponse(1, 1, ErrorCode.INVALID_REQUEST)]
+        assert (output.role, output.epoch) == (Role.LEADER, 1)

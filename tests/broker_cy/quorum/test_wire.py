@@ -27,6 +27,8 @@ from broker_cy.quorum.messages import (
     OffsetAndEpoch,
     Request,
     Response,
+    UpdateVoter,
+    UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -47,6 +49,7 @@ BEGIN = BeginQuorumEpoch(7, ReplicaKey(2, TWO), ADDRESSES)
 END = EndQuorumEpoch(7, (ReplicaKey(3, TWO), ReplicaKey(1, ONE)), ADDRESSES)
 FETCH = Fetch(7, 99, OffsetAndEpoch(40, 6), 38, ONE, 250)
 SNAPSHOT = FetchSnapshot(7, 99, OffsetAndEpoch(30, 5), 4096, ONE, 1000)
+UPDATE = UpdateVoter(7, Voter(ReplicaKey(1, ONE), ADDRESSES, 0, 1))
 KEYS = (ReplicaKey(3), ReplicaKey(1))
 
 # What arrives of a request in each version: older ones do not have every field.
@@ -68,6 +71,7 @@ REQUESTS: list[tuple[int, Request, Request]] = [
     (18, FETCH, FETCH),
     (0, SNAPSHOT, replace(SNAPSHOT, directory_id=uuids.ZERO)),
     (1, SNAPSHOT, SNAPSHOT),
+    (0, UPDATE, UPDATE),
 ]
 
 
@@ -92,6 +96,9 @@ CHUNK = FetchSnapshotResponse(
 )
 NOT_FOUND = FetchSnapshotResponse(7, 99, 1, OffsetAndEpoch(30, 5), 0, 1000, 0, b"", ErrorCode.SNAPSHOT_NOT_FOUND)
 
+UPDATED = UpdateVoterResponse(7, 1, ErrorCode.NONE, ADDRESSES[:1])
+NOT_VOTER = UpdateVoterResponse(8, -1, ErrorCode.VOTER_NOT_FOUND)
+
 
 def without(response: Any) -> Any:
     return replace(response, leader_endpoints=())
@@ -112,6 +119,8 @@ RESPONSES: list[tuple[int, Request, Response, Response]] = [
     (0, SNAPSHOT, CHUNK, without(CHUNK)),
     (1, SNAPSHOT, CHUNK, CHUNK),
     (1, SNAPSHOT, NOT_FOUND, NOT_FOUND),
+    (0, UPDATE, UPDATED, UPDATED),
+    (0, UPDATE, NOT_VOTER, NOT_VOTER),
 ]
 
 
@@ -208,9 +217,21 @@ def test_damaged_entries_are_refused() -> None:
         wire_log.batches_of(good[:-1] + bytes([good[-1] ^ 1]))
 
 
+def test_unknown_errors_are_errors() -> None:
+    """If this fails, an error of a newer version stops the node that reads it."""
+    response: Any = wire.to_response(VOTED, 2, "CONTROLLER")
+    response.topics[0].partitions[0].error_code = 12345
+    answer = wire.from_response(PEER, VOTE, response)
+    assert isinstance(answer, VoteResponse)
+    assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    response.error_code = 12345
+    with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR"):
+        wire.from_response(PEER, VOTE, response)
+
+
 def test_each_api_in_each_of_kafkas_versions() -> None:
     """If this fails, this node and a Kafka node have no version in common that both understand."""
     classes = (messages.VoteRequest, messages.BeginQuorumEpochRequest, messages.EndQuorumEpochRequest)
-    for cls in (*classes, messages.FetchSnapshotRequest):
+    for cls in (*classes, messages.FetchSnapshotRequest, messages.UpdateRaftVoterRequest):
         assert wire.VERSIONS[ApiKey(cls.API_KEY)] == cls.VERSIONS
     assert wire.VERSIONS[ApiKey.FETCH][1] == messages.FetchRequest.VERSIONS[1]

@@ -24,7 +24,7 @@ def test_without_flush_messages_what_is_written_is_committed() -> None:
     replica = leader(10, 4)
     assert replica.high["offset"] == 10
     assert replica.wrote(15, 4, 2**62) == {
-        "high_watermark": 15, "readable_bytes": 0, "moved": True, "wants_round": False
+        "high_watermark": 15, "readable_bytes": 0, "moved": True, "wants_round": False, "wants_alter": False
     }  # fmt: skip
     assert repr(replica) == "Replica(leader of epoch 3, staged 15, written 15, synced 4, high watermark 15)"
 
@@ -38,7 +38,9 @@ def test_what_reaches_flush_messages_waits_for_its_round() -> None:
     assert not replica.wrote(5, 0, 3)["wants_round"]
     replica.begin_round()
     # Behind the round, but with fewer than three records: they need none of their own, and do not overtake it.
-    assert replica.wrote(7, 0, 3) == {"high_watermark": 2, "readable_bytes": 0, "moved": False, "wants_round": False}
+    assert replica.wrote(7, 0, 3) == {
+        "high_watermark": 2, "readable_bytes": 0, "moved": False, "wants_round": False, "wants_alter": False
+    }  # fmt: skip
     assert replica.wrote(8, 0, 3)["wants_round"]
     assert repr(replica).endswith("high watermark 2, syncing 2..5, to be synced from 7)")
     assert replica.synced(5)["high_watermark"] == 7

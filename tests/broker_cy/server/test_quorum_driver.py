@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from broker_cy.quorum.election_state import QuorumError
+from broker_cy.quorum.history import VoterHistory
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import Event, Output
+from broker_cy.quorum.voters import Voter, VoterSet
 from broker_cy.server.metadata import controller_service
 from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, run, until
 
@@ -18,8 +20,8 @@ from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, ru
 class OneOfThree(Quorum):
     """A voter whose messages are lost."""
 
-    def __init__(self, node_id: int, voters: Any, *more: Any, **options: Any) -> None:
-        super().__init__(node_id, (node_id, 7, 8), *more, **options)
+    def __init__(self, me: Voter, history: VoterHistory, *more: Any, **options: Any) -> None:
+        super().__init__(me, VoterHistory(VoterSet.of_ids((me.key.id, 7, 8))), *more, **options)
 
     def step(self, event: Event, now_ms: int) -> Output:
         super().step(event, now_ms)

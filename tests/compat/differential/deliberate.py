@@ -48,14 +48,14 @@ _GONE = (
 _DELETED = "Kafka tells the offset of a record that was deleted; ours look only at records that are left"
 _EMPTY = "the code for names that are not allowed; Kafka's handler fails on the empty one with UNKNOWN_SERVER_ERROR"
 
-# ACLs, quotas, SASL and tokens, reassignment, KIP-848, share and streams groups, the quorum.
+# ACLs, quotas, SASL and tokens, KIP-848, share and streams groups, the quorum.
 _NOT_SERVED = (
     *(29, 30, 31, 48, 49, 50, 51, 38, 39, 40, 41, 17, 36),
-    *(34, 43, 45, 46, 55, 64, 80, 81),
+    *(34, 55, 80, 81),
     *(68, 69, 76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92),
 )
 _FEATURES = ("group.version", "share.version", "streams.version")
-_KEPT = "only the level of transaction.version can be changed; others wait for brokers with replicas"
+_KEPT = "the level of metadata.version cannot be changed yet"
 _API_VERSIONS = (
     "transaction_versions-*, then",
     "api_versions-*",

@@ -1,0 +1,312 @@
+"""The in-sync set of a partition, as the leader of one epoch knows it: KIP-497, KIP-841, KIP-903, KIP-966.
+
+A pure state machine. Its inputs are committed metadata (`image`), fetches of followers (`fetched`), answers to
+AlterPartition (`answered`) and time (`tick`). It says up to where the high watermark may move (`bound`), and which
+AlterPartition is to be sent (`proposal`, while `unsent`).
+
+Invariants, between calls:
+  isr <= maximal <= isr plus one replica; maximal is isr if nothing is proposed, or a smaller set
+  at most one proposal is under way; the controller decides by its partition epoch whether it still applies
+  a follower's end offset is one that it fetched from in this leader epoch and its present incarnation, or UNKNOWN
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from broker_cy.core.errors import ErrorCode
+
+# Of a follower that has not fetched yet in this leader epoch.
+UNKNOWN = -1
+# The broker epoch of a follower that has not fetched yet. A fetch below version 15 has none, and says -1.
+NO_BROKER_EPOCH = -2
+ANY_BROKER_EPOCH = -1
+
+# Answers after which the proposal is given up: the set goes back to the committed one, and may be proposed again.
+_REJECTED = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
+# Answers after which nothing is proposed until the metadata that they announce arrives. The proposal may have been
+# applied by an earlier attempt, so its set still counts for the high watermark.
+_OVERTAKEN = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.NEW_LEADER_ELECTED,
+)
+
+
+class Standing(NamedTuple):
+    """A registered broker: its epoch, and whether it may join in-sync sets (it is neither fenced nor shutting down)."""
+
+    epoch: int
+    is_eligible: bool
+
+
+class Assigned(Protocol):
+    """What the metadata says of a partition (metadata.image.PartitionImage)."""
+
+    @property
+    def replicas(self) -> tuple[int, ...]: ...
+    @property
+    def isr(self) -> tuple[int, ...]: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def partition_epoch(self) -> int: ...
+    @property
+    def leader_recovery_state(self) -> int: ...
+
+
+class Proposal(NamedTuple):
+    """An AlterPartition for one partition. `isr` is (broker id, broker epoch); `added` is -1 if it makes the set
+    smaller.
+    """
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    added: int = -1
+
+
+class Altered(NamedTuple):
+    """The answer to an AlterPartition. Without an error the other fields are what the controller committed."""
+
+    error: ErrorCode
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+
+
+class Follower:
+    """What the leader knows of one follower. Times are those of the leader's monotonic clock."""
+
+    __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetched_ms", "leader_end_then", "log_start_offset")
+
+    def __init__(self) -> None:
+        self.end_offset = UNKNOWN  # fetched from: everything before it is there
+        self.log_start_offset = UNKNOWN
+        self.broker_epoch = NO_BROKER_EPOCH
+        self.caught_up_ms = 0  # it had everything that the leader had at this time
+        self.fetched_ms = 0
+        self.leader_end_then = UNKNOWN  # at the last fetch
+
+    def __repr__(self) -> str:
+        return f"{self.log_start_offset}..{self.end_offset} (broker epoch {self.broker_epoch})"
+
+
+class InSync:
+    """For the leader `broker_id` of a partition. `standings` is shared by all partitions; whoever owns it brings it
+    up to date before it reports an image.
+    """
+
+    __slots__ = (
+        "broker_id",
+        "epoch_start",
+        "followers",
+        "isr",
+        "lag_max_ms",
+        "leader_epoch",
+        "leader_recovery_state",
+        "maximal",
+        "min_isr",
+        "now_ms",
+        "partition_epoch",
+        "proposal",
+        "standings",
+        "unsent",
+    )
+
+    def __init__(self, broker_id: int, standings: Mapping[int, Standing], lag_max_ms: int, min_isr: int) -> None:
+        self.broker_id = broker_id
+        self.standings = standings
+        self.lag_max_ms = lag_max_ms
+        self.min_isr = min_isr
+        self.followers: dict[int, Follower] = {}
+        self.isr: frozenset[int] = frozenset()  # committed
+        self.maximal: frozenset[int] = frozenset()  # with the replica that is proposed: it may be committed already
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.leader_recovery_state = 0
+        self.epoch_start = UNKNOWN  # where the log ended when this leader epoch began
+        self.proposal: Proposal | None = None
+        self.unsent = False
+        self.now_ms = 0
+
+    def __repr__(self) -> str:
+        proposed = f", proposed {self.proposal}" if self.proposal is not None else ""
+        return (
+            f"InSync({sorted(self.isr)} of leader {self.broker_id}, epochs {self.leader_epoch} and "
+            f"{self.partition_epoch}, followers {self.followers}{proposed})"
+        )
+
+    @property
+    def is_under_min(self) -> bool:
+        """Whether acks=all is refused. As in Kafka, min.insync.replicas is at most the number of replicas."""
+        return len(self.isr) < min(self.min_isr, len(self.followers) + 1)
+
+    # --- inputs
+
+    def image(self, image: Assigned, log_end: int, now_ms: int) -> bool:
+        """Take committed metadata, in which this broker leads. Returns whether it was new."""
+        self.now_ms = max(self.now_ms, now_ms)
+        if (image.leader_epoch, image.partition_epoch) <= (self.leader_epoch, self.partition_epoch):
+            return False  # The answer to an AlterPartition was faster.
+        is_new_epoch = image.leader_epoch > self.leader_epoch
+        if is_new_epoch:
+            self.leader_epoch = image.leader_epoch
+            self.epoch_start = log_end
+        self.partition_epoch = image.partition_epoch
+        self.leader_recovery_state = image.leader_recovery_state
+        known = {} if is_new_epoch else self.followers
+        self.followers = {}
+        for broker_id in image.replicas:
+            if broker_id != self.broker_id:
+                self.followers[broker_id] = known.get(broker_id) or self._unknown(broker_id in image.isr)
+        self._commit(frozenset(image.isr))
+        return True
+
+    def _unknown(self, is_in_sync: bool) -> Follower:
+        follower = Follower()
+        # It gets replica.lag.time.max.ms to fetch for the first time.
+        follower.caught_up_ms = self.now_ms if is_in_sync else self.now_ms - self.lag_max_ms - 1
+        return follower
+
+    def refusal(self, broker_id: int, broker_epoch: int, leader_epoch: int) -> ErrorCode:
+        """The error of a fetch of a follower in its `leader_epoch`, or -1; NONE if it may be served."""
+        if broker_id not in self.followers:
+            # It may know of a reassignment that this broker has not heard of.
+            return ErrorCode.UNKNOWN_LEADER_EPOCH if leader_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self._is_outdated(broker_id, broker_epoch):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def _is_outdated(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether an earlier incarnation of the broker sent it, which may have had records that this one lost
+        (KAFKA-15221).
+        """
+        standing = self.standings.get(broker_id)
+        if broker_epoch == ANY_BROKER_EPOCH:
+            return False
+        newest = max(
+            self.followers[broker_id].broker_epoch, standing.epoch if standing is not None else NO_BROKER_EPOCH
+        )
+        return broker_epoch < newest
+
+    def fetched(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        offset: int,
+        log_start: int,
+        log_end: int,
+        high_watermark: int,
+        now_ms: int,
+    ) -> None:
+        """A follower whose fetch was not refused, and whose log does not diverge, has everything before `offset`."""
+        self.now_ms = max(self.now_ms, now_ms)
+        follower = self.followers[broker_id]
+        if offset >= log_end:
+            follower.caught_up_ms = max(follower.caught_up_ms, now_ms)
+        elif offset >= follower.leader_end_then > UNKNOWN:
+            follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
+        follower.leader_end_then = max(follower.leader_end_then, log_end)
+        follower.fetched_ms = now_ms
+        follower.end_offset = offset
+        follower.log_start_offset = log_start
+        follower.broker_epoch = broker_epoch
+        if self.proposal is None and broker_id not in self.isr and self._may_join(broker_id, high_watermark):
+            self._propose_set(self.isr | {broker_id}, broker_id)
+
+    def _may_join(self, broker_id: int, high_watermark: int) -> bool:
+        """Behind the start of the leader's epoch the follower may lack what an earlier leader committed."""
+        end_offset = self.followers[broker_id].end_offset
+        return end_offset >= high_watermark and end_offset >= self.epoch_start and self._is_eligible(broker_id)
+
+    def _is_eligible(self, broker_id: int) -> bool:
+        """Whether the metadata allows it in the set, in the incarnation that fetches (KAFKA-13916, KAFKA-14617)."""
+        standing = self.standings.get(broker_id)
+        if standing is None or not standing.is_eligible:
+            return False
+        return self.followers[broker_id].broker_epoch in (ANY_BROKER_EPOCH, standing.epoch)
+
+    def answered(self, proposal: Proposal, answer: Altered) -> None:
+        """The controller has answered a proposal; an answer to one that is no longer under way changes nothing
+        (KAFKA-12686).
+        """
+        if proposal is not self.proposal:
+            return
+        if answer.error == ErrorCode.NONE:
+            if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+                return  # The metadata of another leader epoch is on its way.
+            self.partition_epoch = answer.partition_epoch
+            self._commit(frozenset(answer.isr))
+        elif answer.error in _REJECTED:
+            self._commit(self.isr)
+        elif answer.error not in _OVERTAKEN:
+            self.unsent = True
+
+    def tick(self, log_end: int, now_ms: int) -> None:
+        """Propose to remove those that have not caught up for replica.lag.time.max.ms."""
+        self.now_ms = max(self.now_ms, now_ms)
+        if self.proposal is not None:
+            return
+        left = frozenset(each for each in self.isr if each == self.broker_id or self._is_caught_up(each, log_end))
+        if left != self.isr:
+            self._propose_set(left, -1)
+
+    def _is_caught_up(self, broker_id: int, log_end: int) -> bool:
+        follower = self.followers.get(broker_id)
+        if follower is None:
+            return False
+        return follower.end_offset == log_end or self.now_ms - follower.caught_up_ms <= self.lag_max_ms
+
+    # --- proposals
+
+    def _commit(self, isr: frozenset[int]) -> None:
+        self.isr = self.maximal = isr
+        self.proposal = None
+        self.unsent = False
+
+    def _propose_set(self, isr: frozenset[int], added: int) -> None:
+        self.maximal = self.isr | isr
+        self.unsent = True
+        self.proposal = Proposal(
+            self.leader_epoch, self.partition_epoch, tuple((each, self._epoch_of(each)) for each in sorted(isr)), added
+        )
+
+    def _epoch_of(self, broker_id: int) -> int:
+        """The incarnation that the leader knows to be in sync. A member that has not fetched yet is in the committed
+        set.
+        """
+        follower = self.followers.get(broker_id)
+        if follower is not None and follower.broker_epoch != NO_BROKER_EPOCH:
+            return follower.broker_epoch
+        standing = self.standings.get(broker_id)
+        return standing.epoch if standing is not None else ANY_BROKER_EPOCH
+
+    def sent(self) -> Proposal:
+        """The proposal, which the caller sends now."""
+        assert self.proposal is not None
+        self.unsent = False
+        return self.proposal
+
+    # --- output
+
+    def bound(self, end_offset: int) -> int:
+        """Up to where the high watermark may be: what all replicas have that may be in the set; UNKNOWN while the set
+        is smaller than min.insync.replicas (KAFKA-15583). The leader itself has everything before `end_offset`.
+
+        A follower that is about to join also counts, so that it can. One that may not join never does (KAFKA-15021).
+        """
+        if self.is_under_min:
+            return UNKNOWN
+        bound = end_offset
+        for broker_id, follower in self.followers.items():
+            if follower.end_offset < bound and (broker_id in self.maximal or self._is_joining(broker_id, end_offset)):
+                bound = follower.end_offset
+        return bound
+
+    def _is_joining(self, broker_id: int, end_offset: int) -> bool:
+        return self._is_eligible(broker_id) and self._is_caught_up(broker_id, end_offset)

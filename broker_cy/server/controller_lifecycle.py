@@ -1,0 +1,105 @@
+"""A node that is only a controller (process.roles=controller), from start to stop: the metadata log with its quorum,
+and the listeners of the controller. It has no listeners for clients, no partitions and no coordinators.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from broker_cy.core import uuid as uuids
+from broker_cy.replica.partition_table import PartitionTable
+from broker_cy.server.broker import Broker
+from broker_cy.server.controller_listeners import ControllerListeners
+from broker_cy.server.jobs import LoopJobs
+from broker_cy.server.metadata.controller_service import ControllerService
+from broker_cy.server.telemetry.event_log import EventLog
+from broker_cy.storage.data_directory import open_directories
+from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.settings import StorageSettings
+
+if TYPE_CHECKING:
+    from broker_cy.config import BrokerConfig
+    from broker_cy.metadata.image import ImageDelta, MetadataImage
+    from broker_cy.server.connections.listener import Listener
+    from broker_cy.server.seams import Seams
+    from broker_cy.server.telemetry.metrics_http import MetricsServer
+
+# Interval at which storage checks whether a checkpoint is due.
+STORAGE_TICK_S = 0.25
+# For fsync and snapshots.
+BACKGROUND_WORKERS = 2
+
+
+class ControllerServer:
+    """Has the interface of `lifecycle.BrokerServer`."""
+
+    def __init__(self, config: BrokerConfig, seams: Seams) -> None:
+        self.config = config
+        self.clock = seams.clock
+        self.loop = seams.loop
+        self.broker = Broker(config, seams)
+        self.metrics_server: MetricsServer | None = None
+        self._executor = seams.workers.pool("background", BACKGROUND_WORKERS)
+        self._jobs = LoopJobs(seams.loop, self._executor)
+        self._controllers = ControllerListeners(self.broker, seams)
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def listeners(self) -> list[Listener]:
+        return self._controllers.listeners
+
+    async def start(self) -> None:
+        """Start, and take part in the quorum; whether it has a leader does not matter. Raises ListenError,
+        DataDirectoryError, MetadataLogError, QuorumError, StorageError, OSError.
+        """
+        self._controllers.bind()
+        broker = self.broker
+        directories = open_directories(
+            [os.path.abspath(path) for path in self.config.log_dirs],
+            self.config.node_id,
+            lambda: uuids.to_text(broker.randomness.kafka_uuid()),
+            broker.randomness.kafka_uuid,
+            may_format=self.config.begins_cluster,
+        )
+        broker.cluster_id = directories[0].cluster_id
+        settings = StorageSettings(
+            checkpoint_interval_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
+            start_offset_checkpoint_interval_ms=self.config["log.flush.start.offset.checkpoint.interval.ms"],
+        )
+        broker.log_manager = LogManager(directories, settings, self._jobs)
+        broker.controller = ControllerService.open(
+            self.config, self.clock, self.loop, broker.log_manager, broker.randomness, self._executor
+        )
+        # It has no partition to write events to; brokers report what they see in the metadata.
+        broker.partitions = PartitionTable()
+        broker.events = EventLog(self.config, self.clock, self.loop, broker.partitions, broker.controller.submit)
+        broker.controller.subscribe(self._on_image)
+        broker.controller.load(self._controllers.endpoints())
+        self._controllers.start()
+        await broker.controller.start({})
+        self._tick()
+
+    def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """Dynamic settings of the controllers."""
+        self.config.apply_dynamic(image.configs.broker(self.config.node_id), image.configs.broker(""))
+
+    def _tick(self) -> None:
+        self.broker.log_manager.tick(self.clock.wall_ms(), _no_partition)
+        self._timer = self.loop.call_later(STORAGE_TICK_S, self._tick)
+
+    async def stop(self) -> None:
+        """Resign, and mark the data directory as clean."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.broker.controller.stop()
+        self._controllers.stop()
+        self._jobs.stop()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self.broker.log_manager.close(_no_partition, -1)
+
+
+def _no_partition(topic: str, partition: int) -> int:
+    """The high watermark of a partition: there is none."""
+    return 0

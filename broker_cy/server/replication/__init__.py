@@ -1,0 +1,1 @@
+"""Replication between brokers: what followers fetch from leaders, and in-sync sets that leaders propose."""

@@ -1,0 +1,311 @@
+"""`broker-cy storage`: format the directories of a node before its first start, show what is formatted, and make ids.
+It has the options, output and exit codes of Kafka's kafka-storage.sh, and writes the same files.
+
+A node that was never formatted formats itself when it starts, as the only voter of a new cluster. The nodes of a larger
+cluster are formatted, so that they have one cluster id and agree on the first voters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple, NoReturn
+from uuid import UUID
+
+from broker_cy.config import BrokerConfig, ConfigError, sources
+from broker_cy.core import uuid as uuids
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
+from broker_cy.metadata import features, snapshot
+from broker_cy.metadata.records import VersionedRecord
+from broker_cy.metadata.snapshot import KRaftState, SnapshotId
+from broker_cy.quorum import wire_log
+from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from broker_cy.storage.atomic import sync_directory, write_atomically
+from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError, is_formatted
+from broker_cy.wire import messages
+
+# The names of the supported levels of metadata.version, the oldest (features.MV_MIN) first.
+RELEASES: Final = (
+    "3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1",
+    "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0",
+    "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0",
+)  # fmt: skip
+# metadata.version from which a new cluster has transaction.version 2 by itself.
+TV_SINCE: Final = 24
+# The snapshot that contains the first voters: it ends before the first record.
+FIRST_SNAPSHOT: Final = SnapshotId(0, 0)
+_VOTER = re.compile(r"(?P<id>\d{1,10})@(?P<host>\[[^\]]*\]|[^:@]+):(?P<port>\d{1,5}):(?P<directory>[A-Za-z0-9_-]{22})")
+
+
+class Refusal(Exception):
+    """The command cannot do what was asked for; the message says why."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """As Kafka's, it exits with 1 for an invalid option."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(1, f"{self.prog}: error: {message}\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    top = _Parser(prog="broker-cy storage", description="Format the directories of a node, or show what they contain.")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    info = commands.add_parser("info", help="show what the log directories contain")
+    info.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties of the node")
+    form = commands.add_parser("format", help="format the log directories of a node")
+    form.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties of the node")
+    form.add_argument("--cluster-id", "-t", required=True, metavar="ID", help="the id of the cluster: see random-uuid")
+    form.add_argument("--add-scram", "-S", action="append", metavar="CREDENTIAL", help="not supported yet")
+    form.add_argument("--ignore-formatted", "-g", action="store_true", help="leave formatted directories as they are")
+    form.add_argument("--release-version", "-r", metavar="VERSION", help="the release whose metadata.version is used")
+    form.add_argument(
+        "--feature", "-f", action="append", default=[], metavar="NAME=LEVEL", help="the level of a feature"
+    )
+    voters = form.add_mutually_exclusive_group()
+    voters.add_argument("--standalone", "-s", action="store_true", help="this controller is the first and only voter")
+    voters.add_argument(
+        "--no-initial-controllers", "-N", action="store_true", help="this controller will be added to the voters later"
+    )
+    voters.add_argument(
+        "--initial-controllers", "-I", metavar="VOTERS", help="the first voters: ID@HOST:PORT:DIRECTORY-ID,..."
+    )
+    commands.add_parser("random-uuid", help="print a new id, for a cluster or a directory")
+    return top
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command, and return the exit code. Raises SystemExit for an invalid option."""
+    arguments = parser().parse_args(argv)
+    try:
+        if arguments.command == "random-uuid":
+            print(uuids.to_text(MACHINE_RANDOMNESS.kafka_uuid()))
+            return 0
+        config = BrokerConfig.from_properties(sources(arguments.config))
+        if arguments.command == "info":
+            return _info(config)
+        return _format(config, arguments)
+    except (Refusal, ConfigError, DataDirectoryError) as error:
+        print(error, file=sys.stderr)
+    except OSError as error:
+        print(f"{error.filename or ''}: {error.strerror}".lstrip(": "), file=sys.stderr)
+    return 1
+
+
+def _directories(config: BrokerConfig) -> list[str]:
+    """The absolute paths, that of the metadata log first."""
+    paths = [os.path.abspath(path) for path in config.log_dirs]
+    if config["metadata.log.dir"]:
+        metadata = os.path.abspath(config["metadata.log.dir"])
+        paths = [metadata, *(path for path in paths if path != metadata)]
+    return paths
+
+
+# --- info
+
+
+def _info(config: BrokerConfig) -> int:
+    found, problems, metadata = [], [], ""
+    for path in _directories(config):
+        if not os.path.isdir(path):
+            problems.append(f"{path} does not exist" if not os.path.exists(path) else f"{path} is not a directory")
+            continue
+        found.append(path)
+        if not is_formatted(path):
+            problems.append(f"{path} is not formatted.")
+            continue
+        directory = DataDirectory(path)
+        try:
+            directory.read_meta()
+        except DataDirectoryError as error:
+            problems.append(str(error))
+            continue
+        metadata = (
+            f"{{cluster.id={directory.cluster_id}, directory.id={uuids.to_text(directory.directory_id)}, "
+            f"node.id={directory.node_id}, version=1}}"
+        )
+        if directory.node_id != config.node_id:
+            problems.append(f"{path} belongs to node.id {directory.node_id}, and the file names {config.node_id}")
+    if found:
+        print(_listed("Found log director", found, "y", "ies"))
+    if metadata:
+        print(f"Found metadata: {metadata}\n")
+    if problems:
+        print(_listed("Found problem", problems, "", "s"))
+    return 1 if problems else 0
+
+
+def _listed(head: str, lines: Sequence[str], one: str, many: str) -> str:
+    return f"{head}{one if len(lines) == 1 else many}:\n" + "".join(f"  {line}\n" for line in lines)
+
+
+# --- format
+
+
+class Formatting(NamedTuple):
+    """What the files of a node are to contain. `voters` is None with static voters, or if there are none yet."""
+
+    cluster_id: str
+    directory_id: UUID
+    level: int
+    records: list[VersionedRecord]
+    voters: VoterSet | None
+    what: str
+
+
+def _format(config: BrokerConfig, arguments: argparse.Namespace) -> int:
+    paths = _directories(config)
+    formatted = [path for path in paths if is_formatted(path)]
+    plan = _plan(config, arguments)
+    if formatted and not arguments.ignore_formatted:
+        raise Refusal(
+            f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore this directory and "
+            "format the others."
+        )
+    if len(formatted) == len(paths):
+        print("All of the log directories are already formatted.")
+        return 0
+    for path in formatted:
+        directory = DataDirectory(path)
+        directory.read_meta()
+        if directory.cluster_id != plan.cluster_id:
+            raise Refusal(f"{path} belongs to cluster {directory.cluster_id}, and --cluster-id is {plan.cluster_id}")
+    levels = ", ".join(f"{record.message.name}={record.message.feature_level}" for record in plan.records)
+    print(f"Bootstrap metadata: {levels}")
+    for number, path in enumerate(paths):
+        if path in formatted:
+            continue
+        what = plan.what if number == 0 else "data directory"
+        print(f"Formatting {what} {path} with metadata.version {RELEASES[plan.level - features.MV_MIN]}.")
+        _write(path, config.node_id, plan, is_metadata=number == 0)
+    return 0
+
+
+def _plan(config: BrokerConfig, arguments: argparse.Namespace) -> Formatting:
+    """Raises Refusal."""
+    if arguments.add_scram:
+        raise Refusal("--add-scram is not supported yet: this broker has no SASL; leave the option out")
+    is_dynamic = arguments.standalone or arguments.initial_controllers or arguments.no_initial_controllers
+    if config.quorum_voters and (arguments.standalone or arguments.initial_controllers):
+        raise Refusal(
+            "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
+            "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and specify "
+            "controller.quorum.bootstrap.servers instead."
+        )
+    for name in ("standalone", "initial_controllers"):
+        if getattr(arguments, name) and not config.is_controller:
+            raise Refusal(f"You can only use --{name.replace('_', '-')} on a controller.")
+    if config.is_controller and not config.quorum_voters and not is_dynamic:
+        raise Refusal(
+            "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
+            "--standalone, --initial-controllers, or --no-initial-controllers."
+        )
+    level = _level(arguments.release_version)
+    directory_id = MACHINE_RANDOMNESS.kafka_uuid()
+    voters: VoterSet | None = None
+    what = "metadata directory"
+    if arguments.standalone:
+        voters = VoterSet([Voter(ReplicaKey(config.node_id, directory_id), _own_endpoints(config))])
+    elif arguments.initial_controllers:
+        voters = _voters(arguments.initial_controllers, config.network.controller_names[0])
+        mine = voters.get(config.node_id)
+        directory_id = mine.key.directory_id if mine is not None else directory_id
+    if voters is not None:
+        is_voter = config.node_id in voters.ids
+        what = "dynamic metadata voter directory" if is_voter else "dynamic metadata directory"
+    records = _records(level, arguments.feature, is_dynamic=voters is not None)
+    return Formatting(arguments.cluster_id, directory_id, level, records, voters, what)
+
+
+def _own_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
+    found = config.network.advertised_controllers
+    unusable = next((one for one in found if not one.host or not one.port or one.host == "0.0.0.0"), None)
+    if not found or unusable is not None:
+        raise Refusal(
+            "--standalone needs the address under which other nodes will reach this controller: name host and port of "
+            "a controller listener in listeners or advertised.listeners"
+        )
+    return tuple(Endpoint(one.name, one.host, one.port) for one in found)
+
+
+def _voters(text: str, listener: str) -> VoterSet:
+    voters = []
+    for part in text.split(","):
+        found = _VOTER.fullmatch(part.strip())
+        if found is None or not 0 < int(found["port"]) < 65_536:
+            raise Refusal(
+                f"--initial-controllers: {part!r} is not ID@HOST:PORT:DIRECTORY-ID, such as 1@host:9093:<uuid>"
+            )
+        key = ReplicaKey(int(found["id"]), uuids.from_text(found["directory"]))
+        voters.append(Voter(key, (Endpoint(listener, found["host"].strip("[]"), int(found["port"])),)))
+    try:
+        return VoterSet(voters)
+    except ValueError as error:
+        raise Refusal(f"--initial-controllers: {error}") from error
+
+
+def _level(release: str | None) -> int:
+    """The level of metadata.version of a release: `4.1`, `4.1.0` or `4.1-IV1`."""
+    if release is None:
+        return features.MV_LATEST
+    short = ".".join(release.split(".")[:2])
+    matching = [number for number, name in enumerate(RELEASES) if release == name or name.startswith(f"{short}-")]
+    if not matching:
+        raise Refusal(f"Unknown metadata.version '{release}'. Supported metadata.version are: {', '.join(RELEASES)}")
+    exact = [number for number in matching if RELEASES[number] == release]
+    return features.MV_MIN + (exact or matching)[-1]
+
+
+def _records(level: int, texts: Sequence[str], *, is_dynamic: bool) -> list[VersionedRecord]:
+    levels = {features.METADATA_VERSION: level}
+    if level >= TV_SINCE:
+        levels[features.TRANSACTION_VERSION] = features.TV_LATEST
+    for text in texts:
+        name, equals, number = text.partition("=")
+        if name not in features.SUPPORTED or name == features.METADATA_VERSION:
+            allowed = sorted(set(features.SUPPORTED) - {features.METADATA_VERSION})
+            raise Refusal(f"Unsupported feature: {name}. Supported features are: {', '.join(allowed)}")
+        low, high = features.SUPPORTED[name]
+        if not equals or not number.isdecimal() or not low <= int(number) <= high:
+            raise Refusal(f"--feature {text}: this broker supports levels {low} to {high} of {name}")
+        if name == features.KRAFT_VERSION:
+            if int(number) != int(is_dynamic):
+                raise Refusal(
+                    f"--feature {text}: kraft.version is 1 with --standalone or --initial-controllers, and 0 without"
+                )
+            continue
+        levels[name] = int(number)
+    return [
+        VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=number))
+        for name, number in levels.items()
+        if number > 0
+    ]
+
+
+def _write(path: str, node_id: int, plan: Formatting, *, is_metadata: bool) -> None:
+    """Write the files of one directory; meta.properties is the last one, without which it is not formatted."""
+    directory = DataDirectory(path)
+    directory.lock()
+    try:
+        directory.refuse_logs_without_meta()
+        if is_metadata:
+            write_atomically(os.path.join(path, snapshot.BOOTSTRAP_NAME), _content(plan.records, None), sync=True)
+            if plan.voters is not None:
+                log = os.path.join(path, "__cluster_metadata-0")
+                os.makedirs(log, exist_ok=True)
+                sync_directory(path)
+                write_atomically(os.path.join(log, FIRST_SNAPSHOT.file_name), _content([], plan.voters), sync=True)
+        directory_id = plan.directory_id if is_metadata else MACHINE_RANDOMNESS.kafka_uuid()
+        directory.format(plan.cluster_id, node_id, directory_id)
+    finally:
+        directory.close()
+
+
+def _content(records: list[VersionedRecord], voters: VoterSet | None) -> bytes:
+    kraft = KRaftState(1, wire_log.to_record(voters)) if voters is not None else KRaftState()
+    return b"".join(snapshot.write(iter(records), kraft, 0, 0, 0))

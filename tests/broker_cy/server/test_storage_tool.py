@@ -1,0 +1,142 @@
+"""`broker-cy storage`: what it writes and says, as Kafka's kafka-storage.sh does."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.launch import kafka_dist
+from broker_cy.core import uuid as uuids
+from broker_cy.server import storage_tool
+
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+DIRECTORY = "OaHpCZBOSDerlvQQLHPsCg"
+VOTERS = f"1@127.0.0.1:9093:{DIRECTORY},2@127.0.0.1:9094:OaHpCZBOSDerlvQQLHPsCw"
+STATIC = {"controller.quorum.voters": "1@127.0.0.1:9093"}
+DYNAMIC = {"controller.quorum.bootstrap.servers": "127.0.0.1:9093"}
+BROKER = {"process.roles": "broker", "listeners": "PLAINTEXT://127.0.0.1:9092", **DYNAMIC}
+
+
+def properties(path: Path, settings: dict[str, str]) -> Path:
+    """The file of a node whose directory is `path/data`."""
+    values = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        "log.dirs": str(path / "data"),
+        **settings,
+    }
+    path.mkdir(exist_ok=True)
+    file = path / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    return file
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {
+        str(each.relative_to(path)): each.read_bytes()
+        for each in path.rglob("*")
+        if each.is_file() and each.name != ".lock"
+    }
+
+
+# The settings, and the options of one `format` after each other.
+CASES: list[tuple[dict[str, str], list[list[str]]]] = [
+    (STATIC, [[], [], ["--ignore-formatted"]]),
+    (STATIC, [["--standalone"]]),
+    (DYNAMIC, [[], ["--standalone"], ["-s", "-g"]]),
+    (DYNAMIC, [["--no-initial-controllers"]]),
+    (DYNAMIC, [["--initial-controllers", VOTERS]]),
+    (DYNAMIC, [["-I", VOTERS.partition(",")[2]]]),
+    (DYNAMIC, [["-s", "--release-version", "4.0"], ["-s", "-g", "-r", "9.9"]]),
+    (DYNAMIC, [["-s", "-r", "3.7-IV2", "-f", "transaction.version=1"]]),
+    (BROKER, [["--standalone"], []]),
+]
+
+
+@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@pytest.mark.parametrize(("settings", "calls"), CASES)
+def test_the_same_as_kafkas_tool(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], settings: dict[str, str], calls: list[list[str]]
+) -> None:
+    """If this fails, scripts that format Kafka's directories do something else with ours, or Kafka cannot be started on
+    a directory that we have formatted.
+    """
+    path = tmp_path / "node"
+    ours, theirs = [], []
+    file = properties(path, settings)
+    for call in calls:
+        code = storage_tool.run(["format", "-c", str(file), "-t", CLUSTER, *call])
+        said = capfd.readouterr()
+        ours.append((code, _without_features(said.out), _without_features(said.err)))
+    our_files = files(path / "data") if (path / "data").exists() else {}
+    if our_files:
+        assert storage_tool.run(["info", "-c", str(file)]) == 0
+        info = capfd.readouterr().out
+    subprocess.run(["rm", "-rf", str(path / "data")], check=True)
+    java = [*kafka_dist.java(f"-Dkafka.logs.dir={tmp_path}", log_level="ERROR"), "kafka.tools.StorageTool"]
+    for call in calls:
+        arguments = ["format", "-c", str(file), "-t", CLUSTER, *call]
+        done = subprocess.run([*java, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        theirs.append((done.returncode, _without_features(done.stdout), _without_features(done.stderr)))
+    assert ours == theirs
+    their_files = files(path / "data") if (path / "data").exists() else {}
+    assert sorted(our_files) == sorted(their_files)
+    for name, content in our_files.items():
+        if name.endswith("0000000000.checkpoint") and "-I" not in calls[0] and "--initial-controllers" not in calls[0]:
+            # The directory id is random.
+            assert len(content) == len(their_files[name])
+    if our_files:
+        done = subprocess.run([*java, "info", "-c", str(file)], capture_output=True, text=True, timeout=60, check=False)
+        assert _without_ids(info) == _without_ids(done.stdout)
+
+
+def _without_features(text: str) -> str:
+    """Other features have other levels: those whose protocols we do not serve yet stay at 0."""
+    return "\n".join(line for line in text.strip().splitlines() if not line.startswith(("Bootstrap metadata", "usage")))
+
+
+def _without_ids(text: str) -> str:
+    at = text.find("directory.id=")
+    return text[:at] + text[at + len("directory.id=") + 22 :]
+
+
+def test_info_of_a_directory_that_is_not_formatted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails, an operator does not learn why a node does not start."""
+    file = properties(tmp_path, STATIC)
+    assert storage_tool.run(["info", "-c", str(file)]) == 1
+    assert capsys.readouterr().out == f"Found problem:\n  {tmp_path}/data does not exist\n\n"
+    (tmp_path / "data").mkdir()
+    assert storage_tool.run(["info", "-c", str(file)]) == 1
+    assert "is not formatted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-s", "--add-scram", "SCRAM-SHA-256=[name=a,password=b]"], "--add-scram is not supported yet"),
+        (["-I", "x"], "'x' is not ID@HOST:PORT:DIRECTORY-ID"),
+        (["-I", f"1@a:0:{DIRECTORY}"], "is not ID@HOST:PORT:DIRECTORY-ID"),
+        (["-I", f"1@a:1:{DIRECTORY},1@b:1:{DIRECTORY}"], "contain an id twice"),
+        (["-s", "-f", "group.version=1"], "this broker supports levels 0 to 0 of group.version"),
+        (["-s", "-f", "foo=1"], "Unsupported feature: foo."),
+        (["-s", "-f", "kraft.version=0"], "kraft.version is 1 with --standalone"),
+    ],
+)
+def test_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str) -> None:
+    """If this fails, a node is formatted for something else than its operator asked for."""
+    file = properties(tmp_path, DYNAMIC)
+    assert storage_tool.run(["format", "-c", str(file), "-t", CLUSTER, *options]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_random_uuid(capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails, Kafka refuses the id of a new cluster."""
+    assert storage_tool.run(["random-uuid"]) == 0
+    text = capsys.readouterr().out.strip()
+    assert uuids.to_text(uuids.from_text(text)) == text
+    assert not text.startswith("-")

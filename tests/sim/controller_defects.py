@@ -1,0 +1,193 @@
+"""Defects of the controller, which its simulation must find. Each is planted by replacing one function or value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from broker_cy.controller import alter_partition, broker_states, elections, reassignment
+from broker_cy.controller.alter_partition import AlterPartition
+from broker_cy.controller.broker_states import Heartbeat
+from broker_cy.controller.controller import Controller
+from broker_cy.controller.partition_change import PartitionChange
+from broker_cy.controller.registration import RegisterBroker
+from broker_cy.controller.rules import Rules
+from broker_cy.metadata.image import NO_LEADER, PartitionImage, TopicsImage
+from broker_cy.metadata.partition_index import Masks, PartitionIndex
+from broker_cy.metadata.records import VersionedRecord
+from tests.sim.defects import SEEDS, Patch, Planter
+
+
+def takes_in_sync_members_that_are_no_replicas(patch: Patch) -> None:
+    """KAFKA-9672: the proposed in-sync set is not compared with the replicas."""
+    patch.setattr(AlterPartition, "_invalid", lambda self, partition, asked, isr: None)
+
+
+def takes_in_sync_members_that_are_fenced(patch: Patch) -> None:
+    """KAFKA-13916: a broker that is fenced, or stops, gets back into the in-sync set."""
+    patch.setattr(alter_partition, "_eligible", lambda state, members: all(b in state.brokers for b in members))
+
+
+def takes_in_sync_members_of_an_older_incarnation(patch: Patch) -> None:
+    """KIP-903: a broker that was started again without its records is in sync because it once had them."""
+    right = alter_partition._eligible
+    patch.setattr(alter_partition, "_eligible", lambda state, members: right(state, dict.fromkeys(members, -1)))
+
+
+def takes_stale_proposals(patch: Patch) -> None:
+    """A proposal that is based on an older partition epoch replaces the newer state."""
+    right = AlterPartition._stale
+
+    def stale(self: AlterPartition, partition: PartitionImage, asked: Any) -> Any:
+        epoch = asked.partition_epoch
+        asked.partition_epoch = max(epoch, partition.partition_epoch)
+        found = right(self, partition, asked)
+        asked.partition_epoch = epoch
+        return found
+
+    patch.setattr(AlterPartition, "_stale", stale)
+
+
+def ends_a_reassignment_with_one_in_sync(patch: Patch) -> None:
+    """KAFKA-15665: replicas leave as soon as one of those that stay is in sync."""
+
+    def complete(self: PartitionChange) -> None:
+        isr = tuple(r for r in self.isr if r not in self.removing)
+        replicas = tuple(r for r in self.replicas if r not in self.removing)
+        if (self.removing or self.adding) and isr and replicas:
+            self.isr, self.replicas, self.removing, self.adding = isr, replicas, (), ()
+
+    patch.setattr(PartitionChange, "_complete_reassignment", complete)
+
+
+def keeps_the_leader_of_an_unclean_registration(patch: Patch) -> None:
+    """KAFKA-18106: a new incarnation of a broker continues in the leader epoch of the one before."""
+    patch.setattr(RegisterBroker, "_leave_partitions", lambda self, state, context, existing: [])
+
+
+def keeps_eligible_leaders_that_crashed(patch: Patch) -> None:
+    """KIP-966: a broker that may have lost records stays an eligible leader."""
+    patch.setattr(
+        elections,
+        "after_unclean_shutdown",
+        lambda rules, partitions, broker: elections.without_brokers(rules, partitions, frozenset((broker,))),
+    )
+
+
+def elects_a_fenced_last_known_leader(patch: Patch) -> None:
+    """KAFKA-19522: the last known leader is elected although it is fenced."""
+
+    def last_known(self: PartitionChange) -> int:
+        known = self.partition.last_known_elr
+        if not self.rules.elr_enabled or self.isr or self.elr or len(known) != 1:
+            return NO_LEADER
+        return known[0]
+
+    patch.setattr(PartitionChange, "_last_known_leader", last_known)
+
+
+def elects_a_fenced_replica(patch: Patch) -> None:
+    """A leader is elected that is fenced."""
+    patch.setattr(
+        Rules, "may_lead", lambda self, broker, partition: broker not in self.gone and broker in self.state.brokers
+    )
+
+
+def elects_uncleanly_without_permission(patch: Patch) -> None:
+    """A replica that may lack records is elected although the topic does not allow it."""
+    patch.setattr(Rules, "unclean_allowed", lambda self, topic: True)
+
+
+def lets_acknowledgements_wait_for_a_broker_that_stops(patch: Patch) -> None:
+    """KAFKA-15021, at the controller: a broker that begins to stop stays in the in-sync sets."""
+    right = Heartbeat._move_leaders
+
+    def move(self: Heartbeat, *found: Any) -> list[VersionedRecord]:
+        no_leader_change = -2
+        return [r for r in right(self, *found) if getattr(r.message, "leader", 0) != no_leader_change]
+
+    patch.setattr(Heartbeat, "_move_leaders", move)
+
+
+def lets_a_leader_stop(patch: Patch) -> None:
+    """A broker may stop while it leads partitions."""
+    right = Heartbeat._next
+
+    def following(self: Heartbeat, *found: Any) -> broker_states.State:
+        after = right(self, *found)
+        return broker_states.State.SHUTDOWN_NOW if after is broker_states.State.SHUTTING_DOWN else after
+
+    patch.setattr(Heartbeat, "_next", following)
+    patch.setattr(Heartbeat, "_directories", lambda self, state, context, broker: [])
+    patch.setattr(broker_states, "fence", lambda state, context, brokers: [])
+
+
+def removes_replicas_within_a_leader_epoch(patch: Patch) -> None:
+    """A broker that left a partition can still act in its leader epoch."""
+    right = PartitionChange.record
+
+    def record(self: PartitionChange) -> Any:
+        found = right(self)
+        leader = self.partition.leader
+        if found is not None and found.message.leader == leader:
+            found.message.leader = -2
+        return found
+
+    patch.setattr(PartitionChange, "record", record)
+
+
+def cancels_to_the_target(patch: Patch) -> None:
+    """A cancelled reassignment keeps the replicas that it was adding."""
+    right = reassignment._cancel
+
+    def cancel(change: PartitionChange) -> None:
+        right(change)
+        change.replicas = change.partition.replicas
+
+    patch.setattr(reassignment, "_cancel", cancel)
+
+
+def forgets_partitions_that_are_not_committed(patch: Patch) -> None:
+    """The partitions of a broker are looked up in the committed state alone."""
+
+    def committed(self: TopicsImage) -> tuple[PartitionIndex, set[Any]]:
+        image = self
+        while image._below is not None:
+            image = image._below
+        return PartitionIndex.of((topic.topic_id, topic.partitions) for topic in image), set()
+
+    def select(self: TopicsImage, masks: Masks, changed: set[Any], wanted: Any) -> Iterator[Any]:
+        for topic_id, mask in masks.items():
+            topic = self.by_id(topic_id)
+            for number in range(mask.bit_length()) if topic else ():
+                if topic is not None and mask >> number & 1:
+                    yield topic, number, topic.partitions[number]
+
+    patch.setattr(TopicsImage, "_committed", committed)
+    patch.setattr(TopicsImage, "_select", select)
+
+
+def keeps_operations_that_were_not_written(patch: Patch) -> None:
+    """The state keeps operations of an epoch in which this node did not stay the leader."""
+    patch.setattr(Controller, "abandon", lambda self, end_offset=-1: None)
+
+
+# The most seeds that each of them may take.
+DEFECTS: dict[Planter, int] = {
+    takes_in_sync_members_that_are_no_replicas: SEEDS,
+    takes_in_sync_members_that_are_fenced: SEEDS,
+    takes_in_sync_members_of_an_older_incarnation: SEEDS,
+    takes_stale_proposals: SEEDS,
+    ends_a_reassignment_with_one_in_sync: SEEDS,
+    keeps_the_leader_of_an_unclean_registration: SEEDS,
+    keeps_eligible_leaders_that_crashed: SEEDS,
+    elects_a_fenced_last_known_leader: 4 * SEEDS,
+    elects_a_fenced_replica: SEEDS,
+    elects_uncleanly_without_permission: SEEDS,
+    lets_acknowledgements_wait_for_a_broker_that_stops: SEEDS,
+    lets_a_leader_stop: SEEDS,
+    removes_replicas_within_a_leader_epoch: SEEDS,
+    cancels_to_the_target: SEEDS,
+    forgets_partitions_that_are_not_committed: SEEDS,
+    keeps_operations_that_were_not_written: SEEDS,
+}

@@ -1,0 +1,170 @@
+"""A controller with four brokers and impatient operators, and no network: every act is done at once.
+
+The senders know the committed state, and the controller validates against what is not committed yet, so many requests
+are stale. Layers are committed or dropped at random; a crash builds another controller from the log. After every
+operation `controller_checks` compares the states before and after it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from random import Random
+from typing import Any
+
+from broker_cy.controller.broker_states import FenceBrokers
+from broker_cy.controller.elections import BalanceLeaders, ElectUnclean
+from broker_cy.controller.operation import Operation
+from broker_cy.core.errors import KafkaError
+from broker_cy.metadata.image import NO_LEADER
+from broker_cy.metadata.partition_index import is_reassigning
+from tests.broker_cy.controller.acts import BROKERS, Act, Draw, operation_of, request_of
+from tests.broker_cy.controller.brokers import CLUSTER_ID, Brokers
+from tests.sim.controller_checks import Checks, View
+from tests.support.images import same_content
+
+STORY = 30
+# Of what happens apart from requests, by weight; the rest are requests.
+EVENTS = {
+    "commit": 40,
+    "alive": 10,
+    "join": 8,
+    "sync": 12,
+    "time": 6,
+    "abandon": 3,
+    "crash": 2,
+    "balance": 3,
+    "unclean": 3,
+    "fence": 3,
+}
+REQUESTS = 60
+
+
+class World:
+    """`run` raises AssertionError when a check fails; `story` are the last steps."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(f"controller {seed}")
+        self.cluster = Brokers.of(elr=self._random.random() < 0.6)
+        self.cluster.controller.heartbeats.session_timeout_ms = 9_000
+        self._draw = Draw(self._random)
+        self._kinds = [kind for kind, weight in EVENTS.items() for _ in range(weight)] + ["request"] * REQUESTS
+        self.checks = Checks()
+        # Those that `Draw` gives are lower.
+        self._incarnation = 5_000
+        self.trace: deque[str] = deque(maxlen=STORY)
+        self.counts: Counter[str] = Counter()
+
+    def story(self) -> str:
+        return "\n".join(self.trace)
+
+    def run(self, steps: int) -> None:
+        for broker_id in BROKERS:
+            self._request(Act("register", (broker_id, 0, False)))
+            self.cluster.commit()
+            self._request(Act("beat", (broker_id, "run", False, (), None, False)))
+            self.cluster.commit()
+        for _ in range(steps):
+            kind = self._random.choice(self._kinds)
+            if kind == "request":
+                self._request(self._draw.act(self.cluster.image))
+            else:
+                self.trace.append(kind)
+                getattr(self, f"_{kind}")()
+        self._crash()
+
+    def _request(self, act: Act) -> None:
+        request, version = request_of(act, self.cluster.image, CLUSTER_ID)
+        self._operate(act, operation_of(request, version, CLUSTER_ID, self.cluster.config))
+
+    def _operate(self, act: Act, operation: Operation[Any]) -> None:
+        state = self.cluster.controller.state
+        before = View.of(state)
+        try:
+            reply: Any = self.cluster.accept(operation)
+        except KafkaError as error:
+            reply = error.code.name
+        self.trace.append(f"{act.kind} {act.args}: {reply}")
+        self.counts[act.kind] += 1
+        after = View.of(self.cluster.controller.state)
+        self.checks.operation(act, operation, reply, before, after)
+        self._count(act, before, after)
+        self.checks.index(self.cluster.controller.state)
+
+    def _count(self, act: Act, before: View, after: View) -> None:
+        """Note what has happened, so that a test can tell that the runs are not idle."""
+        self.counts["led"] += any(p.leader >= 0 for p in after.partitions.values())
+        for key, new in after.partitions.items():
+            old = before.partitions.get(key)
+            if old is None or old == new:
+                continue
+            self.counts["accepted"] += act.kind == "propose"
+            self.counts["unclean leader"] += new.leader_recovery_state > old.leader_recovery_state
+            ended = is_reassigning(old) and not is_reassigning(new)
+            self.counts["cancelled" if act.kind == "reassign" else "ended"] += ended
+
+    def _commit(self) -> None:
+        self.cluster.commit()
+
+    def _alive(self) -> None:
+        """Most brokers that are in service are heard from."""
+        for broker in list(self.cluster.image.brokers.values()):
+            if not broker.fenced and self._random.random() < 0.8:
+                self._request(Act("beat", (broker.broker_id, "run", False, (), None, False)))
+
+    def _join(self) -> None:
+        """A process dies, if there is one, and another one takes its place."""
+        broker_id = self._random.choice(BROKERS)
+        if self._random.random() < 0.5:
+            self._operate(Act("fence", (broker_id,)), FenceBrokers((broker_id,), "dead"))
+        self._incarnation += 1
+        clean = self._random.random() < 0.5
+        self._request(Act("register", (broker_id, self._incarnation, clean)))
+        self._commit()
+        self._request(Act("beat", (broker_id, "run", False, (), None, False)))
+
+    def _sync(self) -> None:
+        """The followers of a partition catch up, and its leader proposes all that are in service."""
+        self._commit()
+        led = [
+            (topic.name, index, partition)
+            for topic in sorted(self.cluster.image.topics, key=lambda topic: topic.name)
+            for index, partition in topic.partitions.items()
+            if partition.leader != NO_LEADER
+        ]
+        if led:
+            name, index, partition = self._random.choice(led)
+            brokers = self.cluster.image.brokers
+            isr = tuple(r for r in partition.replicas if r in brokers and brokers[r].is_active)
+            self._request(Act("propose", (name, index, isr, "right", 0)))
+
+    def _time(self) -> None:
+        """Time passes; the brokers that were not heard from are fenced."""
+        self.cluster.now_ms += self._random.choice([100, 3_000, 6_000])
+        heartbeats = self.cluster.controller.heartbeats
+        expired = heartbeats.expired(self.cluster.image.brokers, self.cluster.now_ms)
+        if expired:
+            self._operate(Act("fence", expired), FenceBrokers(expired, "session"))
+
+    def _fence(self) -> None:
+        dead = tuple(self._random.sample(BROKERS, self._random.randint(1, 2)))
+        self._operate(Act("fence", dead), FenceBrokers(dead, "dead"))
+
+    def _balance(self) -> None:
+        self._operate(Act("balance", ()), BalanceLeaders(2))
+
+    def _unclean(self) -> None:
+        self._operate(Act("unclean", ()), ElectUnclean(2))
+
+    def _abandon(self) -> None:
+        self.cluster.abandon()
+        assert same_content(self.cluster.controller.state, self.cluster.image), "dropped operations left something"
+        self.checks.forget()
+
+    def _crash(self) -> None:
+        """Another controller takes over, from the log."""
+        self.counts["crash"] += 1
+        self.cluster.abandon()
+        other = self.cluster.restarted()
+        assert same_content(other.image, self.cluster.image), "the log gives another state"
+        self.cluster = other
+        self.checks.forget()

@@ -1,0 +1,128 @@
+"""What must hold in the replication simulation, whatever happens: after each step of a node, at elections and at the
+end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker_cy.replica.in_sync import Proposal
+from broker_cy.replica.replica import Role
+from tests.sim.replica_node import Batch, Node
+
+
+class Checks:
+    """What is checked:
+
+    - A record that is acknowledged with acks=all was in the log of each member of the in-sync set, and is in that of
+      each later leader, once. What anybody could read below a high watermark never changes.
+    - A log has no records of a later leader epoch than its replica.
+    - A node's high watermark never goes back, and is not below its log start.
+    - The high watermark moves exactly as far as the in-sync set and min.insync.replicas allow.
+    - A replica that joins the set has what was committed when its joining was proposed.
+    - Proposed in-sync sets are within the replicas, and contain no broker that is known to be fenced or to stop.
+    """
+
+    def __init__(self, min_isr: int, lag_max_ms: int) -> None:
+        self.min_isr = min_isr
+        self.lag_max_ms = lag_max_ms
+        self.acked: dict[int, int] = {}  # record -> offset
+        self.committed: dict[int, Batch] = {}  # by base offset: what could be read
+        self.highs: dict[int, tuple[int, int]] = {}  # (life, high watermark) of each node
+        self._seen: dict[int, tuple[int, int]] = {}  # (life, offset up to which its log was compared)
+
+    def after(self, node: Node, now_ms: int) -> None:
+        replica = node.replica
+        if replica is None:
+            return
+        high = replica.high["offset"]
+        life, before = self.highs.get(node.node_id, (-1, -1))
+        if life == node.life:
+            assert high >= before, f"the high watermark of {node.node_id} went back from {before} to {high}"
+        else:
+            before = -1
+        self.highs[node.node_id] = (node.life, high)
+        assert high >= node.log.log_start_offset, f"{node.node_id}: {high} is below its log start"
+        assert high <= node.log.written_end_offset, f"{node.node_id}: {high} is behind its log"
+        newest = node.log.epochs.latest_epoch
+        assert newest <= replica.leader_epoch or not node.is_informed, f"{node.node_id} has records of a later epoch"
+        self.compare(node, high)
+        if replica.role == Role.LEADER:
+            self.check_bound(node, before, high)
+
+    def restarted(self, node: Node) -> None:
+        """Its log was replaced by an empty one, which may begin within a batch that its leader has cut."""
+        self.highs.pop(node.node_id, None)
+        self._seen.pop(node.node_id, None)
+
+    def compare(self, node: Node, high: int) -> None:
+        life, seen = self._seen.get(node.node_id, (-1, -1))
+        if life != node.life:
+            seen = -1
+        if high <= seen:
+            return
+        for batch in reversed(node.log.batches[: node.log.written]):
+            if batch.end_offset <= seen:
+                break
+            if batch.end_offset <= high:
+                known = self.committed.setdefault(batch.base_offset, batch)
+                assert known == batch, f"{node.node_id} has {batch} committed, not {known}"
+        self._seen[node.node_id] = (node.life, high)
+
+    def truncated(self, node: Node, removed: Iterable[Batch]) -> None:
+        for batch in removed:
+            assert self.committed.get(batch.base_offset) != batch, (
+                f"{node.node_id} truncated {batch}, which is committed"
+            )
+        life, seen = self._seen.get(node.node_id, (-1, -1))
+        self._seen[node.node_id] = (life, min(seen, node.log.end_offset))
+
+    def check_bound(self, node: Node, before: int, high: int) -> None:
+        """The rule again, from its parts."""
+        assert node.replica is not None
+        state = node.replica.in_sync
+        assert state is not None
+        if len(state.isr) < self.min_isr:
+            assert high == before or before < 0, (
+                f"{node.node_id}: the high watermark moved with {sorted(state.isr)} in sync"
+            )
+            return
+        needed = [node.replica.local_end_offset]
+        for broker_id, follower in state.followers.items():
+            standing = node.standings.get(broker_id)
+            is_near = state.now_ms - follower.caught_up_ms <= self.lag_max_ms
+            may_join = standing is not None and standing.is_eligible and standing.epoch == follower.broker_epoch
+            is_proposed = state.proposal is not None and broker_id in dict(state.proposal.isr)
+            if broker_id in state.isr or is_proposed or (may_join and is_near):
+                needed.append(follower.end_offset)
+        assert high >= min(needed), f"{node.node_id}: the high watermark is {high}, and {min(needed)} is everywhere"
+
+    def proposed(self, node: Node, proposal: Proposal, replicas: tuple[int, ...]) -> None:
+        for broker_id, _ in proposal.isr:
+            assert broker_id in replicas
+        if proposal.added >= 0:
+            standing = node.standings[proposal.added]
+            assert standing.is_eligible, (
+                f"{node.node_id} proposes {proposal.added}, which is fenced or stops: {proposal}"
+            )
+
+    def joined(self, node: Node, high: int) -> None:
+        """It has joined the in-sync set, and had everything below `high` when that was proposed."""
+        end_offset = node.log.written_end_offset
+        assert end_offset >= high, f"{node.node_id} is in sync, and ends at {end_offset}; {high} was committed"
+
+    def acknowledged(self, batch: Batch) -> None:
+        assert batch.ident not in self.acked
+        self.acked[batch.ident] = batch.base_offset
+
+    def leads(self, node: Node) -> None:
+        """A node begins to lead: it has everything that was acknowledged and not deleted."""
+        self.holds(node, node.log.batches)
+
+    def holds(self, node: Node, batches: list[Batch]) -> None:
+        there = {batch.ident: batch.base_offset for batch in batches}
+        assert len(there) == len(batches), f"{node.node_id} has a record twice"
+        first = batches[0].base_offset if batches else node.log.base
+        for ident, offset in self.acked.items():
+            if offset >= first:
+                assert there.get(ident) == offset, f"{node.node_id} lacks record {ident}, acknowledged at {offset}"
