@@ -357,6 +357,7 @@ class BrokerServer:
         self.broker.transactions.apply(delta, image)
         self._markers.apply(delta, image)
         self._verifier.apply(delta, image)
+        self.broker.suspects.apply(delta)
         self.broker.events.apply(delta, image)
 
     def _on_online(self, topic: str, index: int) -> None:
@@ -461,6 +462,7 @@ class BrokerServer:
             await self._sampler.stop()
         await self.broker.events.stop()
         # In this order: the end of a transaction may wait for a group coordinator.
+        self.broker.suspects.stop()
         await self.broker.transactions.stop()
         await self._markers.close()
         await self._verifier.close()

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # A write takes a turn or two of the loop; a disk that hangs must not delay the shutdown.
 STOP_WRITES_S = 0.5
+# A request that needs the topic waits this long for it; Kafka's clients ask again after 100 ms.
+CREATE_WAIT_S = 1.0
 
 Submit = Callable[[Any], Awaitable[Any]]
 S = TypeVar("S", bound=CoordinatorRuntime[Any, Any])
@@ -234,12 +236,14 @@ class CoordinatorService(Generic[S, M]):
     # ---- the topic ----
 
     async def ensure_topic(self) -> ErrorCode:
-        """Create the topic if it does not exist. Returns NONE if it exists afterwards."""
+        """Create the topic if it does not exist. Returns NONE if it exists afterwards; COORDINATOR_NOT_AVAILABLE also
+        if that takes longer than CREATE_WAIT_S, as without an active controller.
+        """
         if self.partition_count:
             return ErrorCode.NONE
         if self._creating is None or self._creating.done():
             self._creating = self._loop.create_task(self._create_topic())
-        await asyncio.shield(self._creating)
+        await asyncio.wait([self._creating], timeout=CREATE_WAIT_S)
         return ErrorCode.NONE if self.partition_count else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     async def _create_topic(self) -> None:
