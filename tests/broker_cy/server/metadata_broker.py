@@ -46,7 +46,7 @@ class MetadataBroker:
         self.auto_topics: AutoTopics
         self.events: EventLog
         self.randomness = MACHINE_RANDOMNESS
-        self.suspects = Suspects(asyncio.get_running_loop())
+        self.suspects: Suspects
         self.node_id = 1
         self.cluster_id = ""
         self.changes: list[Any] = []
@@ -62,6 +62,7 @@ class MetadataBroker:
         self.cluster_id = self.directories[0].cluster_id
         logs = LogManager(self.directories, StorageSettings(), InlineJobs())
         loop = asyncio.get_running_loop()
+        self.suspects = Suspects(loop)
         self.controller = ControllerService.open(self.config, self.clock, loop, logs, MACHINE_RANDOMNESS)
         self.auto_topics = AutoTopics(self.config, self.controller.submit, LogEvents(self.clock))
         self.events = EventLog(self.config, self.clock, loop, PartitionTable(), self.controller.submit)
