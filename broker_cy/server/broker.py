@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_cy.server.metadata.suspects import Suspects
 from broker_cy.server.telemetry.log_events import LogEvents
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Broker:
         self.txn_markers: TxnMarkers
         self.transactions: TransactionService
         self.events: EventLog
+        self.suspects = Suspects(seams.loop)
         self.cold_reader: Executor  # reads what left the page cache
 
     @property

@@ -28,10 +28,13 @@ from broker_cy.server.connections.connection import Connection
 from broker_cy.server.connections.listener import Admission, Listener
 from broker_cy.server.connections.sockets import Buffers, ListenError
 from broker_cy.server.controller_listeners import ControllerListeners
+from broker_cy.server.coordinators.broker_calls import BrokerCalls
 from broker_cy.server.coordinators.coordinator_service import ServiceContext
 from broker_cy.server.coordinators.group_service import GroupService
+from broker_cy.server.coordinators.marker_sender import MarkerSender
 from broker_cy.server.coordinators.txn_markers import TxnMarkers
 from broker_cy.server.coordinators.txn_service import TransactionService
+from broker_cy.server.coordinators.txn_verifier import TxnVerifier
 from broker_cy.server.handlers import load_handlers
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.metadata.auto_topics import AutoTopics
@@ -335,7 +338,12 @@ class BrokerServer:
         )
         broker.groups = GroupService(coordinators)
         broker.txn_markers = TxnMarkers(broker.partitions, broker.groups, broker.openings, self.clock, self.loop)
-        broker.transactions = TransactionService(coordinators, broker.txn_markers, broker.controller.next_producer_id)
+        self._calls = BrokerCalls(broker.node_id, self.config.network.inter_broker, lambda: broker.image)
+        self._markers = MarkerSender(broker.node_id, self.loop, lambda: broker.image, broker.txn_markers, self._calls)
+        self._verifier = TxnVerifier(self.loop, self._calls)
+        broker.transactions = TransactionService(
+            coordinators, self._markers, broker.controller.next_producer_id, self._verifier
+        )
         broker.events = EventLog(self.config, self.clock, self.loop, broker.partitions, broker.controller.submit)
         broker.groups.on_event = broker.transactions.on_event = broker.events.note
         self._commit_sampler = CommitSampler(broker)
@@ -385,6 +393,9 @@ class BrokerServer:
         self._partitions.apply(delta, image)
         self.broker.groups.apply(delta, image)
         self.broker.transactions.apply(delta, image)
+        self._markers.apply(delta, image)
+        self._verifier.apply(delta, image)
+        self.broker.suspects.apply(delta)
         self.broker.events.apply(delta, image)
 
     def _on_online(self, topic: str, index: int) -> None:
@@ -492,7 +503,11 @@ class BrokerServer:
             await self._sampler.stop()
         await self.broker.events.stop()
         # In this order: the end of a transaction may wait for a group coordinator.
+        self.broker.suspects.stop()
         await self.broker.transactions.stop()
+        await self._markers.close()
+        await self._verifier.close()
+        await self._calls.close()
         await self.broker.groups.stop()
         deadline = self.loop.time() + STOP_ANSWERS_S
         while self._core.pending_answers and self.loop.time() < deadline:

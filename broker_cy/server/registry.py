@@ -1,10 +1,10 @@
 """The registry of handlers: which function serves which API, in which versions, on which kind of listener.
 
 A handler file registers itself on import. ApiVersions and docs/protocol.md are derived from the registry, so that only
-served APIs can be advertised. An ordinary handler takes `(ctx, request)` and returns the response; an `async def`
-handler answers later, and the connection keeps the order of answers. The field for an error differs from API to API, so
-handlers build their error responses themselves. An exception from a handler is a bug: it closes the connection and is
-logged.
+served APIs can be advertised. An ordinary handler takes `(ctx, request)` and returns the response, or a coroutine of it
+if it has to wait; an `async def` handler answers later, and the connection keeps the order of answers. The field for an
+error differs from API to API, so handlers build their error responses themselves. An exception from a handler is a bug:
+it closes the connection and is logged.
 """
 
 from __future__ import annotations

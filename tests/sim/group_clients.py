@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.replica.partition import Partition
+from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from tests.broker_cy.coordinator.harness import Harness
 from tests.sim.real_partitions import Partitions
 
@@ -21,24 +25,61 @@ ANSWER_WITHIN_MS = REBALANCE_MS + DELAY_MAX_MS
 
 
 class LoggedHarness(Harness):
-    """A harness whose log is a partition."""
+    """A harness whose log is a partition, which it may write to in one leader epoch."""
 
     def __init__(self, partitions: Partitions, **settings: Any) -> None:
         self.partitions = partitions
+        self.leader_epoch = self.partition.leader_epoch
         super().__init__(**settings)
+
+    @property
+    def partition(self) -> Partition:
+        return self.partitions[LOG]
 
     def write(self) -> None:
         found = [record for step in self.held for record in step.records]
         if found:
+            try:
+                # What the runtime does before each append.
+                CoordinatorRuntime._check_epoch(cast(Any, self))
+            except KafkaError as error:
+                self.fail(error.code)
+                return
             self.partitions.append(LOG, found, self.wall_ms)
         super().write()
 
     def restart(self) -> None:
         self.partitions.crash()
+        self.load()
+
+    def load(self) -> None:
+        """Begin to coordinate, in the leader epoch of now, with what is in the log."""
+        self.leader_epoch = self.partition.leader_epoch
         found = self.partitions.records(LOG)
         assert found == self.log, "the log of the coordinator lost records"
         self.log = found
         super().restart()
+
+    def successor(self, kept: int) -> LoggedHarness:
+        """The coordinator of the next leader epoch, on the broker that also has the records of the first `kept` steps
+        which wait here. It shares the answers, and nothing else that changes.
+        """
+        records = [record for step in self.held[:kept] for record in step.records]
+        if records:
+            self.partitions.append(LOG, records, self.wall_ms)
+        self.partitions.elect(LOG)
+        found = copy.copy(self)
+        found.held, found.committed = [], []
+        found.log = self.log + records
+        found.hold = False
+        found.load()
+        return found
+
+    def learn(self) -> None:
+        """This is no longer the coordinator: what waits is answered, as the runtime does when it is closed."""
+        self.hold = True
+        self.fail(ErrorCode.NOT_COORDINATOR)
+        self.take(self.machine.unload())
 
 
 @dataclass

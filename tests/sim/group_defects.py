@@ -13,6 +13,7 @@ from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import Step
 from broker_cy.coordinator.timers import TimerKey, TimerKind, Timers
 from broker_cy.core.errors import ErrorCode
+from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from tests.sim.defects import Patch, Planter
 
 Machine = GroupStateMachine
@@ -280,6 +281,28 @@ def rebalance_ignores_syncing_members(patch: Patch) -> None:
     patch.setattr(rebalance, "give_up_syncs", give_up)
 
 
+def deposed_coordinator_answers(patch: Patch) -> None:
+    """A coordinator that is no longer the leader answers as if its records were written."""
+    right = Machine.failed
+
+    def failed(self: Machine, steps: Any, code: ErrorCode, now: Any) -> Step:
+        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR):
+            return self.written(steps, now)
+        return right(self, steps, code, now)
+
+    patch.setattr(Machine, "failed", failed)
+
+
+def append_of_an_old_epoch_is_accepted(patch: Patch) -> None:
+    """A coordinator writes to its partition although that is in another leader epoch."""
+    patch.setattr(CoordinatorRuntime, "_check_epoch", lambda self: None)
+
+
+def deposed_coordinator_forgets_who_waits(patch: Patch) -> None:
+    """Members that wait for a rebalance are not told that the coordinator is another broker."""
+    patch.setattr(Machine, "unload", lambda self: Step())
+
+
 DEFECTS: list[Planter] = [
     stale_generation_commits,
     stale_generation_heartbeats,
@@ -305,6 +328,9 @@ DEFECTS: list[Planter] = [
     failed_records_are_not_undone,
     replaced_join_gets_no_response,
     rebalance_ignores_syncing_members,
+    deposed_coordinator_answers,
+    append_of_an_old_epoch_is_accepted,
+    deposed_coordinator_forgets_who_waits,
 ]
 # Those that the world (tests/sim/world) does not find within its seeds.
 RARE: list[Planter] = [

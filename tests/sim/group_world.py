@@ -1,5 +1,6 @@
 """The world of the group simulation: one state machine of the group coordinator with members that join, leave, crash,
-hang and come back, with their late requests, failing disks, and restarts.
+hang and come back, with their late requests, failing disks, restarts, and moves to another broker, where the old
+coordinator goes on until it learns of it.
 
 The coordinator's log is a partition of the broker, on files. What clients know is kept apart from the coordinator's
 state; after each step the two are compared.
@@ -46,6 +47,9 @@ class World:
         self.gone: dict[tuple[str, str], int] = {}
         self.pending: dict[tuple[str, str], int] = {}
         self.clients: list[Client] = []
+        self.moves = 0
+        # In half of the worlds the coordinator stays: defects of timers need long times without a reload.
+        self.move_weight = seed % 2
         self.counter = 0
         self.abandoned: dict[object, int] = {}
         # (group, generation, incarnation) -> member -> assignment, as members received them.
@@ -84,6 +88,7 @@ class World:
             (self.toggle_hold, 3),
             (self.fail_disk, 1),
             (self.restart, 1),
+            (self.move, self.move_weight),
             (self.admin, 2),
             (self.sweep, 1),
         ]
@@ -284,6 +289,40 @@ class World:
         self.gone.clear()
         self.pending.clear()
         self.harness.restart()
+
+    def move(self) -> None:
+        """Elect another broker, which has a part of what was not acknowledged yet. The old coordinator gets some more
+        commits before it learns of it.
+        """
+        old = self.harness
+        self.moves += 1
+        kept = self.rng.randrange(len(old.held) + 1)
+        self.harness = old.successor(kept)
+        for group_id, partition, offset in self.awaited_commits.values():
+            found = self.harness.machine.offsets.get(group_id, "t", partition)
+            if found is not None and found.committed_offset == offset:
+                # It is there, although nobody will acknowledge it.
+                self.committed[group_id, partition] = offset
+        late = [(self.token(), client) for client in self.clients if client.alive and client.generation >= 0]
+        for token, client in late:
+            old.commit(
+                token,
+                self.rng.randrange(1000),
+                member_id=client.member_id,
+                generation=client.generation,
+                group_id=client.group_id,
+                instance_id=client.instance_id,
+            )
+        if old.held and self.rng.random() < 0.5:
+            old.write()
+        old.learn()
+        for token, client in late:
+            code = old.answers[token].topics[0].partitions[0].error_code
+            assert code != ErrorCode.NONE, f"a commit of {client.name} is acknowledged by the old coordinator"
+        # All sessions begin again.
+        self.gone.clear()
+        self.pending.clear()
+        self.forget_heartbeats()
 
     def admin(self) -> None:
         group_id = self.rng.choice(GROUPS)

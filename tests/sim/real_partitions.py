@@ -73,6 +73,11 @@ class Partitions:
     def close(self) -> None:
         self.manager.crash()
 
+    def elect(self, place: Place) -> None:
+        """Let the partition be led in the next epoch."""
+        self.leader_epoch += 1
+        self[place].lead(self.leader_epoch)
+
     def turn(self) -> None:
         """End a turn of the loop, which writes the staged batches."""
         self.loop.turn()

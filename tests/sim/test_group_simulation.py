@@ -42,6 +42,7 @@ def test_members_come_and_go_and_nothing_acknowledged_is_lost(seed: int) -> None
     world = run(seed)
     assert len(world.leaders) > 10, "the run was idle"
     assert len(world.delivered) > 10, "the run was idle"
+    assert world.moves > 10 or not world.move_weight, "the coordinator stayed where it was"
 
 
 # The world (tests/sim/world) finds the others.

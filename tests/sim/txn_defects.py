@@ -11,8 +11,10 @@ from broker_cy.coordinator.txn.shard import TxnStep
 from broker_cy.coordinator.txn.state import Transaction
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode
+from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from tests.sim.defects import Patch, Planter
 from tests.sim.group_defects import Kept
+from tests.sim.txn_partitions import DataPartition
 
 Machine = TransactionStateMachine
 
@@ -246,6 +248,45 @@ def decision_changes_while_markers_are_written(patch: Patch) -> None:
     patch.setattr(end, "_check", check)
 
 
+def deposed_coordinator_answers(patch: Patch) -> None:
+    """A coordinator that is no longer the leader answers as if its records were written."""
+    right = Machine.failed
+
+    def failed(self: Machine, steps: Any, code: ErrorCode, now: Any) -> TxnStep:
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return self.written(steps, now)
+        return right(self, steps, code, now)
+
+    patch.setattr(Machine, "failed", failed)
+
+
+def append_of_an_old_epoch_is_accepted(patch: Patch) -> None:
+    """A coordinator writes to its partition although that is in another leader epoch."""
+    patch.setattr(CoordinatorRuntime, "_check_epoch", lambda self: None)
+
+
+def markers_of_an_old_coordinator_are_accepted(patch: Patch) -> None:
+    """A partition does not compare the epochs of coordinators."""
+    right = DataPartition.mark
+
+    def mark(self: DataPartition, sent: Any, now_ms: int) -> ErrorCode:
+        return right(self, sent._replace(coordinator_epoch=1 << 20), now_ms)
+
+    patch.setattr(DataPartition, "mark", mark)
+
+
+def late_end_is_accepted(patch: Patch) -> None:
+    """EndTxn of the epoch before the last bump ends the transaction after that (KAFKA-17754, found with Bufstream)."""
+    right = end._check
+
+    def check(transaction: Transaction, producer: Any, commit: bool, changing: bool) -> Any:
+        if not transaction.state.is_complete and producer.epoch == transaction.producer_epoch - 1:
+            producer = producer._replace(epoch=transaction.producer_epoch)
+        return right(transaction, producer, commit, changing)
+
+    patch.setattr(end, "_check", check)
+
+
 DEFECTS: list[Planter] = [
     zombie_epoch_adds_partitions,
     zombie_epoch_ends_the_transaction,
@@ -271,6 +312,10 @@ DEFECTS: list[Planter] = [
     expiry_forgets_open_transactions,
     complete_transaction_keeps_its_partitions,
     decision_changes_while_markers_are_written,
+    deposed_coordinator_answers,
+    append_of_an_old_epoch_is_accepted,
+    markers_of_an_old_coordinator_are_accepted,
+    late_end_is_accepted,
 ]
 # Those that the world (tests/sim/world) does not find within its seeds.
 RARE: list[Planter] = [verified_before_it_is_written, timed_out_producer_is_not_fenced]

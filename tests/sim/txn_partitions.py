@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any, cast
+
 from broker_cy.coordinator.txn.state import Markers, TopicPartition
+from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.verification import Verification
+from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.wire.control import ControlType, control_type
 from broker_cy.wire.records import Record as WireRecord
 from broker_cy.wire.records import encode_batch
@@ -102,17 +107,47 @@ class DataPartition:
 
 
 class LoggedHarness(TxnHarness):
-    """A harness whose log is a partition, too."""
+    """A harness whose log is a partition, too, which it may write to in one leader epoch."""
 
     def __init__(self, partitions: Partitions, version: int) -> None:
         self.partitions = partitions
         super().__init__(version)
 
+    @property
+    def partition(self) -> Partition:
+        return self.partitions[LOG]
+
+    def _new(self) -> TransactionStateMachine:
+        machine = super()._new()
+        self.leader_epoch = machine.coordinator_epoch = self.partition.leader_epoch
+        return machine
+
     def write(self) -> None:
         found = [record for step in self.held for record in step.records]
         if found:
+            try:
+                # What the runtime does before each append.
+                CoordinatorRuntime._check_epoch(cast(Any, self))
+            except KafkaError as error:
+                self.fail(error.code)
+                return
             self.partitions.append(LOG, found, self.wall_ms)
         super().write()
+
+    def successor(self, kept: int) -> LoggedHarness:
+        """The coordinator of the next leader epoch, on the broker that also has the records of the first `kept` steps
+        which wait here. It shares the answers, and nothing else that changes. This one does not know of it.
+        """
+        records = [record for step in self.held[:kept] for record in step.records]
+        if records:
+            self.partitions.append(LOG, records, self.wall_ms)
+        self.partitions.elect(LOG)
+        found = copy.copy(self)
+        found.held, found.sent, found.written = [], [], []
+        found.log = self.log + records
+        found.hold = False
+        found.restart()
+        return found
 
     def restart(self) -> None:
         found = self.partitions.records(LOG)

@@ -1,6 +1,7 @@
 """The world of the transaction simulation: one state machine of the transaction coordinator with producers of both
 protocols that are replaced, hang and repeat requests, disks that fail, markers that fail or whose response is lost,
-batches that arrive late, and crashes between any two of these.
+batches that arrive late, a coordinator that moves to another broker while the old one, its markers and requests to it
+are still on their way, and crashes between any two of these.
 
 The coordinator's log and the partitions that transactions write to are those of the broker, on files. The simulation
 reads from them which records exist. After each step the invariants are checked.
@@ -13,7 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from broker_cy.coordinator.txn import records
-from broker_cy.coordinator.txn.state import EPOCH_MAX, ProducerIdAndEpoch, TopicPartition, Transaction, TxnState
+from broker_cy.coordinator.txn.state import (
+    EPOCH_MAX,
+    Markers,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    Transaction,
+    TxnState,
+)
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.verification import Verification
 from tests.broker_cy.coordinator.txn_harness import TIMEOUT_MS
@@ -25,6 +33,10 @@ PARTITIONS: tuple[TopicPartition, ...] = tuple((topic, index) for topic in "tu" 
 RETRIABLE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 # The errors that a producer may get, by its reaction.
 AGAIN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+# The errors of markers of a coordinator that another one has replaced.
+OLD_MARKERS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+# Requests and markers on their way for a long time; further ones are lost.
+DELAYED_MAX = 20
 LOST = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
@@ -46,6 +58,8 @@ class Producer:
     asked_about: Any = None
     ending: bool | None = None
     """Its decision, which it repeats until it receives a response."""
+    coordinator: LoggedHarness | None = None
+    """The one that it talks to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +85,13 @@ class World:
         self.harness.hold_markers = True
         self.partitions = {place: DataPartition(self.store, place) for place in PARTITIONS}
         self.late: list[Late] = []
+        self.deposed: LoggedHarness | None = None
+        """The coordinator before, which does not know yet that it is no longer."""
+        self.stray: list[Markers] = []
+        """Markers of earlier coordinators that are still on their way."""
+        self.delayed: list[tuple[str, tuple[int, int], bool]] = []
+        """EndTxn requests of producers that no longer wait for them: transactional id, identity, decision."""
+        self.moves = 0
         self.producers: list[Producer] = []
         self.generations = dict.fromkeys(IDS, 0)
         self.transactions = 0
@@ -103,6 +124,11 @@ class World:
             (self.markers, 14),
             (self.advance, 8),
             (self.time_out, 2),
+            (self.move, 4),
+            (self.learn, 4),
+            (self.old_coordinator, 4),
+            (self.stray_markers, 2),
+            (self.delayed_end, 2),
             (self.crash, self.crash_weight),
         ]
         self.rng.choices([a for a, _ in actions], [w for _, w in actions])[0]()
@@ -150,21 +176,20 @@ class World:
 
     def send(self, producer: Producer, token: int) -> None:
         where, version = producer.transactional_id, producer.version
+        if self.deposed is None or producer.coordinator is not self.deposed:
+            producer.coordinator = self.harness
+        harness = producer.coordinator
         if producer.asked == "init":
-            self.harness.init(where, token=token)
+            harness.init(where, token=token)
             return
         assert producer.identity is not None
         if producer.asked == "add":
             if producer.transaction == 0:
                 self.transactions += 1
                 producer.transaction = self.transactions
-            self.harness.add(
-                producer.identity, producer.asked_about, transactional_id=where, version=version, token=token
-            )
+            harness.add(producer.identity, producer.asked_about, transactional_id=where, version=version, token=token)
         else:
-            self.harness.end(
-                producer.identity, producer.asked_about, transactional_id=where, version=version, token=token
-            )
+            harness.end(producer.identity, producer.asked_about, transactional_id=where, version=version, token=token)
 
     def produce_early(self) -> None:
         """Write to a partition before AddPartitionsToTxn is answered, as a defective client may."""
@@ -229,6 +254,7 @@ class World:
         waiting = [producer for producer in self.producers if producer.token is not None]
         if waiting:
             producer = self.rng.choice(waiting)
+            self.delay(producer)
             producer.token = self.harness.token()
             self.send(producer, producer.token)
 
@@ -237,12 +263,30 @@ class World:
         waiting = [producer for producer in self.producers if producer.token is not None]
         if waiting:
             producer = self.rng.choice(waiting)
+            self.delay(producer)
             producer.token = None
             if producer.ending is not None and self.rng.random() < 0.7:
                 producer.ending = not producer.ending
 
+    def delay(self, producer: Producer) -> None:
+        """A copy of the request is on its way for longer. With the old protocol it could not be distinguished from one
+        of the next transaction (KIP-890).
+        """
+        if producer.asked == "end" and producer.version >= 2 and producer.identity is not None:
+            self.delayed.append((producer.transactional_id, producer.identity, producer.asked_about))
+            del self.delayed[:-DELAYED_MAX]
+
+    def delayed_end(self) -> None:
+        """A request arrives for which nobody waits."""
+        if self.delayed:
+            where, identity, decided = self.delayed.pop(self.rng.randrange(len(self.delayed)))
+            token = self.harness.token()
+            self.harness.end(identity, decided, transactional_id=where, version=2, token=token)
+
     def restart_producer(self, producer: Producer) -> None:
         producer.identity, producer.ending, producer.transaction = None, None, 0
+        # It may have been waiting: a batch of it was refused meanwhile.
+        producer.token = None
         producer.added = set()
 
     def deliver(self) -> None:
@@ -256,6 +300,8 @@ class World:
         code = answer if isinstance(answer, ErrorCode) else answer.code
         if code is not ErrorCode.NONE:
             assert code in AGAIN + LOST, code
+            if code is ErrorCode.NOT_COORDINATOR:
+                producer.coordinator = self.harness
             if code in LOST:
                 self.restart_producer(producer)
             return
@@ -265,7 +311,9 @@ class World:
             producer.generation = self.generations[where]
             producer.identity = (answer.producer_id, answer.epoch)
             return
-        assert producer.generation == self.generations[where], f"{producer.name} is fenced, but received NONE"
+        if producer.coordinator is self.harness:
+            # One that was replaced may repeat what it answered before.
+            assert producer.generation == self.generations[where], f"{producer.name} is fenced, but received NONE"
         if producer.asked == "add":
             producer.added.add(producer.asked_about)
             return
@@ -316,6 +364,63 @@ class World:
             self.harness.advance(self.harness.settings.id_expiration_ms)
             self.harness.take(machine.remove_expired(self.harness.now))
 
+    def move(self) -> None:
+        """Elect another broker, which has a part of what was not acknowledged yet."""
+        self.learn()
+        old = self.deposed = self.harness
+        self.moves += 1
+        self.harness = old.successor(self.rng.randrange(len(old.held) + 1))
+        # Each broker has producer ids of its own.
+        old.next_producer_id += 1_000_000 * self.moves
+
+    def learn(self) -> None:
+        """The old coordinator learns that it is no longer."""
+        old, self.deposed = self.deposed, None
+        if old is not None:
+            old.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.stray += old.sent
+            del self.stray[:-DELAYED_MAX]
+
+    def old_coordinator(self) -> None:
+        """The old coordinator goes on: it retries, aborts, and writes."""
+        old = self.deposed
+        if old is None:
+            return
+        old.wall_ms, old.mono_ms = self.harness.wall_ms, self.harness.mono_ms
+        what = self.rng.randrange(3)
+        if what == 0:
+            old.take(old.machine.expire(old.now))
+        elif what == 1:
+            old.take(old.machine.abort_timed_out(old.now))
+        elif old.held:
+            old.write()
+
+    def stray_markers(self) -> None:
+        """Markers of an old coordinator arrive."""
+        old = self.deposed
+        if old is not None and old.sent:
+            sent = old.sent.pop(self.rng.randrange(len(old.sent)))
+            old.take(old.machine.markers_written(sent, self.mark_late(sent), old.now))
+        elif self.stray:
+            # Most of them arrive when their producer is in its next transaction, which they must not end.
+            harmful = [n for n, sent in enumerate(self.stray) if self.is_next_open(sent)]
+            if harmful or self.rng.random() < 0.1:
+                self.mark_late(self.stray.pop(self.rng.choice(harmful or range(len(self.stray)))))
+
+    def is_next_open(self, sent: Markers) -> bool:
+        """Whether the markers are over, and their producer has begun to write again to one of the partitions."""
+        known = self.harness.machine.transactions.get(sent.transactional_id)
+        return (
+            known is not None
+            and known.state is TxnState.ONGOING
+            and any(sent.producer_id in self.partitions[place].open for place in sent.partitions)
+        )
+
+    def mark_late(self, sent: Markers) -> dict[TopicPartition, ErrorCode]:
+        results = {place: self.partitions[place].mark(sent, self.harness.wall_ms) for place in sent.partitions}
+        assert all(code is ErrorCode.NONE or code in OLD_MARKERS for code in results.values()), results
+        return results
+
     def crash(self) -> None:
         """Kill the broker: unwritten records are lost, markers in flight are written or not, responses are lost."""
         self.crashes += 1
@@ -325,8 +430,11 @@ class World:
                     assert self.partitions[partition].mark(sent, self.harness.wall_ms) is ErrorCode.NONE
         for producer in self.producers:
             producer.token = None
-        # The connections of these batches are closed.
+        # The connections of these batches, requests and markers are closed.
         self.late.clear()
+        self.stray.clear()
+        self.delayed.clear()
+        self.deposed = None
         self.restart()
 
     def restart(self) -> None:
@@ -402,6 +510,7 @@ class World:
 
     def finish(self) -> None:
         """End all failures: every transaction must then end, and in the same way in all partitions."""
+        self.learn()
         harness = self.harness
         self.late.clear()
         if self.rng.random() < 0.5:

@@ -20,6 +20,7 @@ from broker_cy.wire.codec cimport decode_at
 from broker_cy.wire.produce cimport skip_tags
 
 import asyncio
+from types import CoroutineType
 
 from broker_cy.core.errors import WireError
 from broker_cy.core.text import java_text
@@ -350,13 +351,13 @@ cdef class Connection(AnswerQueue):
         context = RequestContext(self.server.broker, key, version, client_id, self.client_host, self.listener,
                                  self.connection_id, self.principal)
         self.add_reply(reply)
-        if entry.is_async:
-            task = self.server.loop.create_task(_serve(entry.function(context, request), _Completion(reply, key, version)))
+        response = entry.function(context, request)
+        if entry.is_async or type(response) is CoroutineType:
+            task = self.server.loop.create_task(_serve(response, _Completion(reply, key, version)))
             reply.task = task
             self.running = True
             self.server.tasks.add(task)
             return 0
-        response = entry.function(context, request)
         reply.payload = response_frame(self.server.metrics, key, max(version, 0), correlation_id, response)
         return self.mark_ready(reply)
 

@@ -5,6 +5,7 @@ from libc.stdint cimport int16_t, int32_t, uint8_t
 
 from broker_cy.core.writer cimport Writer
 from broker_cy.server.connections.answers cimport AnswerQueue
+from broker_cy.server.connections.current_leader cimport current_leader, put_leaders, topic_with_id
 from broker_cy.server.connections.fetch_session cimport FetchContext, FetchPartition, FetchSession
 from broker_cy.storage.log_slice cimport LogSlice
 from broker_cy.storage.page_cache cimport read_cached
@@ -145,32 +146,9 @@ cdef object reported_leader(AnswerQueue connection, int16_t version, FetchPartit
     """
     if version < FIRST_LEADER_VERSION or target.error not in (NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH):
         return None
-    image = connection.server.broker.image
-    partition = image.topics.by_name(target.partition.topic).partitions[target.index]
-    broker = image.brokers.get(partition.leader)
-    endpoint = broker.listeners.get(connection.listener) if broker is not None else None
-    if endpoint is not None:
-        leaders[partition.leader] = (endpoint.host, endpoint.port, broker.rack)
-    return partition.leader, partition.leader_epoch
-
-
-cdef int put_leaders(Writer out, dict leaders) except -1:
-    """The tagged fields of the whole answer: tag 0, NodeEndpoints, if `leaders` is not empty."""
-    cdef Writer field
-    if not leaders:
-        return out.i8(0)
-    field = Writer()
-    field.uvarint(len(leaders) + 1)
-    for node_id, (host, port, rack) in leaders.items():
-        field.i32(node_id)
-        field.compact_nullable_string(host)
-        field.i32(port)
-        field.compact_nullable_string(rack)
-        field.i8(0)
-    out.i8(1)
-    out.i8(0)
-    out.uvarint(field.pos)
-    return out.raw(field.buf, field.pos)
+    # Topics have ids in all these versions.
+    topic = topic_with_id(connection.server, target.topic)
+    return current_leader(connection, topic, target.index, leaders)
 
 
 cdef int put_partition_tags(Writer out, FetchPartition target, object leader) except -1:

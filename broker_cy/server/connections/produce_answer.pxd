@@ -31,6 +31,7 @@ cdef class ProduceReply(Reply):
     cdef int allot(self, int32_t count) except -1
     cdef int note(self, int32_t k, object message, list records) except -1
     cdef int fail_result(self, int32_t i, Fate fate) except -1
-    cdef int emit_result(self, Writer out, int32_t i) except -1
+    cdef int emit_result(self, Writer out, int32_t i, bytes topic, dict leaders) except -1
+    cdef int emit_leader(self, Writer out, int32_t index, bytes topic, dict leaders) except -1
     cdef int emit_details(self, Writer out, object detail) except -1
     cdef int emit_details_compact(self, Writer out, object detail) except -1

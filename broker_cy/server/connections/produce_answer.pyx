@@ -5,6 +5,7 @@ from libc.stdlib cimport free, malloc
 
 from broker_cy.metrics.requests cimport DISK
 from broker_cy.replica.partition cimport Partition
+from broker_cy.server.connections.current_leader cimport current_leader, put_leaders, topic_named, topic_with_id
 from broker_cy.replica.replica cimport COMMITTED, DONE, LOCAL, LOST, PENDING, TOO_FEW, Fate, Level
 
 from broker_cy.core.errors import ErrorCode
@@ -15,6 +16,7 @@ cdef int16_t NOT_LEADER_OR_FOLLOWER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 cdef enum:
     ACKS_NONE = 0
     ACKS_LEADER = 1
+    FIRST_LEADER_VERSION = 10       # from here on an error carries the current leader (KIP-951)
 
 
 cdef class ProduceReply(Reply):
@@ -85,6 +87,7 @@ cdef class ProduceReply(Reply):
         cdef bint flexible = self.version >= 9
         cdef int32_t at = 0, i, n
         cdef bytes name
+        cdef dict leaders = {} if self.version >= FIRST_LEADER_VERSION else None
         out.i32(0)
         out.i32(self.correlation_id)
         if flexible:
@@ -106,16 +109,16 @@ cdef class ProduceReply(Reply):
             else:
                 out.i32(n)
             for i in range(at, at + n):
-                self.emit_result(out, i)
+                self.emit_result(out, i, name, leaders)
             at += n
             if flexible:
                 out.i8(0)
         out.i32(0)                  # throttle_time_ms
         if flexible:
-            out.i8(0)
+            put_leaders(out, leaders)
         return out.patch_i32(start, <int32_t>(out.pos - start - 4))
 
-    cdef int emit_result(self, Writer out, int32_t i) except -1:
+    cdef int emit_result(self, Writer out, int32_t i, bytes topic, dict leaders) except -1:
         cdef Result* result = &self.results[i]
         cdef object detail = None
         if result.append.error:
@@ -132,8 +135,21 @@ cdef class ProduceReply(Reply):
             detail = self.details.get(i)
         if self.version >= 9:
             self.emit_details_compact(out, detail)
+            if result.append.error == NOT_LEADER_OR_FOLLOWER and leaders is not None:
+                return self.emit_leader(out, result.index, topic, leaders)
             return out.i8(0)
         return self.emit_details(out, detail)
+
+    cdef int emit_leader(self, Writer out, int32_t index, bytes topic, dict leaders) except -1:
+        """Tag 0, CurrentLeader {leader_id i32, leader_epoch i32}."""
+        found = topic_with_id(self.connection.server, topic) if self.version >= 13 else topic_named(self.connection.server, topic)
+        leader_id, leader_epoch = current_leader(self.connection, found, index, leaders)
+        out.i8(1)
+        out.i8(0)
+        out.i8(9)
+        out.i32(leader_id)
+        out.i32(leader_epoch)
+        return out.i8(0)
 
     cdef int emit_details(self, Writer out, object detail) except -1:
         """record_errors and error_message of version 8."""

@@ -4,6 +4,10 @@ operations, and runs its timers.
 Records of all operations that arrive while a write is under way share the next batch. Answers that depend on a record
 are sent when the batch is written. If the batch cannot be written, it and everything after it are undone, and the
 clients receive a retriable error.
+
+A runtime belongs to one leader epoch of its partition. It answers once everything in the log when it was loaded is
+committed: the previous leader may have left records that another leader would not have, and what a coordinator does
+because of them (markers of a transaction) cannot be undone.
 """
 
 from __future__ import annotations
@@ -38,6 +42,8 @@ LOAD_RECORDS_PER_TURN = 2_000
 # The maximum overhead in bytes of a batch besides its records, and of a record besides key and value.
 BATCH_BYTES = 61
 RECORD_BYTES_MAX = 32
+# How often a loaded runtime looks whether its followers have everything; they fetch several times in this time.
+COMMITTED_POLL_S = 0.01
 
 
 class LoadState(Enum):
@@ -93,8 +99,10 @@ class CoordinatorRuntime(Generic[M, S]):
     codec = 0
     """Compression of the records that it writes."""
 
-    def __init__(self, partition: Partition, machine: M, context: RuntimeContext) -> None:
+    def __init__(self, partition: Partition, leader_epoch: int, machine: M, context: RuntimeContext) -> None:
+        """`leader_epoch` is that in which this broker leads the partition."""
         self.partition = partition
+        self.leader_epoch = leader_epoch
         self.machine = machine
         self.state = LoadState.LOADING
         self.on_event: Callable[[Event], None] = ignore
@@ -138,24 +146,40 @@ class CoordinatorRuntime(Generic[M, S]):
     # ---- loading ----
 
     async def load(self) -> None:
-        """Replay the log. A log that cannot be read or understood sets FAILED and is logged."""
-        name = f"{self.partition.topic}-{self.partition.index}"
+        """Replay the log, then activate, which may happen later. A log that cannot be read or understood sets FAILED
+        and is logged.
+        """
         try:
             count = await self._replay_log()
-            if self.state is LoadState.CLOSED:
-                return
-            step = self.machine.loaded(self.now())
         except (StorageError, OSError, ValueError, KafkaError) as error:
-            self.state = LoadState.FAILED
-            self.logger.error(
-                "could not load the %s",
-                self.coordinator,
-                extra=facts(
-                    partition=name,
-                    reason=str(error),
-                    remedy="restore the partition's directory from a backup, or remove it to start with an empty log",
-                ),
-            )
+            self._fail(error)
+            return
+        self._activate(count)
+
+    def _fail(self, error: Exception) -> None:
+        self.state = LoadState.FAILED
+        self.logger.error(
+            "could not load the %s",
+            self.coordinator,
+            extra=facts(
+                partition=f"{self.partition.topic}-{self.partition.index}",
+                reason=str(error),
+                remedy="restore the partition's directory from a backup, or remove it to start with an empty log",
+            ),
+        )
+
+    def _activate(self, count: int) -> None:
+        """Begin to answer, once all `count` records that were replayed are committed."""
+        self._timer = None
+        if self.state is not LoadState.LOADING:
+            return
+        if self.partition.high_watermark < self.machine.next_offset:
+            self._timer = self._loop.call_later(COMMITTED_POLL_S, self._activate, count)
+            return
+        try:
+            step = self.machine.loaded(self.now())
+        except (ValueError, KafkaError) as error:
+            self._fail(error)
             return
         self.state = LoadState.ACTIVE
         self.accept(step)
@@ -163,7 +187,11 @@ class CoordinatorRuntime(Generic[M, S]):
             found = self.loaded_facts()
             if self.machine.unknown_records:
                 found["unknown_records"] = self.machine.unknown_records
-            self.logger.info("loaded the %s", self.coordinator, extra=facts(partition=name, records=count, **found))
+            self.logger.info(
+                "loaded the %s",
+                self.coordinator,
+                extra=facts(partition=f"{self.partition.topic}-{self.partition.index}", records=count, **found),
+            )
 
     def loaded_facts(self) -> dict[str, object]:
         """Facts about the loaded state, for the log line."""
@@ -263,6 +291,7 @@ class CoordinatorRuntime(Generic[M, S]):
         mark = object()
         batches = self._batches(steps)
         try:
+            self._check_epoch()
             for number, batch in enumerate(batches, 1):
                 done = partial(self._completed, mark) if number == len(batches) else _wait_for_the_last
                 self.partition.append_then(batch, self._clock.wall_ms(), done)
@@ -272,6 +301,15 @@ class CoordinatorRuntime(Generic[M, S]):
             return
         self._in_flight += steps
         self._last = mark
+
+    def _check_epoch(self) -> None:
+        """Raise KafkaError if the partition is in another leader epoch: another coordinator may have its state."""
+        if self.partition.leader_epoch != self.leader_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{self.partition.topic}-{self.partition.index} is in leader epoch {self.partition.leader_epoch}, and "
+                f"this coordinator is that of epoch {self.leader_epoch}",
+            )
 
     def _await(self, written: asyncio.Future[int]) -> None:
         self._last = written
@@ -320,6 +358,9 @@ class CoordinatorRuntime(Generic[M, S]):
         if mark is not self._last:
             return
         self._last = None
+        if isinstance(error, KafkaError) and error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            # It is committed, and the in-sync set has become too small since: undoing it would contradict the log.
+            error = None
         if error is not None:
             steps, self._in_flight = self._in_flight, []
             self._failed(code_of(error), steps)

@@ -1,7 +1,10 @@
-"""The common part of the group and the transaction coordinator: one runtime for each partition of an internal topic.
+"""The common part of the group and the transaction coordinator: one runtime for each partition of an internal topic
+that this broker leads.
 
-The topic is created when a client first looks up a coordinator. A runtime is loaded from the log when its partition
-appears; until then, requests for its groups or transactional ids fail with COORDINATOR_LOAD_IN_PROGRESS.
+The topic is created when a client first looks up a coordinator. A runtime is loaded from the log when this broker
+becomes the leader of its partition; until then, requests for its groups or transactional ids fail with
+COORDINATOR_LOAD_IN_PROGRESS. It is closed when the leadership or its epoch changes: what waits is answered with
+NOT_COORDINATOR, and the next leader has its state from the log.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.routing import partition_for
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
-from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.image import NO_LEADER, MetadataImage
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime, LoadState, M, RuntimeContext, ignore
 from broker_cy.server.metadata.internal_topics import creatable_topic
 from broker_cy.wire import messages
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 # A write takes a turn or two of the loop; a disk that hangs must not delay the shutdown.
 STOP_WRITES_S = 0.5
+# A request that needs the topic waits this long for it; Kafka's clients ask again after 100 ms.
+CREATE_WAIT_S = 1.0
 
 Submit = Callable[[Any], Awaitable[Any]]
 S = TypeVar("S", bound=CoordinatorRuntime[Any, Any])
@@ -124,7 +129,7 @@ class CoordinatorService(Generic[S, M]):
         self._sweepers: list[Sweeper[S]] = []
         self.on_event: Callable[[Event], None] = ignore
 
-    def _new_runtime(self, partition: Partition) -> S:
+    def _new_runtime(self, partition: Partition, leader_epoch: int) -> S:
         raise NotImplementedError
 
     def _sweep_every(self, interval_ms: int, work: Callable[[S], None]) -> None:
@@ -133,27 +138,47 @@ class CoordinatorService(Generic[S, M]):
     # ---- following the metadata ----
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
-        """Open runtimes for new partitions of the topic; close all of them if it was deleted."""
+        """Open runtimes for partitions of the topic that this broker leads now, and close those of the others."""
         if self._stopped:
             return
         self._image = image
         if any(topic.name == self.topic for topic in delta.gone()):
             self._close_runtimes()
+        epochs = self._led_epochs(image)
+        self._resign([index for index, runtime in self.runtimes.items() if epochs.get(index) != runtime.leader_epoch])
         for runtime in self.runtimes.values():
             runtime.metadata_changed(delta, image)
         known = image.topics.by_name(self.topic)
         if known is not None:
             self._max_batch_bytes = self._topic_settings(self.topic)["max.message.bytes"]
             self.partition_count = len(known.partitions)
-            self._open_runtimes()
+            self._open_runtimes(epochs)
 
-    def _open_runtimes(self) -> None:
+    def _led_epochs(self, image: MetadataImage) -> dict[int, int]:
+        """The leader epochs of the partitions of the topic that this broker leads."""
+        known = image.topics.by_name(self.topic)
+        if known is None:
+            return {}
+        node_id = self._config.node_id
+        return {index: each.leader_epoch for index, each in known.partitions.items() if each.leader == node_id}
+
+    def _resign(self, indexes: list[int]) -> None:
+        """This broker no longer leads these partitions, or it leads them in another epoch."""
+        for index in indexes:
+            self.runtimes.pop(index).close()
+        if indexes:
+            self.logger.info(
+                "no longer the coordinator of partitions",
+                extra=facts(topic=self.topic, partitions=",".join(map(str, sorted(indexes)))),
+            )
+
+    def _open_runtimes(self, epochs: dict[int, int]) -> None:
         fresh = []
-        for index in range(self.partition_count):
+        for index, leader_epoch in epochs.items():
             partition = self._partitions.get(self.topic, index)
             if partition is None or index in self.runtimes:
                 continue
-            runtime = self.runtimes[index] = self._new_runtime(partition)
+            runtime = self.runtimes[index] = self._new_runtime(partition, leader_epoch)
             runtime.on_event = self.on_event
             runtime.machine.take_image(self._image)
             fresh.append(runtime)
@@ -168,7 +193,7 @@ class CoordinatorService(Generic[S, M]):
         runtime = self.runtimes.get(index)
         if topic == self.topic and runtime is not None and runtime.state is LoadState.FAILED and not self._stopped:
             del self.runtimes[index]
-            self._open_runtimes()
+            self._open_runtimes(self._led_epochs(self._image))
 
     async def _load(self, fresh: list[S], before: asyncio.Task[None] | None) -> None:
         if before is not None:
@@ -177,7 +202,9 @@ class CoordinatorService(Generic[S, M]):
             await runtime.load()
 
     async def loaded(self) -> None:
-        """Wait until each existing runtime is loaded, or has failed to load."""
+        """Wait until the log of each existing runtime is replayed, or could not be. It answers then, unless it waits
+        for its followers.
+        """
         while self._loading is not None and not self._loading.done():
             await asyncio.shield(self._loading)
 
@@ -209,12 +236,14 @@ class CoordinatorService(Generic[S, M]):
     # ---- the topic ----
 
     async def ensure_topic(self) -> ErrorCode:
-        """Create the topic if it does not exist. Returns NONE if it exists afterwards."""
+        """Create the topic if it does not exist. Returns NONE if it exists afterwards; COORDINATOR_NOT_AVAILABLE also
+        if that takes longer than CREATE_WAIT_S, as without an active controller.
+        """
         if self.partition_count:
             return ErrorCode.NONE
         if self._creating is None or self._creating.done():
             self._creating = self._loop.create_task(self._create_topic())
-        await asyncio.shield(self._creating)
+        await asyncio.wait([self._creating], timeout=CREATE_WAIT_S)
         return ErrorCode.NONE if self.partition_count else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     async def _create_topic(self) -> None:
@@ -248,6 +277,16 @@ class CoordinatorService(Generic[S, M]):
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"the coordinator of {self.what} {key!r} is {runtime.state.value}")
         return runtime
+
+    def other_coordinator(self, key: str) -> int | None:
+        """The other broker that coordinates a group or transactional id; None if it is this one, or none."""
+        if len(self._image.brokers) <= 1:
+            return None
+        known = self._image.topics.by_name(self.topic)
+        partition = known.partitions.get(self.partition_for(key)) if known is not None else None
+        if partition is None or partition.leader in (NO_LEADER, self._config.node_id):
+            return None
+        return partition.leader
 
     @property
     def is_loading(self) -> bool:

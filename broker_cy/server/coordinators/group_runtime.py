@@ -34,8 +34,10 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
     coordinator = "group coordinator"
     logger = logging.getLogger("broker_cy.server.groups")
 
-    def __init__(self, partition: Partition, context: RuntimeContext, settings: GroupSettings) -> None:
-        super().__init__(partition, GroupStateMachine(settings), context)
+    def __init__(
+        self, partition: Partition, leader_epoch: int, context: RuntimeContext, settings: GroupSettings
+    ) -> None:
+        super().__init__(partition, leader_epoch, GroupStateMachine(settings), context)
         self.codec = settings.offsets_topic_compression_codec
 
     def loaded_facts(self) -> dict[str, object]:
@@ -64,6 +66,7 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
         try:
             if size_bytes(step.records) > self._max_batch_bytes():
                 raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
+            self._check_epoch()
             written = self.partition.append_transactional(batch, now.wall_ms, verification)
         except (KafkaError, StorageError) as error:
             # The step is the newest one, so it can be undone alone.
@@ -78,13 +81,15 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
     ) -> asyncio.Future[ErrorCode]:
         """Write the marker that commits or discards the producer's offsets.
 
-        Raises KafkaError as check and Partition.append_marker; the future receives the code of a failed write.
+        Raises KafkaError as check and Partition.append_marker, or NOT_LEADER_OR_FOLLOWER if another leader epoch has
+        begun; the future receives the code of a failed write.
         """
         code = self.check()
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
         token: asyncio.Future[ErrorCode] = self._loop.create_future()
         self._make_way()
+        self._check_epoch()
         written = self.partition.append_marker(
             producer_id, producer_epoch, coordinator_epoch, commit, self._clock.wall_ms(), transaction_version
         )

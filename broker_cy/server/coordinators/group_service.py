@@ -35,8 +35,8 @@ class GroupService(CoordinatorService[GroupRuntime, GroupStateMachine]):
         self.settings = GroupSettings.from_config(context.config)
         self._sweep_every(self.settings.offsets_retention_check_interval_ms, GroupRuntime.sweep)
 
-    def _new_runtime(self, partition: Partition) -> GroupRuntime:
-        runtime = GroupRuntime(partition, self._runtime_context, self.settings)
+    def _new_runtime(self, partition: Partition, leader_epoch: int) -> GroupRuntime:
+        runtime = GroupRuntime(partition, leader_epoch, self._runtime_context, self.settings)
         runtime.on_commits = self.on_commits
         return runtime
 

@@ -47,13 +47,14 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine, TxnStep]):
     def __init__(
         self,
         partition: Partition,
+        leader_epoch: int,
         context: RuntimeContext,
         settings: TxnSettings,
         markers: MarkerWriter,
         next_producer_id: Callable[[], Awaitable[int]],
     ) -> None:
-        super().__init__(partition, TransactionStateMachine(settings), context)
-        self.machine.coordinator_epoch = partition.leader_epoch
+        super().__init__(partition, leader_epoch, TransactionStateMachine(settings), context)
+        self.machine.coordinator_epoch = leader_epoch
         self._markers = markers
         self._next_producer_id = next_producer_id
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}

@@ -21,6 +21,7 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import topic_names
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService, ServiceContext
 from broker_cy.server.coordinators.txn_runtime import MarkerWriter, Results, TransactionRuntime
+from broker_cy.server.coordinators.txn_verifier import TxnVerifier
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -39,19 +40,26 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
     logger = logging.getLogger("broker_cy.server.transactions")
 
     def __init__(
-        self, context: ServiceContext, markers: MarkerWriter, next_producer_id: Callable[[], Awaitable[int]]
+        self,
+        context: ServiceContext,
+        markers: MarkerWriter,
+        next_producer_id: Callable[[], Awaitable[int]],
+        verifier: TxnVerifier,
     ) -> None:
-        """`next_producer_id` returns a producer id that was never used before; it raises KafkaError."""
+        """`markers` writes markers into partitions of any broker, `verifier` asks the coordinators on other brokers;
+        `next_producer_id` returns a producer id that was never used before; it raises KafkaError.
+        """
         super().__init__(context)
+        self.verifier = verifier
         self.settings = TxnSettings.from_config(context.config)
         self._markers = markers
         self._next_producer_id = next_producer_id
         self._sweep_every(self.settings.abort_interval_ms, TransactionRuntime.abort_timed_out)
         self._sweep_every(self.settings.expiration_interval_ms, TransactionRuntime.remove_expired)
 
-    def _new_runtime(self, partition: Partition) -> TransactionRuntime:
+    def _new_runtime(self, partition: Partition, leader_epoch: int) -> TransactionRuntime:
         return TransactionRuntime(
-            partition, self._runtime_context, self.settings, self._markers, self._next_producer_id
+            partition, leader_epoch, self._runtime_context, self.settings, self._markers, self._next_producer_id
         )
 
     # ---- for handlers ----
@@ -131,18 +139,29 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
         add: bool,
     ) -> asyncio.Future[Results]:
         """Return whether the partitions are part of the producer's transaction, as one error code for each: for
-        AddPartitionsToTxn with `verify_only`, and for Produce requests with transactional batches.
+        transactional batches that are to be appended here. The coordinator may be another broker.
 
         With `add` they become part of it (KIP-890 part 2), and NONE means that this is on disk. While the previous
         transaction is being completed, this waits, up to `add.partitions.to.txn.retry.backoff.max.ms`. The partitions
         exist. Codes are the coordinator's: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
         TRANSACTION_ABORTABLE (not part of it), INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-        COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR.
+        COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR; NETWORK_EXCEPTION if it cannot be asked.
         """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         if add:
             adding = _Adding(self, transactional_id, producer, partitions)
             return adding.result
+        other = self.other_coordinator(transactional_id)
+        if other is not None:
+            return self.verifier.ask(other, transactional_id, producer, partitions, add=False)
+        return self.verify_here(transactional_id, producer, partitions)
+
+    def verify_here(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Sequence[TopicPartition]
+    ) -> asyncio.Future[Results]:
+        """The same without `add`, for AddPartitionsToTxn with `verify_only`: the coordinator is this broker, or the
+        answer says that it is not.
+        """
         code = ErrorCode.INVALID_REQUEST
         if transactional_id:
             try:
@@ -213,6 +232,12 @@ class _Adding:
         if not self._transactional_id:
             self._give(ErrorCode.INVALID_REQUEST)
             return
+        other = self._service.other_coordinator(self._transactional_id)
+        if other is not None:
+            self._service.verifier.ask(
+                other, self._transactional_id, self._producer, self._partitions, add=True
+            ).add_done_callback(self._answered_elsewhere)
+            return
         try:
             self._runtime = self._service.runtime_for(self._transactional_id)
         except KafkaError as error:
@@ -232,6 +257,14 @@ class _Adding:
         self._timer = self._loop.call_later(min(left_s, self._service.settings.add_backoff_ms / 1000), self._try)
         self._settled = self._runtime.settled(self._transactional_id)
         self._settled.add_done_callback(self._on_settled)
+
+    def _answered_elsewhere(self, answer: asyncio.Future[Results]) -> None:
+        results = answer.result()
+        left_s = self._deadline - self._loop.time()
+        if ErrorCode.CONCURRENT_TRANSACTIONS in results.values() and left_s > 0:
+            self._timer = self._loop.call_later(min(left_s, self._service.settings.add_backoff_ms / 1000), self._try)
+        elif not self.result.done():
+            self.result.set_result(results)
 
     def _on_settled(self, settled: asyncio.Future[None]) -> None:
         if settled is self._settled:

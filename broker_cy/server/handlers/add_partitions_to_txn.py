@@ -59,7 +59,7 @@ async def _one(ctx: RequestContext, transaction: Transaction) -> list[TopicResul
     transactions = ctx.broker.transactions
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
-        return _results(await transactions.verify(transaction.transactional_id, *producer, list(partitions), add=False))
+        return _results(await transactions.verify_here(transaction.transactional_id, producer, list(partitions)))
     version = VERSION_IMPLICIT if ctx.version >= VERSION_BATCHED else VERSION_OLD
     code = await transactions.add_partitions(transaction.transactional_id, producer, frozenset(partitions), version)
     code = fenced_before(VERSION_FENCED, ctx.version, code)

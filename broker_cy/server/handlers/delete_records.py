@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metrics.events import RecordsDeleted
+from broker_cy.replica.replica import Role
 from broker_cy.server.context import RequestContext
+from broker_cy.server.metadata.metadata_view import absent_partition_error
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -37,7 +39,8 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> R
     """Delete the records before `offset` in one partition; the answer's low watermark is the new log start offset."""
     partition = ctx.broker.partitions.get(topic, index)
     if partition is None:
-        return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        code = absent_partition_error(ctx.broker.image, topic, index)
+        return Result(partition_index=index, low_watermark=-1, error_code=code)
     if partition.protected:
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
     policies = ctx.broker.topic_settings(topic)["cleanup.policy"]
@@ -46,6 +49,8 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> R
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.POLICY_VIOLATION)
     if partition.offline is not None:
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    if partition.replica.role != Role.LEADER:
+        return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if target < 0 or target > partition.high_watermark:
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -38,10 +38,10 @@ def describe_cluster(ctx: RequestContext, request: messages.DescribeClusterReque
             ctx.broker.image, ctx.listener, fenced=request.include_fenced_brokers
         )
     ]
-    is_listed = any(broker.broker_id == ctx.broker.node_id for broker in brokers)
+    running = [broker.broker_id for broker, _ in metadata_view.visible_brokers(ctx.broker.image, ctx.listener)]
     return messages.DescribeClusterResponse(
         cluster_id=ctx.broker.cluster_id,
-        controller_id=ctx.broker.node_id if is_listed else -1,
+        controller_id=metadata_view.a_controller(running, ctx.broker.randomness),
         brokers=brokers,
         cluster_authorized_operations=(authorized_operations.CLUSTER if asked else authorized_operations.NOT_ASKED),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.topic_names import invalid_reason
 from broker_cy.server.context import RequestContext
+from broker_cy.server.metadata.metadata_view import absent_partition_error
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -39,7 +40,7 @@ async def describe_producers(
 def _describe(ctx: RequestContext, topic: str, index: int) -> Result:
     partition = ctx.broker.partitions.get(topic, index)
     if partition is None:
-        return Result(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return Result(partition_index=index, error_code=absent_partition_error(ctx.broker.image, topic, index))
     if partition.offline is not None:
         return Result(partition_index=index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     return Result(

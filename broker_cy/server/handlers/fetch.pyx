@@ -24,6 +24,7 @@ from broker_cy.replica.partition cimport DelayedFetch, Partition
 from broker_cy.replica.replica cimport LEADER
 from broker_cy.server.connections.buffers cimport RecvBuffer
 from broker_cy.server.connections.answers cimport AnswerQueue, Reply, ServerCore
+from broker_cy.server.connections.current_leader cimport absent_error, topic_named, topic_with_id
 from broker_cy.server.connections.fetch_answer cimport encode
 from broker_cy.server.connections.fetch_session cimport FetchContext, FetchPartition, SessionCache, refused
 from broker_cy.storage.disk cimport confine_reads
@@ -494,7 +495,11 @@ cdef int look_up(FetchReply reply, FetchPartition target) except -1:
         # The session's topic was deleted, and another topic has its name.
         target.error = INCONSISTENT_TOPIC_ID
         return 0
-    target.error = (UNKNOWN_TOPIC_ID if places is None and reply.version >= 13 and target.known_name is None
+    topic = topic_with_id(server, target.topic) if reply.version >= 13 else topic_named(server, target.topic)
+    if topic is not None and absent_error(topic, target.index) == NOT_LEADER_OR_FOLLOWER:
+        target.error = NOT_LEADER_OR_FOLLOWER
+        return 0
+    target.error = (UNKNOWN_TOPIC_ID if places is None and topic is None and reply.version >= 13 and target.known_name is None
                     else UNKNOWN_TOPIC_OR_PARTITION)
     target.unknown = reply.context.any_unknown = True
     target.aborted = []

@@ -1,7 +1,8 @@
 """FindCoordinator, versions 0 to 6: the broker that coordinates a group or a transactional id.
 
 1 names the type of the key, 4 asks for several keys, 6 has share coordinators. The first request creates the
-coordinator's topic. Omissions: there is no coordinator for the state of share groups yet.
+coordinator's topic. A coordinator that is suspected to be gone is named only after the verdict of the controller
+(metadata.suspects). Omissions: there is no coordinator for the state of share groups yet.
 """
 
 from __future__ import annotations
@@ -78,7 +79,12 @@ async def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
     code = await service.ensure_topic()
     if code is not ErrorCode.NONE:
         return Found(code, "the internal topic of the coordinator cannot be created")
-    return _leader(ctx, service.topic, service.partition_for(key))
+    found = _leader(ctx, service.topic, service.partition_for(key))
+    if found.node_id in ctx.broker.suspects.ids:
+        # A client that is sent to a broker which is gone loses more time than the controller needs to decide.
+        await ctx.broker.suspects.verdict([found.node_id])
+        found = _leader(ctx, service.topic, service.partition_for(key))
+    return found
 
 
 def _leader(ctx: RequestContext, name: str, index: int) -> Found:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.replica import Role
 from broker_cy.server.context import RequestContext
+from broker_cy.server.metadata.metadata_view import absent_partition_error
 from broker_cy.server.partitions.cold_lookup import look_up
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
@@ -73,8 +74,7 @@ async def answers_for(
     answers = [failed(index, ErrorCode.INVALID_REQUEST) for index, times in asked.items() if times > 1]
     for wanted in topic.partitions:
         if asked[wanted.partition_index] == 1:
-            partition = ctx.broker.partitions.get(topic.name, wanted.partition_index)
-            answers.append(await answer_for(ctx, partition, wanted, isolation_level == READ_COMMITTED, replica_id))
+            answers.append(await answer_for(ctx, topic.name, wanted, isolation_level == READ_COMMITTED, replica_id))
             if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
                 # It may have decompressed a batch: other clients are served before the next one.
                 await asyncio.sleep(0)
@@ -87,7 +87,7 @@ def failed(index: int, code: ErrorCode) -> Answer:
 
 async def answer_for(
     ctx: RequestContext,
-    partition: Partition | None,
+    topic: str,
     wanted: messages.ListOffsetsRequest.ListOffsetsPartition,
     read_committed: bool,
     replica_id: int,
@@ -96,8 +96,9 @@ async def answer_for(
     index, version = wanted.partition_index, ctx.version
     if version < SINCE.get(wanted.timestamp, 0) or wanted.timestamp < EARLIEST_PENDING_UPLOAD:
         return failed(index, ErrorCode.UNSUPPORTED_VERSION)
+    partition = ctx.broker.partitions.get(topic, index)
     if partition is None:
-        return failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return failed(index, absent_partition_error(ctx.broker.image, topic, index))
     if partition.offline is not None:
         return failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
     code = partition.check_leader_epoch(wanted.current_leader_epoch)

@@ -4,11 +4,13 @@ Topics: in version 0 an empty list means all; from version 1 on a null list mean
 version 12 on topics may be named by id; if one is, names are ignored. Topics that do not exist are created if the
 request (from version 4 on) and `auto.create.topics.enable` allow it, in the background: this answer has
 UNKNOWN_TOPIC_OR_PARTITION, and the client retries. Brokers are returned with their address on the listener of the
-request.
+request. A response that names a suspected broker as a leader waits for the verdict of the controller
+(metadata.suspects).
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 from broker_cy.core import uuid as uuids
@@ -30,7 +32,26 @@ _COUNT = "metadata handler: partitions kept"
 
 
 @handler(ApiKey.METADATA, versions=(0, 13))
-def metadata(ctx: RequestContext, request: messages.MetadataRequest) -> messages.MetadataResponse:
+def metadata(
+    ctx: RequestContext, request: messages.MetadataRequest
+) -> messages.MetadataResponse | Awaitable[messages.MetadataResponse]:
+    response = _answer(ctx, request)
+    suspects = ctx.broker.suspects
+    if suspects.ids:
+        leaders = {partition.leader_id for topic in response.topics for partition in topic.partitions}
+        if not leaders.isdisjoint(suspects.ids):
+            return _after_verdict(ctx, request, leaders)
+    return response
+
+
+async def _after_verdict(
+    ctx: RequestContext, request: messages.MetadataRequest, leaders: set[int]
+) -> messages.MetadataResponse:
+    await ctx.broker.suspects.verdict(leaders)
+    return _answer(ctx, request)
+
+
+def _answer(ctx: RequestContext, request: messages.MetadataRequest) -> messages.MetadataResponse:
     version = ctx.version
     asked = request.topics or []
     every = request.topics is None or (version == 0 and not asked)
@@ -61,9 +82,7 @@ def metadata(ctx: RequestContext, request: messages.MetadataRequest) -> messages
     response = Response(
         brokers=brokers,
         cluster_id=ctx.broker.cluster_id,
-        # Clients send requests for the controller to this broker, which forwards them: any running broker will do
-        # (KIP-590).
-        controller_id=brokers[0].node_id if brokers else -1,
+        controller_id=metadata_view.a_controller([each.node_id for each in brokers], ctx.broker.randomness),
         topics=topics,
     )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from broker_cy.core.errors import ErrorCode
 from broker_cy.replica.replica import Role
 from broker_cy.server.context import RequestContext
+from broker_cy.server.metadata.metadata_view import absent_partition_error
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -39,12 +40,13 @@ def end_offset(ctx: RequestContext, topic: str, asked: Asked) -> Answer:
     """The largest epoch at or below the requested one, and the first offset after it; -1 for both if it is unknown."""
     partition = ctx.broker.partitions.get(topic, asked.partition)
     if partition is None:
-        return Answer(partition=asked.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        code = absent_partition_error(ctx.broker.image, topic, asked.partition)
+        return Answer(partition=asked.partition, error_code=code)
     if partition.offline is not None:
         return Answer(partition=asked.partition, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-    code = partition.check_leader_epoch(asked.current_leader_epoch)
-    if code is not None:
-        return Answer(partition=asked.partition, error_code=code)
+    problem = partition.check_leader_epoch(asked.current_leader_epoch)
+    if problem is not None:
+        return Answer(partition=asked.partition, error_code=problem)
     if partition.replica.role != Role.LEADER:
         return Answer(partition=asked.partition, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if asked.leader_epoch == partition.leader_epoch:

@@ -24,6 +24,7 @@ from broker_cy.replica.replica cimport COMMITTED, PENDING
 from broker_cy.replica.verification cimport Verification
 from broker_cy.server.connections.buffers cimport RecvBuffer
 from broker_cy.server.connections.answers cimport AnswerQueue, ServerCore
+from broker_cy.server.connections.current_leader cimport absent_error, topic_named, topic_with_id
 from broker_cy.server.connections.produce_answer cimport ProduceReply, Result
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_TRANSACTIONAL, BATCH_ATTRIBUTES_AT, BATCH_HEADER_BYTES, BATCH_MAGIC_AT, BatchHeader,
@@ -269,7 +270,7 @@ cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, in
     if work is not None and work.error_of(partition, k, &result.append.error):
         pass
     elif partition is None:
-        result.append.error = UNKNOWN_TOPIC_ID if places is None and reply.version >= 13 else UNKNOWN_TOPIC_OR_PARTITION
+        result.append.error = error_of_absent(server, reply, places, part.index)
     elif _view.acks < -1 or _view.acks > 1:
         result.append.error = INVALID_REQUIRED_ACKS
     elif partition.protected:
@@ -287,6 +288,16 @@ cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, in
             if partition.log.config.flush_messages != FLUSH_NEVER:
                 connection.awaits_sync = True
     return result.staged
+
+
+cdef int16_t error_of_absent(ServerCore server, ProduceReply reply, list places, int32_t index) except? -1:
+    """The error of a partition that this broker does not have."""
+    cdef bytes key = reply.topics[len(reply.topics) - 1][0]
+    cdef bint by_id = reply.version >= FIRST_ID_VERSION
+    topic = topic_with_id(server, key) if by_id else topic_named(server, key)
+    if topic is not None:
+        return absent_error(topic, index)
+    return UNKNOWN_TOPIC_ID if by_id and places is None else UNKNOWN_TOPIC_OR_PARTITION
 
 
 cdef int refuse_unacked(AnswerQueue connection, ProduceReply reply, int16_t version) except -1:

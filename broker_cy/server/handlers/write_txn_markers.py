@@ -1,7 +1,7 @@
 """WriteTxnMarkers, versions 1 and 2 (transaction version, KIP-1228): transaction markers into this broker's partitions.
 
-The transaction coordinator writes its markers itself; this is for administrators, who end a transaction that hangs
-(kafka-transactions.sh abort), and for coordinators of other brokers.
+For transaction coordinators on other brokers, and for administrators, who end a transaction that hangs
+(kafka-transactions.sh abort). A coordinator writes the markers for partitions of its own broker itself.
 """
 
 from __future__ import annotations

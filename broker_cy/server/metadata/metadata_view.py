@@ -4,9 +4,11 @@ errors where no leader can be reached. Metadata and DescribeTopicPartitions shar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from broker_cy.controller.rules import directory_of, has_online_directory
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.randomness import Randomness
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import NO_LEADER, BrokerImage, Endpoint, MetadataImage, PartitionImage
 
@@ -44,8 +46,30 @@ def is_reachable(image: MetadataImage, broker_id: int, listener: str) -> bool:
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionImage, listener: str) -> list[int]:
-    """Replicas on brokers that cannot be reached over the listener."""
-    return [replica for replica in partition.replicas if not is_reachable(image, replica, listener)]
+    """Replicas on brokers that cannot be reached over the listener, or in directories that are offline (KIP-858)."""
+    return [
+        replica
+        for replica in partition.replicas
+        if not is_reachable(image, replica, listener)
+        or not has_online_directory(image.brokers[replica], directory_of(partition, replica))
+    ]
+
+
+def a_controller(broker_ids: Sequence[int], randomness: Randomness) -> int:
+    """The broker that clients take for the controller: any running one, because each forwards their requests (KIP-590).
+    NO_LEADER if there is none.
+    """
+    if len(broker_ids) <= 1:
+        return broker_ids[0] if broker_ids else NO_LEADER
+    return broker_ids[randomness.integer(0, len(broker_ids) - 1)]
+
+
+def absent_partition_error(image: MetadataImage, name: str, index: int) -> ErrorCode:
+    """The error of a partition that this broker does not have: others may have it."""
+    topic = image.topics.by_name(name)
+    if topic is None or index not in topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def absent_topic_error(name: str) -> ErrorCode:

@@ -19,6 +19,7 @@ import uvloop
 
 from broker_cy.core.clock import MACHINE_CLOCK
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
+from broker_cy.metadata.image import MetadataImage
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
@@ -68,7 +69,8 @@ class CoreHarness:
         for key, function in (extra or {}).items():
             registry[int(key)] = Registration(key, 0, 4, 0, function, asyncio.iscoroutinefunction(function), "")
         # The core passes the broker to handlers, and none of those here uses more of it.
-        broker = cast(Broker, SimpleNamespace(transactions=verifier))
+        self.image = MetadataImage()
+        broker = cast(Broker, SimpleNamespace(transactions=verifier, image=self.image))
         self.core = ServerCore(
             self.loop,
             MACHINE_CLOCK,

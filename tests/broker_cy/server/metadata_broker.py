@@ -19,6 +19,7 @@ from broker_cy.server.broker import Broker
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.auto_topics import AutoTopics
 from broker_cy.server.metadata.controller_service import ControllerService
+from broker_cy.server.metadata.suspects import Suspects
 from broker_cy.server.registry import ListenerKind, registrations
 from broker_cy.server.telemetry.event_log import EventLog
 from broker_cy.server.telemetry.log_events import LogEvents
@@ -44,6 +45,8 @@ class MetadataBroker:
         self.controller: ControllerService
         self.auto_topics: AutoTopics
         self.events: EventLog
+        self.randomness = MACHINE_RANDOMNESS
+        self.suspects: Suspects
         self.node_id = 1
         self.cluster_id = ""
         self.changes: list[Any] = []
@@ -59,6 +62,7 @@ class MetadataBroker:
         self.cluster_id = self.directories[0].cluster_id
         logs = LogManager(self.directories, StorageSettings(), InlineJobs())
         loop = asyncio.get_running_loop()
+        self.suspects = Suspects(loop)
         self.controller = ControllerService.open(self.config, self.clock, loop, logs, MACHINE_RANDOMNESS)
         self.auto_topics = AutoTopics(self.config, self.controller.submit, LogEvents(self.clock))
         self.events = EventLog(self.config, self.clock, loop, PartitionTable(), self.controller.submit)

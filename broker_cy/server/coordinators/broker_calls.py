@@ -1,0 +1,210 @@
+"""Requests of this broker's coordinators and partitions to other brokers, over their inter-broker listener.
+
+Everything for one broker that comes while a request to it is under way shares the next request, so that the number of
+requests does not grow with that of transactions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.logs import facts
+
+if TYPE_CHECKING:
+    from broker_cy.client.pool import Pool
+    from broker_cy.metadata.image import ImageDelta, MetadataImage
+    from broker_cy.wire.codec import Message
+
+LOGGER = logging.getLogger("broker_cy.server.coordinators")
+
+# Entries that wait for one broker. Each belongs to a transaction that waits for it, which is tried again if there is no
+# room; a broker that is back gets through as many in a second.
+WAITING_MAX: Final = 10_000
+# Entries of one request: about 100 KB.
+BATCH_MAX: Final = 1_000
+# How long a broker may take for an answer. What is asked here is in its memory, or one write; a broker that fails is
+# noticed by the metadata before.
+ANSWER_S: Final = 10.0
+
+R = TypeVar("R", bound="Message")
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class Caller(Protocol):
+    """Sends requests to other brokers (BrokerCalls)."""
+
+    async def ask(
+        self, broker_id: int, request: Message, response: type[R], *, at_least: int = 0, at_most: int = 32767
+    ) -> R:
+        """Send a request in the highest version that both sides know, within the given ones, and return its response.
+        Raises KafkaError: UNSUPPORTED_VERSION, else NETWORK_EXCEPTION.
+        """
+
+
+class BrokerCalls:
+    """The Caller of a broker. `image` returns the committed metadata, `listener` is the name of the inter-broker
+    listener.
+    """
+
+    def __init__(self, node_id: int, listener: str, image: Callable[[], MetadataImage]) -> None:
+        self._node_id = node_id
+        self._listener = listener
+        self._image = image
+        self._pool: Pool | None = None
+
+    async def ask(
+        self, broker_id: int, request: Message, response: type[R], *, at_least: int = 0, at_most: int = 32767
+    ) -> R:
+        # Imported here, because a broker that is alone does not need these modules.
+        from broker_cy.client.address import Address
+        from broker_cy.client.deadline import Deadline
+        from broker_cy.client.errors import ClientError, Failure
+        from broker_cy.client.pool import Peer, Pool
+
+        broker = self._image().brokers.get(broker_id)
+        endpoint = broker.listeners.get(self._listener) if broker is not None else None
+        if endpoint is None:
+            raise KafkaError(
+                ErrorCode.NETWORK_EXCEPTION, f"broker {broker_id} has no address on listener {self._listener}"
+            )
+        if self._pool is None:
+            self._pool = Pool(f"broker-cy-{self._node_id}")
+        peer = Peer(Address(endpoint.host, endpoint.port), broker_id, "coordinator")
+        try:
+            found, _ = await self._pool.ask(
+                peer, request, response, Deadline(ANSWER_S), at_least=at_least, at_most=at_most
+            )
+        except ClientError as error:
+            code = ErrorCode.NETWORK_EXCEPTION
+            if error.failure is Failure.UNSUPPORTED:
+                code = ErrorCode.UNSUPPORTED_VERSION
+            raise KafkaError(code, str(error)) from error
+        return found
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+
+
+@dataclass(slots=True, eq=False)
+class _Lane(Generic[T, A]):
+    """What one broker is asked: entries that wait, and those of the request that is under way."""
+
+    waiting: deque[tuple[T, asyncio.Future[A]]] = field(default_factory=deque)
+    sent: list[tuple[T, asyncio.Future[A]]] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+
+
+class Batches(Generic[T, A]):
+    """Entries for other brokers, at most BATCH_MAX in a request, and one request to a broker at a time.
+
+    `send(broker_id, entries)` returns an answer for each, or raises KafkaError for all of them. `key` identifies an
+    entry: no two with the same key are in one request.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        send: Callable[[int, list[T]], Awaitable[Sequence[A]]],
+        key: Callable[[T], Hashable],
+    ) -> None:
+        self._loop = loop
+        self._send = send
+        self._key = key
+        self._lanes: dict[int, _Lane[T, A]] = {}
+        self._closed = False
+
+    def ask(self, broker_id: int, entry: T) -> asyncio.Future[A]:
+        """Send the entry with the next request. The future has its answer, or the KafkaError of `send`;
+        NETWORK_EXCEPTION also if WAITING_MAX entries wait already.
+        """
+        answer: asyncio.Future[A] = self._loop.create_future()
+        lane = self._lanes.get(broker_id)
+        if self._closed or (lane is not None and len(lane.waiting) >= WAITING_MAX):
+            answer.set_exception(
+                KafkaError(
+                    ErrorCode.NETWORK_EXCEPTION,
+                    "this broker is stopping"
+                    if self._closed
+                    else f"{WAITING_MAX} requests wait for broker {broker_id}",
+                )
+            )
+            return answer
+        if lane is None:
+            lane = self._lanes[broker_id] = _Lane()
+            lane.task = self._loop.create_task(self._run(broker_id, lane))
+        lane.waiting.append((entry, answer))
+        return answer
+
+    def follow(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """Wait no longer for brokers that are fenced or unregistered by now."""
+        for broker_id in delta.brokers:
+            broker = image.brokers.get(broker_id)
+            if broker is None or broker.fenced:
+                self._give_up(broker_id, f"broker {broker_id} left the cluster")
+
+    def _give_up(self, broker_id: int, reason: str) -> None:
+        lane = self._lanes.pop(broker_id, None)
+        if lane is not None:
+            if lane.task is not None:
+                lane.task.cancel()
+            _settle([*lane.sent, *lane.waiting], KafkaError(ErrorCode.NETWORK_EXCEPTION, reason))
+
+    async def close(self) -> None:
+        """Fail what waits, and wait until nothing is under way."""
+        self._closed = True
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        for broker_id in list(self._lanes):
+            self._give_up(broker_id, "this broker is stopping")
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, broker_id: int, lane: _Lane[T, A]) -> None:
+        while lane.waiting:
+            lane.sent = self._next(lane.waiting)
+            try:
+                answers = await self._send(broker_id, [entry for entry, _ in lane.sent])
+            except KafkaError as error:
+                _settle(lane.sent, error)
+            except Exception as error:
+                # A defect: whoever waits for an answer must not do so forever.
+                LOGGER.exception("a request to another broker failed", extra=facts(node=broker_id))
+                _settle(lane.sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
+            else:
+                for (_, future), answer in zip(lane.sent, answers, strict=True):
+                    if not future.done():
+                        future.set_result(answer)
+        del self._lanes[broker_id]
+
+    def _next(self, waiting: deque[tuple[T, asyncio.Future[A]]]) -> list[tuple[T, asyncio.Future[A]]]:
+        """Take the entries of the next request, the oldest first."""
+        taken: dict[Hashable, tuple[T, asyncio.Future[A]]] = {}
+        left: list[tuple[T, asyncio.Future[A]]] = []
+        while waiting and len(taken) < BATCH_MAX:
+            found = waiting.popleft()
+            if self._key(found[0]) in taken:
+                left.append(found)
+            else:
+                taken[self._key(found[0])] = found
+        waiting.extendleft(reversed(left))
+        return list(taken.values())
+
+
+def _settle(entries: Iterable[tuple[Any, asyncio.Future[Any]]], error: KafkaError) -> None:
+    for _, future in entries:
+        if not future.done():
+            future.set_exception(error)
+
+
+def known_code(code: int) -> ErrorCode:
+    """The error code of another broker, which may be newer than this one."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,229 @@
+"""Coordinators whose partitions move to another broker, and back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.image import ImageDelta, MetadataImage
+from broker_cy.server.coordinators.coordinator_runtime import LoadState
+from broker_cy.server.coordinators.coordinator_service import CoordinatorService
+from broker_cy.server.coordinators.group_runtime import GroupRuntime
+from broker_cy.wire import messages
+from tests.broker_cy.server.group_broker import GROUP, GroupBroker, commit_request, run, until
+from tests.broker_cy.server.txn_broker import ID, P0, HeldMarkers, TxnBroker
+
+
+class Cluster:
+    """Moves the partitions of one internal topic between the broker, which is 1, and broker 2, as the controller
+    would: by the metadata.
+    """
+
+    def __init__(self, broker: GroupBroker, service: CoordinatorService[Any, Any]) -> None:
+        self.image: MetadataImage = broker.server.broker.image
+        self.service = service
+        self.table = broker.server.broker.partitions
+        self.epoch = 0
+
+    def elect(self, leader: int) -> None:
+        """Let `leader` lead all partitions of the topic, in the next leader epoch."""
+        self.epoch += 1
+        above = self.image.branch()
+        topic = above.topics.by_name(self.service.topic)
+        assert topic is not None
+        partitions = above.topics.partitions_for_write(topic.topic_id)
+        for index, each in list(partitions.items()):
+            partitions[index] = each._replace(
+                replicas=(1, 2), isr=(1, 2), leader=leader, leader_epoch=self.epoch, partition_epoch=self.epoch
+            )
+            partition = self.table.get(self.service.topic, index)
+            assert partition is not None
+            partition.lead(self.epoch)
+        self.service.apply(ImageDelta.of_branch(self.image, above), above)
+
+
+def test_groups_and_offsets_survive_a_move(tmp_path: Path) -> None:
+    """If this fails, the loss of a broker sets consumers back, and makes every member join again."""
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            groups = broker.server.broker.groups
+            cluster = Cluster(broker, groups)
+            member = (await broker.member()).member_id
+            sync = messages.SyncGroupRequest(
+                group_id=GROUP, generation_id=1, member_id=member, protocol_type="consumer", protocol_name="range"
+            )
+            sync.assignments = [messages.SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=b"a")]
+            assert (await broker.call(sync, 5)).error_code == ErrorCode.NONE
+            how = {"generation_id_or_member_epoch": 1, "member_id": member}
+            assert await broker.commit(5, **how) is ErrorCode.NONE
+            old = broker.runtime()
+            cluster.elect(2)
+            assert not groups.runtimes
+            assert await broker.commit(6, **how) is ErrorCode.NOT_COORDINATOR
+            listed = await broker.call(messages.ListGroupsRequest(), 5)
+            assert (listed.error_code, listed.groups) == (ErrorCode.NONE, [])
+            cluster.elect(1)
+            assert await broker.commit(6, **how) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            await groups.loaded()
+            assert broker.runtime() is not old
+            assert await broker.committed() == 5
+            beat = messages.HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=member)
+            assert (await broker.call(beat, 4)).error_code == ErrorCode.NONE
+
+    run(work)
+
+
+def test_waiting_members_learn_that_the_coordinator_moved(tmp_path: Path) -> None:
+    """If this fails, a consumer waits for a broker that does not coordinate its group, until its own timeout."""
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path, {"group.initial.rebalance.delay.ms": "60000"}) as broker:
+            await broker.prepare()
+            joining = asyncio.ensure_future(broker.join(version=3))
+            await until(lambda: bool(broker.runtime().machine.groups))
+            old = broker.runtime()
+            Cluster(broker, broker.server.broker.groups).elect(2)
+            assert (await joining).error_code == ErrorCode.NOT_COORDINATOR
+            assert (old.state, old._timer) == (LoadState.CLOSED, None)
+
+    run(work)
+
+
+def test_commits_that_are_being_written_are_not_acknowledged_by_the_old_coordinator(tmp_path: Path) -> None:
+    """If this fails, a client takes an offset for committed that the next coordinator may not have."""
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            groups = broker.server.broker.groups
+            committing = groups.run(
+                GROUP, lambda machine, token, now: machine.commit(_with_id(broker, commit_request(7)), 9, token, now)
+            )
+            assert not committing.done()
+            Cluster(broker, groups).elect(2)
+            answer = await committing
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+
+    run(work)
+
+
+def _with_id(broker: GroupBroker, request: messages.OffsetCommitRequest) -> messages.OffsetCommitRequest:
+    topic = broker.server.broker.image.topics.by_name("t")
+    assert topic is not None
+    request.topics[0].topic_id = topic.topic_id
+    return request
+
+
+def test_coordinator_of_an_old_epoch_cannot_append(tmp_path: Path) -> None:
+    """If this fails, two coordinators of one group write into its log, and commits are lost or come back."""
+
+    async def work() -> None:
+        async with TxnBroker(tmp_path) as broker:
+            await broker.prepare_txn()
+            runtime, txn_runtime = broker.runtime(), broker.txn_runtime()
+            producer = await broker.producer()
+            ends = [each.partition.log.log_end_offset for each in (runtime, txn_runtime)]
+            # The partition is in another epoch already, and the coordinator has not heard of it.
+            runtime.partition.lead(1)
+            txn_runtime.partition.lead(1)
+            assert await broker.commit(7) is ErrorCode.NOT_COORDINATOR
+            assert await broker.add(producer) == {P0: "NOT_COORDINATOR"}
+            place = ("__consumer_offsets", runtime.partition.index)
+            written = await broker.server.broker.txn_markers.write(*producer, 0, True, [place], 2)
+            assert written == {place: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+            assert [each.partition.log.log_end_offset for each in (runtime, txn_runtime)] == ends
+
+    run(work)
+
+
+class Behind:
+    """A partition whose followers have nothing yet."""
+
+    def __init__(self, partition: Any) -> None:
+        self._partition = partition
+        self.high_watermark = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._partition, name)
+
+
+def test_coordinator_waits_until_what_it_loaded_is_committed(tmp_path: Path) -> None:
+    """If this fails, a coordinator commits a transaction because of a record that the next leader does not have, and
+    that one aborts the rest of it.
+    """
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            assert await broker.commit(5) is ErrorCode.NONE
+            groups = broker.server.broker.groups
+            behind: Any = Behind(broker.runtime().partition)
+            runtime = GroupRuntime(behind, 0, groups._runtime_context, groups.settings)
+            await runtime.load()
+            assert runtime.check() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            behind.high_watermark = behind.log.log_end_offset
+            await until(lambda: runtime.state is LoadState.ACTIVE)
+            assert runtime.machine.offsets.count == 1
+            runtime.close()
+            closed = GroupRuntime(Behind(behind), 0, groups._runtime_context, groups.settings)  # type: ignore[arg-type]
+            await closed.load()
+            closed.close()
+            assert (closed.state, closed._timer) == (LoadState.CLOSED, None)
+
+    run(work)
+
+
+def test_markers_carry_the_epoch_of_the_new_coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a transaction that was decided before a move stays open, or markers of the old coordinator are
+    taken for those of the new one.
+    """
+
+    async def work() -> None:
+        async with TxnBroker(tmp_path) as broker:
+            await broker.prepare_txn()
+            cluster = Cluster(broker, broker.service)
+            markers = HeldMarkers()
+            monkeypatch.setattr(broker.server.broker.txn_markers, "write", markers.write)
+            producer = await broker.producer()
+            await broker.add(producer)
+            assert (await broker.end(producer)).error_code == ErrorCode.NONE
+            old = broker.txn_runtime()
+            cluster.elect(2)
+            assert (await broker.init()).error_code == ErrorCode.NOT_COORDINATOR
+            markers.answer()
+            assert old.machine.transactions[ID].state.label == "PrepareCommit"
+            cluster.elect(1)
+            await broker.service.loaded()
+            await until(lambda: len(markers.calls) == 2)
+            assert [call[2] for call in markers.calls] == [0, 2]
+            assert markers.calls[0][3:] == markers.calls[1][3:]
+            markers.answer()
+            await until(lambda: broker.state() == "CompleteCommit")
+
+    run(work)
+
+
+def test_producer_that_waits_for_the_transaction_before_is_sent_to_the_new_coordinator(tmp_path: Path) -> None:
+    """If this fails, a Produce request waits for the end of a transaction that this broker no longer coordinates."""
+
+    async def work() -> None:
+        async with TxnBroker(tmp_path, {"add.partitions.to.txn.retry.backoff.max.ms": "60000"}) as broker:
+            await broker.prepare_txn()
+            markers = HeldMarkers()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(broker.server.broker.txn_markers, "write", markers.write)
+                producer_id, epoch = await broker.producer()
+                await broker.add((producer_id, epoch))
+                await broker.end((producer_id, epoch))
+                adding = broker.service.verify(ID, producer_id, epoch + 1, [P0], add=True)
+                await until(lambda: bool(broker.txn_runtime()._waiting))
+                Cluster(broker, broker.service).elect(2)
+                assert await adding == {P0: ErrorCode.NOT_COORDINATOR}
+
+    run(work)
