@@ -332,10 +332,13 @@ DEFECTS: list[Planter] = [
     append_of_an_old_epoch_is_accepted,
     deposed_coordinator_forgets_who_waits,
 ]
-# Those that the world (tests/sim/world) does not find within its seeds.
+# Those that the world (tests/sim/world) does not find within its seeds, or not at all: its coordinators do not move.
 RARE: list[Planter] = [
     failed_records_are_not_undone,
     rebalance_ignores_syncing_members,
     answered_join_sets_no_session,
     sync_phase_never_ends,
+    deposed_coordinator_answers,
+    append_of_an_old_epoch_is_accepted,
+    deposed_coordinator_forgets_who_waits,
 ]

@@ -20,7 +20,7 @@ STEPS = 4_000
 SEEDS = [int(os.environ["TXN_SIM_SEED"])] if "TXN_SIM_SEED" in os.environ else list(range(1, 11))
 
 # Defects that more seeds are needed for: markers must arrive after two moves and the begin of another transaction.
-RARE = {"markers_of_an_old_coordinator_are_accepted": 12}
+LATE = {"markers_of_an_old_coordinator_are_accepted": 12}
 
 
 def run(seed: int, steps: int = STEPS) -> World:
@@ -56,4 +56,4 @@ def test_transactions_end_in_one_way_whatever_happens(seed: int) -> None:
 @pytest.mark.parametrize("plant", RARE)
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the simulation passes although the coordinator has this defect."""
-    must_find(plant, run, monkeypatch, RARE.get(plant.__name__, SEEDS_MAX))
+    must_find(plant, run, monkeypatch, LATE.get(plant.__name__, SEEDS_MAX))

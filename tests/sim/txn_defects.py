@@ -317,5 +317,12 @@ DEFECTS: list[Planter] = [
     markers_of_an_old_coordinator_are_accepted,
     late_end_is_accepted,
 ]
-# Those that the world (tests/sim/world) does not find within its seeds.
-RARE: list[Planter] = [verified_before_it_is_written, timed_out_producer_is_not_fenced]
+# Those that the world (tests/sim/world) does not find within its seeds, or not at all: its coordinators do not move.
+RARE: list[Planter] = [
+    verified_before_it_is_written,
+    timed_out_producer_is_not_fenced,
+    deposed_coordinator_answers,
+    append_of_an_old_epoch_is_accepted,
+    markers_of_an_old_coordinator_are_accepted,
+    late_end_is_accepted,
+]
