@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.cluster import ClusterDescription, FeatureRange, QuorumDescription
+from broker_cy.admin.cluster import ClusterDescription, FeatureRange
 from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.commit_notes import NotedTimestamps
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
@@ -20,6 +20,7 @@ from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.quorum import QuorumDescription
 from broker_cy.admin.segments import segments_of
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
 from broker_cy.client.turns import Turns
@@ -202,7 +203,7 @@ class Session:
         return self._feeds.get("hanging", self.find_hanging, 15.0, 30.0)
 
     def quorum(self) -> Feed[QuorumDescription]:
-        return self._feeds.get("quorum", self._quick.cluster.quorum, 5.0)
+        return self._feeds.get("quorum", self._quick.quorum.describe, 5.0)
 
     def features(self) -> Feed[tuple[FeatureRange, ...]]:
         return self._feeds.get("features", self._quick.cluster.features, 30.0)

@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Any
 
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.cluster import BrokerInfo, ClusterDescription, FeatureRange, QuorumDescription, QuorumReplica
+from broker_cy.admin.cluster import BrokerInfo, ClusterDescription, FeatureRange
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ConfigSynonym, ResourceType
 from broker_cy.admin.group_lag import GroupLag, PartitionLag
 from broker_cy.admin.groups import GroupDescription, GroupListing, GroupMember
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
+from broker_cy.admin.quorum import QuorumDescription, QuorumReplica
 from broker_cy.admin.transactions import HangingTransaction, ProducerState, TransactionListing
 from broker_cy.console.feeds import Feed, Feeds
 from broker_cy.console.session import GroupSummary, GroupView, OpenTransaction, PartitionRow, Session

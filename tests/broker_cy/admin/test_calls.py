@@ -47,13 +47,13 @@ def test_the_quorum_is_reported_or_the_reason_why_not(run: Run, cluster: BrokerP
 
     async def job(client: AdminClient) -> None:
         if cluster.target == "kafka":
-            quorum = await client.cluster.quorum()
+            quorum = await client.quorum.describe()
             assert quorum.leader_id == 1
             assert [(each.replica_id, each.lag) for each in quorum.voters] == [(1, 0)]
             assert quorum.high_watermark > 0
             return
         with pytest.raises(ClientError) as raised:
-            await client.cluster.quorum()
+            await client.quorum.describe()
         error = raised.value
         assert (error.failure, error.api, error.retriable) == (Failure.UNSUPPORTED, "DescribeQuorum", False)
         assert error.broker == f"1 ({cluster.bootstrap})"
