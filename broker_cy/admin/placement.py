@@ -116,8 +116,7 @@ class Placement:
                         f"can take one (brokers that accept replicas: {names}): add a broker first",
                         what=f"partition {key}",
                     )
-                # Replicas that will leave as well take no rack.
-                self._move(key, broker, min(free, key=lambda each: self._cost(key, each, {*leaving, broker})))
+                self._move(key, broker, min(free, key=lambda each: self._cost(key, broker, each)))
 
     def fill(self, new: Collection[int], moves_max: int | None = None) -> None:
         """Move replicas of at most `moves_max` partitions to the brokers `new`, until these have their share. Raises
@@ -152,8 +151,8 @@ class Placement:
     def _improve(self, key: TopicPartition, source: int, targets: Sequence[int]) -> bool:
         """Move one replica to the broker where it evens out most; whether there was one."""
         replicas = self._now[key]
-        here = self._clashes(key, source, {source})
-        free = [each for each in targets if each not in replicas and self._clashes(key, each, {source}) <= here]
+        here = self._clashes(key, source, source)
+        free = [each for each in targets if each not in replicas and self._clashes(key, source, each) <= here]
         best = min(free, key=lambda each: (self._gain(key, source, each), each), default=None)
         if best is None or self._gain(key, source, best) >= -_GAIN_MIN:
             return False
@@ -187,18 +186,18 @@ class Placement:
         apart_bytes = (self.bytes[target] - self.bytes[source]) * self._byte_share
         return 2 * one * (apart + one) + 2 * size * (apart_bytes + size)
 
-    def _clashes(self, key: TopicPartition, target: int, without: Collection[int]) -> int:
-        """How many replicas, except those on `without`, are in the rack of `target`."""
+    def _clashes(self, key: TopicPartition, source: int, target: int) -> int:
+        """How many replicas are in the rack of `target`, except the one on `source`, which is to move."""
         rack = self._rack(target)
-        others = (each for each in self._now[key] if each not in without)
+        others = (each for each in self._now[key] if each != source)
         return 0 if rack is None else sum(self._rack(each) == rack for each in others)
 
     def _rack(self, broker: int) -> str | None:
         known = self.brokers.get(broker)
         return None if known is None else known.rack
 
-    def _cost(self, key: TopicPartition, target: int, without: Collection[int]) -> tuple[int, float, int]:
-        return self._clashes(key, target, without), self._load(target), target
+    def _cost(self, key: TopicPartition, source: int, target: int) -> tuple[int, float, int]:
+        return self._clashes(key, source, target), self._load(target), target
 
     def _move(self, key: TopicPartition, source: int, target: int) -> None:
         self._now[key] = tuple(target if each == source else each for each in self._now[key])

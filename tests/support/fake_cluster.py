@@ -24,6 +24,8 @@ from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.codec import Message
 
 T = TypeVar("T")
+# Turns of the loop until a request arrives.
+_TURNS = 5
 BROKER, TOPIC = 4, 2
 DYNAMIC_BROKER, DYNAMIC_TOPIC = 2, 1
 LISTS = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
@@ -72,6 +74,8 @@ class FakeCluster:
         # Errors of the next requests of a kind: an error code for the whole answer.
         self.refuse: dict[ApiKey, ErrorCode] = {}
         self.moving_most = 0
+        # Called before each request.
+        self.before_request: Callable[[], None] = lambda: None
         self.voters: list[tuple[int, UUID]] = [(1, UUID(int=101))]
         self.observers: list[tuple[int, UUID]] = []
         self.page = 2
@@ -386,6 +390,10 @@ class FakePool:
         key = ApiKey(type(request).API_KEY)
         if peer.node_id in self.cluster.fenced:
             raise ClientError(Failure.UNREACHABLE, "it is away", broker=peer.name, api="connect")
+        self.cluster.before_request()
+        # Others run while a request is on its way.
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
         version = min(VERSIONS[key], at_most)
         assert version >= at_least
         got = codec.decode(type(request), version, codec.encode(request, version))
@@ -394,8 +402,6 @@ class FakePool:
             reply: Message = self.cluster.log_dirs_of(peer.node_id)
         else:
             reply = self.cluster.answer(got)
-        # Others run while an answer is on its way.
-        await asyncio.sleep(0)
         return codec.decode(answer, version, codec.encode(reply, version)), version
 
     async def close(self) -> None:

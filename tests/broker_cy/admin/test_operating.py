@@ -229,19 +229,25 @@ def test_a_second_interrupt_does_not_stop_the_clean_up(cluster: FakeCluster, mon
         run = client.mover.of(MOVES, concurrent=2, throttle_bytes_per_s=500, every_s=0.01)
         task: asyncio.Task[None] | None = None
 
+        def again() -> None:
+            assert task is not None
+            asyncio.get_running_loop().call_soon(task.cancel)
+
         def stop(progress: MoveProgress) -> None:
             assert task is not None
             if progress.done == 2 and len(progress.under_way) == 2:
-                for _ in range(3):
-                    asyncio.get_running_loop().call_soon(task.cancel)
+                # Now, and again at each request of the clean-up.
+                task.cancel()
+                cluster.before_request = again
 
         task = asyncio.ensure_future(run.run(stop))
         with pytest.raises(asyncio.CancelledError):
             await task
+        # When the command ends, not some time later.
+        assert all(part.target is None for part in cluster.parts.values())
+        assert not any(cluster.configs.values())
 
     cluster.run(monkeypatch, job)
-    assert all(part.target is None for part in cluster.parts.values())
-    assert not any(cluster.configs.values())
 
 
 def test_a_move_that_somebody_cancels_is_reported(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
