@@ -15,7 +15,8 @@ from broker_cy.commands.output import Cell, plain, print_error, print_json, prin
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.reassign import pace_options
 from broker_cy.console.acts.brokers import plan_cordon, plan_unregister
-from broker_cy.console.acts.moves import Pace, plan_drain, throttle_text
+from broker_cy.console.acts.moves import Pace, plan_drain
+from broker_cy.console.moving import moves_under_way, throttle_text
 
 EPILOG = """\b
 examples:
@@ -93,7 +94,7 @@ def _summary(each: BrokerState) -> dict[str, object]:
 async def show(target: Target, client: AdminClient, broker: int) -> None:
     """Show one broker: its state, directories, throttle, and the partitions that move to or from it."""
     state = (await client.brokers.replicas()).broker(broker)
-    moving = [each for each in await client.reassignments.list_all() if broker in (*each.adding, *each.removing)]
+    moving = [each for each in await moves_under_way(client) if broker in (*each.adding, *each.removing)]
     dirs: tuple[LogDir, ...] = ()
     throttle: Throttle | None = None
     if state.is_in_service:

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-from broker_cy.admin import AdminClient, ClientError, Failure
-from broker_cy.admin.reassignments import Reassignment
-from broker_cy.admin.throttles import Throttle
+from broker_cy.admin import AdminClient
 from broker_cy.commands.context import Target, cluster_command
 from broker_cy.commands.output import EXIT_FAILED, Cell, number, print_json, print_table
 from broker_cy.commands.quorum import show as show_quorum
-from broker_cy.console.acts.moves import throttle_now
+from broker_cy.console.moving import moves_under_way, throttle_now
 
 EPILOG = """\b
 examples:
@@ -94,7 +92,7 @@ async def health(target: Target, client: AdminClient) -> int:
     """
     found = await client.brokers.replicas()
     parts = await client.partition_health.of(await client.topics.list_all())
-    moving, throttle = await _moving(client)
+    moving, throttle = await moves_under_way(client), await throttle_now(client)
     away = [each.broker_id for each in found.brokers if not each.is_in_service]
     counts = {
         "brokers": len(found.brokers),
@@ -123,14 +121,3 @@ def _text(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return ("yes" if value else "no") if isinstance(value, bool) else number(int(str(value)))
-
-
-async def _moving(client: AdminClient) -> tuple[Sequence[Reassignment], Throttle]:
-    """What is being moved, and throttles; nothing from a broker that cannot move replicas."""
-    try:
-        moving = await client.reassignments.list_all()
-    except ClientError as error:
-        if error.failure is not Failure.UNSUPPORTED:
-            raise
-        return (), Throttle({}, {})
-    return moving, await throttle_now(client, moving)

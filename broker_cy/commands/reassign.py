@@ -8,7 +8,6 @@ from typing import IO, Any, TypeVar
 import click
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX
 from broker_cy.client.text import percent
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
@@ -24,9 +23,8 @@ from broker_cy.console.acts.moves import (
     plan_cancel,
     plan_moves,
     read_moves,
-    throttle_now,
-    throttle_text,
 )
+from broker_cy.console.moving import moving_now, throttle_text
 from broker_cy.console.values import BYTES_HELP
 
 EPILOG = """\b
@@ -161,36 +159,34 @@ async def apply(
 @cluster_command
 async def status(target: Target, client: AdminClient) -> None:
     """Show the partitions that are being moved, whoever started it, what they have copied, and throttles."""
-    moving = await client.reassignments.list_all()
-    throttle = await throttle_now(client, moving)
-    sizes: dict[tuple[TopicPartition, int], int] = {}
-    if moving:
-        dirs = await client.log_dirs.describe(topics=sorted({each.partition.topic for each in moving}))
-        for broker, directories in dirs.found.items():
-            for directory in directories:
-                for replica in directory.replicas:
-                    sizes[TopicPartition(replica.topic, replica.partition), broker] = replica.size_bytes
-    rows: list[Sequence[Cell]] = []
-    found: list[dict[str, object]] = []
-    for each in moving:
-        whole = max((sizes.get((each.partition, broker), 0) for broker in each.before), default=0)
-        copied = sum(min(whole, sizes.get((each.partition, broker), 0)) for broker in each.adding)
-        total = whole * len(each.adding)
-        ids = [",".join(map(str, some)) for some in (each.before, each.after)]
-        rows.append([str(each.partition), *ids, size(copied), size(total), percent(copied, total)])
-        found.append({"partition": each.partition, "before": each.before, "after": each.after,
-                      "adding": each.adding, "removing": each.removing, "copied_bytes": copied,
-                      "total_bytes": total})  # fmt: skip
+    now = await moving_now(client)
     if target.as_json:
-        print_json({"moving": found, "throttle": {"rates": throttle.rates, "replicas": throttle.replicas}})
+        fields = [
+            {"partition": each.partition, "before": each.reassignment.before, "after": each.reassignment.after,
+             "adding": each.reassignment.adding, "removing": each.reassignment.removing,
+             "copied_bytes": each.copied_bytes, "total_bytes": each.total_bytes}
+            for each in now.partitions
+        ]  # fmt: skip
+        print_json({"moving": fields, "throttle": {"rates": now.throttle.rates, "replicas": now.throttle.replicas}})
         return
-    if rows:
+    if now.partitions:
+        rows: list[Sequence[Cell]] = [
+            [
+                str(each.partition),
+                ",".join(map(str, each.reassignment.before)),
+                ",".join(map(str, each.reassignment.after)),
+                size(each.copied_bytes),
+                size(each.total_bytes),
+                percent(each.copied_bytes, each.total_bytes),
+            ]
+            for each in now.partitions
+        ]
         print_table(["PARTITION", "BEFORE", "AFTER", ">COPIED", ">OF", ">DONE"], rows)
     else:
         click.echo("no partition is being moved")
-    if throttle.is_set:
-        click.echo(f"throttle: {throttle_text(throttle)}")
-        if not moving:
+    if now.throttle.is_set:
+        click.echo(f"throttle: {throttle_text(now.throttle)}")
+        if not now.partitions:
             click.echo("It was left behind: `broker-cy reassign cancel` removes it.")
 
 

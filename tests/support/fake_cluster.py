@@ -394,6 +394,8 @@ class FakePool:
         # Others run while a request is on its way.
         for _ in range(_TURNS):
             await asyncio.sleep(0)
+        if key not in VERSIONS:
+            raise ClientError(Failure.UNSUPPORTED, f"no {key.name}", broker=peer.name)
         version = min(VERSIONS[key], at_most)
         assert version >= at_least
         got = codec.decode(type(request), version, codec.encode(request, version))

@@ -16,11 +16,11 @@ from broker_cy.admin.brokers import ClusterReplicas
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.mover import CONCURRENT_DEFAULT, MoveProgress
 from broker_cy.admin.placement import Move, Placement, moves_to
-from broker_cy.admin.reassignments import Reassignment
 from broker_cy.admin.throttles import Throttle
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import duration, plural, size
 from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
+from broker_cy.console.moving import NO_THROTTLE, brokers_text, throttle_now, throttle_text
 
 _VERSION = 1
 _ANY_DIR = "any"
@@ -189,14 +189,14 @@ async def plan_drain(
     changes = [Change(f"broker {broker}", note="cordoned: takes no new replicas") for broker in to_cordon]
     options: list[str | int] = [] if cordon else ["--no-cordon"]
     return Plan(
-        f"Drain {_brokers(brokers)}",
+        f"Drain {brokers_text(brokers)}",
         moves_text(moves),
         command("brokers", "drain", *brokers, *pace.words(), *options, "--yes"),
         MoveReplicas(moves, pace, tuple(to_cordon)),
         [*changes, *changes_of(moves)],
         verb="Drain",
         is_destructive=False,
-        problem="" if moves or to_cordon else f"nothing to do: no replica is on {_brokers(brokers)}",
+        problem="" if moves or to_cordon else f"nothing to do: no replica is on {brokers_text(brokers)}",
         is_done=not (moves or to_cordon),
     )
 
@@ -207,7 +207,7 @@ async def plan_cancel(
     """Plan cancelling the moves of the partitions `wanted`; throttles are removed if no other move is under way."""
     every = await client.reassignments.list_all()
     chosen = [each for each in every if wanted(each.partition)]
-    throttle = await throttle_now(client, every) if len(chosen) == len(every) else Throttle({}, {})
+    throttle = await throttle_now(client, every) if len(chosen) == len(every) else NO_THROTTLE
     changes = [Change(str(each.partition), _ids(each.replicas), _ids(each.before)) for each in chosen]
     if throttle.is_set:
         changes.append(Change("throttle", note=throttle_text(throttle)))
@@ -221,22 +221,6 @@ async def plan_cancel(
         problem="" if changes else "no such partition is being moved, and there is no throttle to remove",
         is_done=not changes,
     )
-
-
-async def throttle_now(client: AdminClient, moving: Sequence[Reassignment]) -> Throttle:
-    """The throttle of every broker in service and every topic. Raises ClientError."""
-    described = await client.cluster.describe()
-    topics = {topic.name for topic in await client.topics.list_all()} | {each.partition.topic for each in moving}
-    return await client.throttles.describe(
-        [each.broker_id for each in described.brokers if not each.is_fenced], sorted(topics)
-    )
-
-
-def throttle_text(throttle: Throttle) -> str:
-    """`10.0 MiB/s on brokers 1, 2 and 3 topics`."""
-    rates = sorted({rate for names in throttle.rates.values() for rate in names.values()})
-    shown = " to ".join(f"{size(each)}/s" for each in rates[:: max(1, len(rates) - 1)]) or "no rate"
-    return f"{shown} on {_brokers(sorted(throttle.rates))}, for replicas of {plural(len(throttle.replicas), 'topic')}"
 
 
 async def _refuse_while_moving(client: AdminClient) -> None:
@@ -326,14 +310,10 @@ def moves_document(moves: Sequence[Move]) -> dict[str, object]:
 
 def _title(wish: Wish) -> str:
     if wish.drain:
-        return f"Drain {_brokers(wish.drain)}"
+        return f"Drain {brokers_text(wish.drain)}"
     if wish.add:
-        return f"Fill {_brokers(wish.add)}"
+        return f"Fill {brokers_text(wish.add)}"
     return "Balance replicas" if wish.is_balance else "Move replicas"
-
-
-def _brokers(ids: Sequence[int]) -> str:
-    return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, ids)) or '(none)'}"
 
 
 def _ids(replicas: Sequence[int]) -> str:
