@@ -1,4 +1,4 @@
-"""The screen of replicas that are being moved."""
+"""The screen of replicas that are being moved, and cordoning a broker."""
 
 from __future__ import annotations
 
@@ -35,5 +35,28 @@ def test_moves_are_shown_and_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
         await terminal.press("right", "enter")
         await terminal.until(lambda: not any(cluster.configs.values()), "the throttle is removed")
         assert cluster.parts[keys[1]].target is None
+
+    drive("127.0.0.1:1", job, size=(160, 50))
+
+
+def test_a_broker_is_cordoned_and_uncordoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, new replicas come to a broker that an operator wants to take out."""
+    cluster = FakeCluster({1: "a", 2: "b", 3: "c"})
+    monkeypatch.setattr("broker_cy.admin.client.Pool", lambda client_id: FakePool(cluster))
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.command("brokers")
+        await terminal.goes_to("brokers")
+        await terminal.shows("Rack", "controller")
+        await terminal.press("c")
+        await terminal.shows("(none) -> every directory", "broker-cy brokers cordon 1 --yes")
+        await terminal.press("right", "enter")
+        await terminal.until(lambda: cluster.configs.get((BROKER, "1")), "the cordon")
+        await terminal.shows("cordoned  ")
+        await terminal.press("c")
+        await terminal.shows("* -> (none)", "broker-cy brokers uncordon 1 --yes")
+        await terminal.press("right", "enter")
+        await terminal.until(lambda: not cluster.configs[BROKER, "1"], "the end of the cordon")
+        await terminal.shows("controller")
 
     drive("127.0.0.1:1", job, size=(160, 50))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from pathlib import Path
 from uuid import UUID
 
@@ -54,6 +55,26 @@ def test_a_plan_goes_through_a_file(bare: Cli, cluster: FakeCluster, tmp_path: P
     assert cluster.moving_most == 2
     assert not any(cluster.configs.values())
     assert bare("reassign", "apply", file, "--yes").out == "every replica is where it should be\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_moves_and_throttle(bare: Cli, cluster: FakeCluster, number: signal.Signals) -> None:
+    """If this fails, a closed terminal or a stopped service leaves a throttle behind."""
+    cluster.step_bytes = 0
+    before = {each: part.replicas for each, part in cluster.parts.items()}
+
+    def interrupt() -> None:
+        if cluster.moving_most and isinstance(cluster.asked[-1], messages.ListPartitionReassignmentsRequest):
+            cluster.before_request = lambda: None
+            signal.raise_signal(number)
+
+    cluster.before_request = interrupt
+    shown = bare("reassign", "apply", "--drain", "2", "--throttle", "1M", "--yes", code=130)
+    assert "stopped after 0 of 4 partitions" in shown.err
+    assert shown.err.endswith("interrupted\n")
+    assert {each: part.replicas for each, part in cluster.parts.items()} == before
+    assert all(part.target is None for part in cluster.parts.values())
+    assert not any(cluster.configs.values())
 
 
 @pytest.mark.parametrize(
