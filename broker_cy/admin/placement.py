@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.text import plural
 
 # Passes over all replicas of a plan that balances. Each pass only makes moves that even out the brokers, so that the
 # first passes do nearly all of it.
@@ -112,8 +113,8 @@ class Placement:
                     names = ", ".join(map(str, targets)) or "none"
                     raise ClientError(
                         Failure.INVALID,
-                        f"it has {len(placed.replicas)} replicas, on {_listed(placed.replicas)}, and no other broker "
-                        f"can take one (brokers that accept replicas: {names}): add a broker first",
+                        f"it has {plural(len(placed.replicas), 'replica')}, on {_listed(placed.replicas)}, and no other "
+                        f"broker can take one (brokers that accept replicas: {names}): add a broker first",
                         what=f"partition {key}",
                     )
                 self._move(key, broker, min(free, key=lambda each: self._cost(key, broker, each)))
