@@ -122,6 +122,17 @@ class BrokerCalls:
         entries = (await self._configs.describe([resource], names=[CORDONED])).whole()[resource]
         return next((entry.value or "" for entry in entries if entry.name == CORDONED), None)
 
+    async def why_not_cordon(self, broker_id: int) -> str:
+        """Why the broker would refuse `cordon`; empty if it would not. Raises ClientError if it does not answer."""
+        if await self.cordoned_dirs(broker_id) is None:
+            return f"broker {broker_id} does not know {CORDONED} (Kafka 4.3 or later)"
+        resource = ConfigResource(ResourceType.BROKER, str(broker_id))
+        change = ConfigChange(CORDONED, AlterOp.SET, EVERY_DIR)
+        error = (await self._configs.alter({resource: [change]}, validate_only=True)).failed.get(resource)
+        if error is not None and error.failure is not Failure.REFUSED:
+            raise error
+        return "" if error is None else str(error)
+
     async def cordon(self, broker_id: int, dirs: Iterable[str] = (EVERY_DIR,)) -> None:
         """Let no new replica come to these directories (paths as in `log.dirs`, or `*`); the others take them. Raises
         ClientError.

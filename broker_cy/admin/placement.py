@@ -113,8 +113,8 @@ class Placement:
                     names = ", ".join(map(str, targets)) or "none"
                     raise ClientError(
                         Failure.INVALID,
-                        f"it has {plural(len(placed.replicas), 'replica')}, on {_listed(placed.replicas)}, and no other "
-                        f"broker can take one (brokers that accept replicas: {names}): add a broker first",
+                        f"it has {plural(len(placed.replicas), 'replica')}, on {_listed(placed.replicas)}, and no "
+                        f"other broker can take one (brokers that accept replicas: {names}): add a broker first",
                         what=f"partition {key}",
                     )
                 self._move(key, broker, min(free, key=lambda each: self._cost(key, broker, each)))

@@ -251,7 +251,7 @@ class FakeCluster:
     ) -> messages.IncrementalAlterConfigsResponse:
         kind = messages.IncrementalAlterConfigsResponse
         code = self.refuse.get(ApiKey.INCREMENTAL_ALTER_CONFIGS, ErrorCode.NONE)
-        for each in request.resources if code == ErrorCode.NONE else ():
+        for each in request.resources if code == ErrorCode.NONE and not request.validate_only else ():
             own = self.configs.setdefault((each.resource_type, each.resource_name), {})
             for change in each.configs:
                 listed = [word for word in own.get(change.name, "").split(",") if word]

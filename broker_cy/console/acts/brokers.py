@@ -50,6 +50,7 @@ async def plan_cordon(client: AdminClient, command: Command, broker_id: int, *, 
         raise ClientError(
             Failure.UNSUPPORTED, "it does not know cordoned.log.dirs (Kafka 4.3 or later)", what=f"broker {broker_id}"
         )
+    reason = await client.brokers.why_not_cordon(broker_id) if cordoned else ""
     others = [each for each in now.brokers if each.is_in_service and not each.is_cordoned and each is not state]
     last = cordoned and not others
     word = "cordon" if cordoned else "uncordon"
@@ -63,7 +64,7 @@ async def plan_cordon(client: AdminClient, command: Command, broker_id: int, *, 
         [Change("cordoned directories", before or "(none)", "every directory" if cordoned else "(none)")],
         verb=word.capitalize(),
         is_destructive=False,
-        problem=_cordon_problem(state, cordoned, is_done=is_done, is_last=last),
+        problem=_cordon_problem(state, cordoned, is_done=is_done, is_last=last) or reason,
         is_done=is_done,
     )
 

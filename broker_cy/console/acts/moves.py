@@ -175,18 +175,22 @@ async def plan_drain(
     client: AdminClient, command: Command, brokers: Sequence[int], pace: Pace, *, cordon: bool = True
 ) -> Plan:
     """Plan moving every replica away from brokers. With `cordon` they first refuse new ones, if they are in service and
-    know the setting; they stay cordoned afterwards. Raises ClientError as `plan_moves`.
+    can be cordoned; they stay so afterwards. Raises ClientError as `plan_moves`.
     """
     now = await client.brokers.replicas()
     await _refuse_while_moving(client)
     moves = moves_for(Wish(drain=tuple(brokers)), now)
     to_cordon = []
+    changes: list[Change] = []
     for broker in brokers:
         state = now.broker(broker)
-        can = cordon and state.is_in_service and not state.is_cordoned
-        if can and await client.brokers.cordoned_dirs(broker) is not None:
+        if not cordon or not state.is_in_service or state.is_cordoned:
+            continue
+        reason = await client.brokers.why_not_cordon(broker)
+        if not reason:
             to_cordon.append(broker)
-    changes = [Change(f"broker {broker}", note="cordoned: takes no new replicas") for broker in to_cordon]
+        note = f"not cordoned, and may get new replicas: {reason}" if reason else "cordoned: takes no new replicas"
+        changes.append(Change(f"broker {broker}", note=note))
     options: list[str | int] = [] if cordon else ["--no-cordon"]
     return Plan(
         f"Drain {brokers_text(brokers)}",
