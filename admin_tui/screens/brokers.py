@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -10,6 +11,8 @@ from textual.binding import Binding, BindingType
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.client.text import clean, count, duration, percent, size
+from broker_cy.console.acts.brokers import plan_cordon
+from broker_cy.console.acts.plan import Plan
 from broker_cy.console.rows import BrokerRow, broker_rows
 
 
@@ -18,10 +21,16 @@ class BrokersView(ListView):
 
     NAME = "brokers"
     ABOUT = """Every broker, including fenced ones: how many partitions it leads, the size of its logs, and from its
-    own samples its uptime, CPU, memory and connections. `enter` or `e` opens its settings."""
+    own samples its uptime, CPU, memory and connections. `enter` or `e` opens its settings.
+
+`c` cordons a broker, so that it takes no new replicas, or lifts that. `broker-cy brokers drain` moves its replicas
+away; `m` shows how far that is."""
+    CHANGES = frozenset({"cordon"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "settings", "Settings", id="brokers.settings"),
         Binding("l", "log_dirs", "Log dirs", id="brokers.log_dirs"),
+        Binding("c", "cordon", "Cordon", id="brokers.cordon"),
+        Binding("m", "moves", "Moves", id="brokers.moves"),
         Binding("u", "quorum", "Quorum", id="brokers.quorum"),
     ]
 
@@ -89,6 +98,20 @@ class BrokersView(ListView):
     def action_log_dirs(self) -> None:
         self.console_app.show_view("log-dirs")
 
+    def action_cordon(self) -> None:
+        row: BrokerRow | None = self.grid.selected
+        if row is None:
+            return
+        broker, cordoned = row.info.broker_id, not row.is_cordoned
+
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_cordon(self.client, self.command, broker, cordoned=cordoned)
+
+        self.act(plan)
+
+    def action_moves(self) -> None:
+        self.console_app.show_view("moves")
+
     def action_quorum(self) -> None:
         self.console_app.show_view("quorum")
 
@@ -96,4 +119,6 @@ class BrokersView(ListView):
 def _role(row: BrokerRow) -> Text:
     if row.info.is_fenced:
         return Text("fenced", "bold red")
+    if row.is_cordoned:
+        return Text("cordoned", "yellow")
     return Text("controller", "cyan") if row.is_controller else Text("broker")

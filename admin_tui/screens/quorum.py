@@ -11,7 +11,8 @@ from textual.binding import BindingType
 from admin_tui.screens.view import View
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.cluster import FeatureRange, QuorumReplica
+from broker_cy.admin.cluster import FeatureRange
+from broker_cy.admin.quorum import QuorumReplica
 from broker_cy.client.text import clean, count, duration
 from broker_cy.console.session import now_ms
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from broker_cy.admin.address import Address, parse_addresses
+from broker_cy.admin.brokers import BrokerCalls
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.cluster import ClusterCalls
 from broker_cy.admin.commit_notes import CommitNotes, CommitTail, EventTimestamps
@@ -16,10 +17,15 @@ from broker_cy.admin.group_offsets import GroupOffsetCalls
 from broker_cy.admin.groups import GroupCalls
 from broker_cy.admin.log_dirs import LogDirCalls
 from broker_cy.admin.metadata import Metadata
+from broker_cy.admin.mover import MoverCalls, MoverParts
 from broker_cy.admin.offsets import OffsetCalls
 from broker_cy.admin.own_topics import event_topic, sample_topic
+from broker_cy.admin.partition_health import PartitionHealthCalls
+from broker_cy.admin.quorum import QuorumCalls
+from broker_cy.admin.reassignments import ReassignmentCalls
 from broker_cy.admin.records import RecordCalls
 from broker_cy.admin.reset import ResetCalls
+from broker_cy.admin.throttles import ThrottleCalls
 from broker_cy.admin.topics import TopicCalls
 from broker_cy.admin.transactions import TransactionCalls
 from broker_cy.client.pool import Pool
@@ -69,6 +75,14 @@ class AdminClient:
         self.events = event_topic(self.records)
         self.samples = sample_topic(self.records)
         self._commits = commits
+        self.quorum = QuorumCalls(caller)
+        self.brokers = BrokerCalls(caller, self.cluster, self.topics, self.log_dirs, self.configs)
+        self.partition_health = PartitionHealthCalls(caller, self.configs)
+        self.reassignments = ReassignmentCalls(caller)
+        self.throttles = ThrottleCalls(self.configs)
+        self.mover = MoverCalls(
+            MoverParts(self.cluster, self.reassignments, self.topics, self.log_dirs, self.throttles)
+        )
         self.timestamps = EventTimestamps(commits, self.events, RecordTimestamps(self.records))
         self.lag = LagCalls(self.offsets, self.group_offsets, self.timestamps)
         self.transactions = TransactionCalls(caller, transactions)

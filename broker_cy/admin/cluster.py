@@ -1,17 +1,15 @@
-"""The cluster as a whole: brokers, controller, quorum, features, and the requests that a broker supports."""
+"""The cluster as a whole: brokers, controller, features, and the requests that a broker supports."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from broker_cy.admin.caller import Caller
-from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
-from broker_cy.core.uuid import to_text
+from broker_cy.client.errors import problem_of
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
 
 _BROKERS_ENDPOINT = 1
-_METADATA_TOPIC = "__cluster_metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +50,6 @@ class ApiRange:
     name: str
     min_version: int
     max_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumReplica:
-    """A voter or observer of the metadata log. Times are ms since 1970, None if they are not known."""
-
-    replica_id: int
-    directory_id: str
-    log_end_offset: int
-    lag: int
-    last_fetch_ms: int | None
-    last_caught_up_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumDescription:
-    """The metadata quorum: leader, and how far each of its replicas is behind it, in records."""
-
-    leader_id: int
-    leader_epoch: int
-    high_watermark: int
-    voters: tuple[QuorumReplica, ...]
-    observers: tuple[QuorumReplica, ...]
 
 
 class ClusterCalls:
@@ -128,52 +103,6 @@ class ClusterCalls:
         return await self._caller.ask(
             request, messages.ApiVersionsResponse, lambda got: problem_of(got.error_code), node_id=broker_id
         )
-
-    async def quorum(self) -> QuorumDescription:
-        """The metadata quorum (KIP-595). ClientError, UNSUPPORTED where the broker does not report it."""
-        asked = messages.DescribeQuorumRequest.TopicData(
-            topic_name=_METADATA_TOPIC, partitions=[messages.DescribeQuorumRequest.PartitionData(partition_index=0)]
-        )
-        answer = await self._caller.ask(
-            messages.DescribeQuorumRequest(topics=[asked]),
-            messages.DescribeQuorumResponse,
-            _quorum_problem,
-            controller=True,
-        )
-        parts = [part for topic in answer.topics for part in topic.partitions]
-        if len(parts) != 1:
-            raise ClientError(
-                Failure.MALFORMED, f"{len(parts)} partitions are in the answer, not 1", api="DescribeQuorum"
-            )
-        part = parts[0]
-        ends = [each.log_end_offset for each in part.current_voters if each.replica_id == part.leader_id]
-        end = max(ends, default=part.high_watermark)
-        return QuorumDescription(
-            part.leader_id,
-            part.leader_epoch,
-            part.high_watermark,
-            tuple(_replica(each, end) for each in part.current_voters),
-            tuple(_replica(each, end) for each in part.observers),
-        )
-
-
-def _quorum_problem(answer: messages.DescribeQuorumResponse) -> Problem | None:
-    problem = problem_of(answer.error_code, answer.error_message)
-    for topic in answer.topics:
-        for part in topic.partitions:
-            problem = problem or problem_of(part.error_code, part.error_message)
-    return problem
-
-
-def _replica(each: messages.DescribeQuorumResponse.ReplicaState, leader_end: int) -> QuorumReplica:
-    return QuorumReplica(
-        each.replica_id,
-        to_text(each.replica_directory_id),
-        each.log_end_offset,
-        max(0, leader_end - each.log_end_offset),
-        None if each.last_fetch_timestamp < 0 else each.last_fetch_timestamp,
-        None if each.last_caught_up_timestamp < 0 else each.last_caught_up_timestamp,
-    )
 
 
 def _name_of(api_key: int) -> str:

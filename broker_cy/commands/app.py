@@ -18,7 +18,11 @@ Start = Callable[[Sequence[str]], int]
 COMMANDS: dict[str, tuple[str | None, str]] = {
     "start": (None, "run a broker in the foreground"),
     "storage": (None, "format the directories of a node, or show what they contain"),
-    "cluster": ("cluster", "brokers, features, the metadata quorum, and supported requests"),
+    "cluster": ("cluster", "brokers, health, features, the metadata quorum, and supported requests"),
+    "quorum": ("quorum", "voters and observers of the metadata log; add and remove voters"),
+    "brokers": ("brokers", "what each broker holds; drain, cordon and unregister brokers"),
+    "reassign": ("reassign", "move replicas between brokers, with progress, a throttle and cancel"),
+    "leaders": ("leaders", "elect preferred leaders, or unclean ones"),
     "topics": ("topics", "list, describe, create, clone, grow and delete topics"),
     "configs": ("configs", "settings of topics, brokers, groups and loggers"),
     "produce": ("produce", "write records from lines, files or JSON"),

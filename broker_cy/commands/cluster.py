@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import click
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.cluster import QuorumReplica
 from broker_cy.commands.context import Target, cluster_command
-from broker_cy.commands.output import Cell, duration, number, print_json, print_table
-from broker_cy.console.values import parse_time
+from broker_cy.commands.output import EXIT_FAILED, Cell, number, print_json, print_table
+from broker_cy.commands.quorum import show as show_quorum
+from broker_cy.console.moving import moves_under_way, throttle_now
 
 EPILOG = """\b
 examples:
   broker-cy cluster describe --bootstrap 127.0.0.1:9092
   broker-cy cluster apis --broker 1 --json
-  broker-cy cluster quorum --cluster production
+  broker-cy cluster health --cluster production
 """
 
 broker_option = click.option(
@@ -26,7 +26,7 @@ broker_option = click.option(
 
 @click.group("cluster", epilog=EPILOG)
 def command() -> None:
-    """Show brokers, features, the metadata quorum, and supported requests."""
+    """Show brokers, health, features, the metadata quorum, and supported requests."""
 
 
 @command.command("describe", epilog=EPILOG)
@@ -79,23 +79,45 @@ async def apis(target: Target, client: AdminClient, broker: int | None) -> None:
     print_table([">KEY", "API", "VERSIONS"], rows)
 
 
-@command.command("quorum", epilog=EPILOG)
+# The same under the name that it had before there was a command of its own.
+command.add_command(show_quorum, "quorum")
+
+
+@command.command("health", epilog=EPILOG)
 @cluster_command
-async def quorum(target: Target, client: AdminClient) -> None:
-    """Show the leader of the metadata log, the voters and the observers, and how far each is behind."""
-    described = await client.cluster.quorum()
+async def health(target: Target, client: AdminClient) -> int:
+    """Show what is wrong with the cluster: brokers that are away, partitions that lack replicas, forgotten throttles.
+
+    The exit code is 1 if a partition refuses reads or writes, or a broker is away.
+    """
+    found = await client.brokers.replicas()
+    parts = await client.partition_health.of(await client.topics.list_all())
+    moving, throttle = await moves_under_way(client), await throttle_now(client)
+    away = [each.broker_id for each in found.brokers if not each.is_in_service]
+    counts = {
+        "brokers": len(found.brokers),
+        "brokers_away": away,
+        "brokers_cordoned": [each.broker_id for each in found.brokers if each.is_cordoned],
+        "partitions": len(parts),
+        "offline_partitions": sum(each.is_offline for each in parts),
+        "below_min_isr_partitions": sum(each.is_below_min_isr for each in parts),
+        "under_replicated_partitions": sum(each.is_under_replicated for each in parts),
+        "not_led_by_preferred": sum(
+            bool(each.info.replicas) and not each.is_offline and each.info.leader_id != each.info.replicas[0]
+            for each in parts
+        ),
+        "partitions_moving": len(moving),
+        "throttled": throttle.is_set,
+    }
     if target.as_json:
-        print_json(described)
-        return
-    click.echo(
-        f"leader {described.leader_id}, epoch {described.leader_epoch}, high watermark {described.high_watermark:,}"
-    )
-    now_ms = parse_time("now")
+        print_json(counts)
+    else:
+        rows: list[Sequence[Cell]] = [[name.replace("_", " "), _text(value)] for name, value in counts.items()]
+        print_table(["WHAT", ">NOW"], rows)
+    return EXIT_FAILED if away or counts["offline_partitions"] or counts["below_min_isr_partitions"] else 0
 
-    def row(role: str, replica: QuorumReplica) -> Sequence[Cell]:
-        caught_up = replica.last_caught_up_ms
-        ago = None if caught_up is None else max(0, now_ms - caught_up)
-        return [replica.replica_id, role, number(replica.log_end_offset), number(replica.lag), duration(ago)]
 
-    rows = [row("voter", each) for each in described.voters] + [row("observer", each) for each in described.observers]
-    print_table([">NODE", "ROLE", ">END", ">LAG", ">CAUGHT UP AGO"], rows)
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return ("yes" if value else "no") if isinstance(value, bool) else number(int(str(value)))

@@ -136,7 +136,7 @@ def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
         # The reader of the output has closed it (`| head`): not an error, and nothing must be flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         raise click.exceptions.Abort from None
 
 

@@ -121,6 +121,17 @@ def progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[
         yield lambda advance: bar.advance(task, advance)
 
 
+def confirm_typed(expected: str, question: str, *, yes: bool) -> None:
+    """As `confirm`, for what cannot be undone: the answer has to be `expected`."""
+    if yes or not sys.stdin.isatty():
+        confirm(question, yes=yes)
+        return
+    typed = click.prompt(f"{question} Type {expected} to confirm", default="", show_default=False, err=True)
+    if typed != expected:
+        click.echo("Nothing was changed.", err=True)
+        raise SystemExit(EXIT_NOT_CONFIRMED)
+
+
 def confirm(question: str, *, yes: bool) -> None:
     """Ask for confirmation and return if the answer is yes; otherwise end the command with EXIT_NOT_CONFIRMED."""
     if yes:

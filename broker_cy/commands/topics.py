@@ -10,6 +10,7 @@ import click
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.admin.topics import BROKER_DEFAULT, CreatedTopic, NewTopic
 from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
@@ -20,6 +21,7 @@ from broker_cy.core.uuid import to_text
 EPILOG = """\b
 examples:
   broker-cy topics list --json
+  broker-cy topics list --under-replicated --offline
   broker-cy topics describe orders payments
   broker-cy topics create orders -p 12 --set retention.ms=604800000 --set cleanup.policy=compact
   broker-cy topics clone orders orders-test -p 1
@@ -54,13 +56,43 @@ match_option = click.option(
 @cluster_command
 @match_option
 @click.option("--internal", is_flag=True, help="Include the topics of the cluster itself.")
-async def list_topics(target: Target, client: AdminClient, match: re.Pattern[str] | None, internal: bool) -> None:
-    """List all topics, with partitions, replicas and health."""
+@click.option("--under-replicated", is_flag=True, help="List the partitions with replicas that are not in sync.")
+@click.option("--offline", is_flag=True, help="List the partitions without a leader.")
+@click.option(
+    "--below-min-isr", is_flag=True, help="List the partitions with fewer replicas in sync than min.insync.replicas."
+)
+async def list_topics(
+    target: Target,
+    client: AdminClient,
+    match: re.Pattern[str] | None,
+    internal: bool,
+    under_replicated: bool,
+    offline: bool,
+    below_min_isr: bool,
+) -> None:
+    """List all topics, with partitions, replicas and health.
+
+    With --under-replicated, --offline and --below-min-isr, lists the partitions in one of these states instead, also
+    those of the cluster's own topics.
+    """
+    is_filtered = under_replicated or offline or below_min_isr
     topics = [
         topic
-        for topic in await client.topics.list_all(internal=internal)
+        for topic in await client.topics.list_all(internal=internal or is_filtered)
         if match is None or match.fullmatch(topic.name)
     ]
+    if is_filtered:
+        _print_unhealthy(
+            target,
+            [
+                each
+                for each in await client.partition_health.of(topics)
+                if (under_replicated and each.is_under_replicated)
+                or (offline and each.is_offline)
+                or (below_min_isr and each.is_below_min_isr)
+            ],
+        )
+        return
     if target.as_json:
         print_json([_summary(topic) for topic in topics])
         return
@@ -78,6 +110,55 @@ async def list_topics(target: Target, client: AdminClient, match: re.Pattern[str
             for topic in topics
         ],
     )
+
+
+def _print_unhealthy(target: Target, found: Sequence[PartitionHealth]) -> None:
+    if target.as_json:
+        print_json([_health(each) for each in found])
+        return
+    print_table(
+        ["TOPIC", ">PARTITION", ">LEADER", "REPLICAS", "IN-SYNC", "MISSING", ">MIN IN-SYNC", "ELIGIBLE", "STATE"],
+        [
+            [
+                each.partition.topic,
+                each.partition.partition,
+                "none" if each.is_offline else each.info.leader_id,
+                ",".join(map(str, each.info.replicas)),
+                ",".join(map(str, each.info.in_sync_replicas)),
+                ",".join(map(str, each.missing)),
+                each.min_in_sync,
+                None if each.eligible is None else ",".join(map(str, each.eligible.eligible)) or "none",
+                ", ".join(_states(each)),
+            ]
+            for each in found
+        ],
+    )
+
+
+def _states(each: PartitionHealth) -> list[str]:
+    states = {
+        "offline": each.is_offline,
+        "below min ISR": each.is_below_min_isr,
+        "under-replicated": each.is_under_replicated,
+    }
+    return [name for name, holds in states.items() if holds]
+
+
+def _health(each: PartitionHealth) -> dict[str, object]:
+    return {
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "leader": None if each.is_offline else each.info.leader_id,
+        "replicas": each.info.replicas,
+        "in_sync_replicas": each.info.in_sync_replicas,
+        "offline_replicas": each.info.offline_replicas,
+        "min_in_sync_replicas": each.min_in_sync,
+        "eligible_leader_replicas": None if each.eligible is None else each.eligible.eligible,
+        "last_known_eligible_leader_replicas": None if each.eligible is None else each.eligible.last_known,
+        "is_offline": each.is_offline,
+        "is_below_min_isr": each.is_below_min_isr,
+        "is_under_replicated": each.is_under_replicated,
+    }
 
 
 @command.command("describe", epilog=EPILOG)

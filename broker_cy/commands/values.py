@@ -9,6 +9,7 @@ import click
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.console.values import (
+    parse_bytes,
     parse_delimiter,
     parse_duration,
     parse_header,
@@ -39,6 +40,7 @@ class Parsed(click.ParamType[Any]):
 
 OFFSET = Parsed("offset", lambda text: parse_int(text, 0))
 COUNT = Parsed("count", lambda text: parse_int(text, 1, 2**31 - 1))
+BYTES = Parsed("bytes", parse_bytes)
 DURATION = Parsed("duration", parse_duration)
 TIME = Parsed("time", parse_time)
 POSITION = Parsed("position", parse_position)

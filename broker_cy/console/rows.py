@@ -34,13 +34,16 @@ STATUS_TONES = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """A broker. `sample` is its newest sample, None if it writes none; counts are None if they are not known."""
+    """A broker. `sample` is its newest sample, None if it writes none; counts are None if they are not known.
+    `is_cordoned`: none of its directories takes new replicas.
+    """
 
     info: BrokerInfo
     is_controller: bool
     leads: int | None
     size_bytes: int | None
     sample: Sample | None
+    is_cordoned: bool = False
 
 
 def broker_rows(
@@ -64,9 +67,15 @@ def broker_rows(
             if dirs is None or info.broker_id not in dirs.found
             else sum(each.size_bytes for each in dirs.found[info.broker_id]),
             newest.get(info.broker_id),
+            dirs is not None and is_cordoned(dirs.found.get(info.broker_id, ())),
         )
         for info in cluster.brokers
     ]
+
+
+def is_cordoned(dirs: Sequence[LogDir]) -> bool:
+    """Return whether there are directories, and none of them takes new replicas (KIP-1066)."""
+    return bool(dirs) and all(each.is_cordoned for each in dirs)
 
 
 @dataclass(frozen=True, slots=True)

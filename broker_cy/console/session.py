@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.cluster import ClusterDescription, FeatureRange, QuorumDescription
+from broker_cy.admin.cluster import ClusterDescription, FeatureRange
 from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.commit_notes import NotedTimestamps
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
@@ -20,6 +20,7 @@ from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.quorum import QuorumDescription
 from broker_cy.admin.segments import segments_of
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
 from broker_cy.client.turns import Turns
@@ -27,6 +28,7 @@ from broker_cy.console.feeds import Feed, Feeds
 from broker_cy.console.figures import TopicCounts, counts_of
 from broker_cy.console.history import Events, Samples
 from broker_cy.console.listeners import LoopOwner
+from broker_cy.console.moving import Moving, moving_now
 
 # Groups whose lag is requested at once.
 LAG_GROUPS_A_CALL = 50
@@ -123,6 +125,8 @@ class Session:
         self._sizes: Mapping[str, int] = {}
         # The groups of each topic, from the newest lags of all groups.
         self._readers: Mapping[str, Mapping[str, int]] | None = None
+        # The newest answer of `moves`, and when it came.
+        self._moved: tuple[Moving | None, int] = (None, 0)
         # As the sizes, for the counts of topics and partitions.
         self._counts_of: tuple[TopicInfo, ...] | None = None
         self._counts: TopicCounts | None = None
@@ -202,13 +206,26 @@ class Session:
         return self._feeds.get("hanging", self.find_hanging, 15.0, 30.0)
 
     def quorum(self) -> Feed[QuorumDescription]:
-        return self._feeds.get("quorum", self._quick.cluster.quorum, 5.0)
+        return self._feeds.get("quorum", self._quick.quorum.describe, 5.0)
+
+    def moves(self) -> Feed[Moving]:
+        """Replicas that are being moved, with their rate since the answer before."""
+        return self._feeds.get("moves", self._moves, 2.0)
 
     def features(self) -> Feed[tuple[FeatureRange, ...]]:
         return self._feeds.get("features", self._quick.cluster.features, 30.0)
 
     def producers(self, topic: str) -> Feed[tuple[tuple[TopicPartition, ProducerState], ...]]:
         return self._feeds.get(("producers", topic), lambda: self._producers(topic), 5.0)
+
+    async def _moves(self) -> Moving:
+        before, began_ms = self._moved
+        now, at_ms = await moving_now(self._quick), now_ms()
+        if before is not None and before.partitions and at_ms > began_ms:
+            rate = now.copied_since(before) * 1000 / (at_ms - began_ms)
+            now = replace(now, rate_bytes_per_s=rate)
+        self._moved = now, at_ms
+        return now
 
     async def _all_lags(self) -> dict[str, GroupSummary]:
         listed = await self._quick.groups.listed()

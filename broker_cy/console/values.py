@@ -11,6 +11,8 @@ from broker_cy.admin.records import Start
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 _PARTITIONS_MAX = 100_000
+_BYTES = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?)([kKMGT]?)(?:i?B)?")
+BYTES_HELP = "such as 500000, 50M or 1.5GiB"
 DURATION_HELP = "such as 500ms, 30s, 15m, 2h, 1d or 1w"
 TIME_HELP = "2026-01-31, 2026-01-31T12:00[:00.123][Z|+02:00], -15m (ago), now, or ms since 1970"
 POSITION_HELP = f"beginning, end, an offset, -N (the last N), or @TIME: {TIME_HELP}"
@@ -34,6 +36,14 @@ def parse_duration(text: str) -> int:
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f"{text!r} is not a duration, {DURATION_HELP}")
     return sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
+
+
+def parse_bytes(text: str) -> int:
+    """Parse `500000`, `50M` or `1.5GiB` to bytes; units are powers of 1,024."""
+    match = _BYTES.fullmatch(text)
+    if match is None or (number := int(float(match[1]) * 1024 ** " KMGT".index((match[2] or " ").upper()))) < 1:
+        raise ValueError(f"{text!r} is not a number of bytes, {BYTES_HELP}")
+    return number
 
 
 def parse_time(text: str, now_ms: Callable[[], int] | None = None) -> int:

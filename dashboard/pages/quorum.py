@@ -8,7 +8,8 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.cluster import FeatureRange, QuorumReplica
+from broker_cy.admin.cluster import FeatureRange
+from broker_cy.admin.quorum import QuorumReplica
 from broker_cy.client.errors import Failure
 from broker_cy.client.text import clean, count
 from broker_cy.console.feeds import Feed

@@ -7,15 +7,19 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Any
 
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.cluster import BrokerInfo, ClusterDescription, FeatureRange, QuorumDescription, QuorumReplica
+from broker_cy.admin.cluster import BrokerInfo, ClusterDescription, FeatureRange
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ConfigSynonym, ResourceType
 from broker_cy.admin.group_lag import GroupLag, PartitionLag
 from broker_cy.admin.groups import GroupDescription, GroupListing, GroupMember
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
+from broker_cy.admin.quorum import QuorumDescription, QuorumReplica
+from broker_cy.admin.reassignments import Reassignment
+from broker_cy.admin.throttles import Throttle
 from broker_cy.admin.transactions import HangingTransaction, ProducerState, TransactionListing
 from broker_cy.console.feeds import Feed, Feeds
+from broker_cy.console.moving import Moving, MovingPartition
 from broker_cy.console.session import GroupSummary, GroupView, OpenTransaction, PartitionRow, Session
 from broker_cy.core.configs import ConfigSource, ConfigType
 from broker_cy.metrics.events import (
@@ -140,6 +144,14 @@ _PRODUCER = ProducerState(4_000, 2, 77, NOW_MS - 5_000, 0, 900)
 HANGING = (HangingTransaction(TopicPartition(PAYMENTS, 7), _PRODUCER, None, 3_600_000),)
 PRODUCERS = tuple((TopicPartition(ORDERS, n), _PRODUCER) for n in range(3))
 QUORUM = QuorumDescription(1, 9, 12_345, (QuorumReplica(1, "dir", 12_345, 0, NOW_MS, NOW_MS - 10),), ())
+MOVES = Moving(
+    (
+        MovingPartition(Reassignment(TopicPartition(ORDERS, 0), (1, 3, 2), (3,), (2,)), 400 << 20, 2 * _GB),
+        MovingPartition(Reassignment(TopicPartition(PAYMENTS, 7), (3, 1, 2), (3,), (2,)), 0, 0),
+    ),
+    Throttle({1: {"leader.replication.throttled.rate": 50 << 20}, 3: {}}, {ORDERS: {}}),
+    48.5 * (1 << 20),
+)
 FEATURES = (FeatureRange("metadata.version", 7, 30, 30), FeatureRange("transaction.version", 0, 2, 2))
 
 
@@ -246,6 +258,7 @@ class FrozenFeeds(Feeds):
         "hanging": HANGING,
         ("producers", ORDERS): PRODUCERS,
         "quorum": QUORUM,
+        "moves": MOVES,
         "features": FEATURES,
     }
 

@@ -42,6 +42,7 @@ VIEWS = (
     "connections",
     "log-dirs",
     "metrics",
+    "moves",
     "quorum",
     "events",
     "alerts",

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
+from bench.launch import kafka_dist
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.raw_wire import METADATA, Connection, array
 from tests.support.wait import until
 
 NODES = 3
+CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
 
 
 @contextmanager
@@ -48,3 +51,53 @@ def _brokers_known_to(node: KafkaPeer) -> int:
             return connection.ask(METADATA, 1, array([])).i32()
     except (OSError, EOFError):
         return 0
+
+
+class DynamicVoter(KafkaPeer):
+    """A node whose voters are in the metadata log (kraft.version 1): the first one starts a quorum of its own, and the
+    others follow it as observers until they are added.
+    """
+
+    def __init__(self, directory: Path, number: int, first: DynamicVoter | None) -> None:
+        super().__init__(directory)
+        self.number = number
+        self.first = first
+
+    @property
+    def controller_port(self) -> int:
+        return self._controller_port
+
+    def _write_properties(self) -> None:
+        port = (self.first or self)._controller_port
+        self.settings |= {
+            "node.id": str(self.number),
+            "controller.quorum.bootstrap.servers": f"{self.host}:{port}",
+            "advertised.listeners": f"PLAINTEXT://{self.host}:{self.port},"
+            f"CONTROLLER://{self.host}:{self._controller_port}",
+        }
+        super()._write_properties()
+        # Voters of the file would be the only ones.
+        lines = self._properties.read_text().splitlines(keepends=True)
+        self._properties.write_text("".join(line for line in lines if not line.startswith("controller.quorum.voters")))
+
+    def _start_once(self) -> Self:
+        if not (self.data_dir / "meta.properties").exists():
+            self._write_properties()
+            role = "--standalone" if self.first is None else "--no-initial-controllers"
+            kafka_dist.run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties, role)
+        return super()._start_once()
+
+
+@contextmanager
+def dynamic_quorum(directory: Path, nodes: int) -> Iterator[list[DynamicVoter]]:
+    """Start node 1, the only voter, and the others as its observers; yield them once all brokers are known."""
+    first = DynamicVoter(directory / "node-1", 1, None)
+    every = [first, *(DynamicVoter(directory / f"node-{n}", n, first) for n in range(2, nodes + 1))]
+    try:
+        for node in every:
+            node.start()
+        until(lambda: all(_brokers_known_to(node) == nodes for node in every), f"{nodes} brokers", 60)
+        yield every
+    finally:
+        for node in every:
+            node.close()

@@ -87,7 +87,7 @@ class Plan:
 
     `affected` says how much is affected (3 partitions, 12,345 offsets), `changes` lists the resources, and `command` is
     the equivalent command line. `typed` is the name that has to be typed, None if nothing is lost irrecoverably.
-    `problem` says why the act cannot be done now.
+    `problem` says why the act cannot be done now; with `is_done`, because everything is as it should be.
     """
 
     title: str
@@ -99,6 +99,7 @@ class Plan:
     verb: str = "Execute"
     is_destructive: bool = True
     problem: str = ""
+    is_done: bool = False
 
 
 async def execute(client: AdminClient, plan: Plan, typed: str | None = None) -> Report:

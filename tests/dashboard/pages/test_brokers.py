@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker_cy.admin.cluster import FeatureRange, QuorumDescription, QuorumReplica
+from broker_cy.admin.cluster import FeatureRange
+from broker_cy.admin.quorum import QuorumDescription, QuorumReplica
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import ClientError, Failure
 from dashboard.collector.holdings import holdings_of

@@ -1,0 +1,240 @@
+"""Which replicas move where: plans to drain brokers, to fill new ones, and to balance. Pure computation.
+
+Every plan keeps these invariants, which tests/broker_cy/admin/test_placement.py checks with random clusters:
+
+- a partition keeps its number of replicas, on different brokers;
+- a replica moves only to a broker in service that is not cordoned, and that the plan does not empty;
+- a replica that has to leave goes to a rack without another replica of the partition, as long as there is one; one
+  that moves to even out brokers is never in a fuller rack than before;
+- a replica takes the place in the list of the one that it replaces, so that preferred leaders spread with the replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.text import plural
+
+# Passes over all replicas of a plan that balances. Each pass only makes moves that even out the brokers, so that the
+# first passes do nearly all of it.
+PASSES_MAX = 10
+# A move that evens the brokers out by less is not worth the copying; 1 is a whole broker's share.
+_GAIN_MIN = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSlot:
+    """A broker as a place for replicas. `accepts`: it is in service, and not cordoned."""
+
+    broker_id: int
+    rack: str | None
+    accepts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A partition: its replicas with the preferred leader first, and the size of one replica."""
+
+    partition: TopicPartition
+    replicas: tuple[int, ...]
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A change of a partition's replicas."""
+
+    partition: TopicPartition
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    size_bytes: int = 0
+
+    @property
+    def added(self) -> tuple[int, ...]:
+        """The brokers that have to copy the partition."""
+        return tuple(each for each in self.after if each not in self.before)
+
+    @property
+    def removed(self) -> tuple[int, ...]:
+        return tuple(each for each in self.before if each not in self.after)
+
+    @property
+    def copied_bytes(self) -> int:
+        """What all added replicas copy together."""
+        return self.size_bytes * len(self.added)
+
+
+class Placement:
+    """The replicas of a cluster, while a plan moves them."""
+
+    def __init__(self, brokers: Iterable[BrokerSlot], partitions: Iterable[Placed]) -> None:
+        self.brokers = {each.broker_id: each for each in brokers}
+        self.partitions = {each.partition: each for each in partitions}
+        self._now: dict[TopicPartition, tuple[int, ...]] = {key: each.replicas for key, each in self.partitions.items()}
+        # Of every broker that has replicas, also of one that has left the cluster.
+        holders = set(self.brokers) | {each for placed in self.partitions.values() for each in placed.replicas}
+        self.replicas = dict.fromkeys(sorted(holders), 0)
+        self.bytes = dict.fromkeys(sorted(holders), 0)
+        self._held: dict[int, set[TopicPartition]] = {each: set() for each in holders}
+        for placed in self.partitions.values():
+            for broker in placed.replicas:
+                self.replicas[broker] += 1
+                self.bytes[broker] += placed.size_bytes
+                self._held[broker].add(placed.partition)
+        self._changed: set[TopicPartition] = set()
+        # What one replica, and one byte, add to the load of a broker.
+        self._replica_share = 0.0
+        self._byte_share = 0.0
+
+    def moves(self) -> tuple[Move, ...]:
+        """The partitions that changed, by name."""
+        return tuple(
+            Move(key, self.partitions[key].replicas, after, self.partitions[key].size_bytes)
+            for key, after in sorted(self._now.items())
+            if after != self.partitions[key].replicas
+        )
+
+    def drain(self, leaving: Collection[int]) -> None:
+        """Move every replica away from `leaving`. Raises ClientError, naming a partition, if it has no other place."""
+        self._check_known(leaving, among=self.replicas)
+        targets = self._accepting(leaving)
+        self._weigh(targets)
+        # The largest first: what is left to even out at the end is small.
+        for placed in sorted(self.partitions.values(), key=lambda each: (-each.size_bytes, each.partition)):
+            key = placed.partition
+            for broker in placed.replicas:
+                if broker not in leaving:
+                    continue
+                free = [each for each in targets if each not in self._now[key]]
+                if not free:
+                    names = ", ".join(map(str, targets)) or "none"
+                    raise ClientError(
+                        Failure.INVALID,
+                        f"it has {plural(len(placed.replicas), 'replica')}, on {_listed(placed.replicas)}, and no "
+                        f"other broker can take one (brokers that accept replicas: {names}): add a broker first",
+                        what=f"partition {key}",
+                    )
+                self._move(key, broker, min(free, key=lambda each: self._cost(key, broker, each)))
+
+    def fill(self, new: Collection[int], moves_max: int | None = None) -> None:
+        """Move replicas of at most `moves_max` partitions to the brokers `new`, until these have their share. Raises
+        ClientError if one of them accepts none.
+        """
+        self._check_known(new, among=self.brokers)
+        for broker in new:
+            if not self.brokers[broker].accepts:
+                raise ClientError(Failure.INVALID, "it is cordoned or not in service", what=f"broker {broker}")
+        self._even_out(sorted(new), moves_max)
+
+    def balance(self, moves_max: int | None = None) -> None:
+        """Even out the replicas and bytes of the brokers that accept replicas, by moving at most `moves_max` partitions
+        (None: all that it takes): those first that make the largest difference.
+        """
+        self._even_out(self._accepting(()), moves_max)
+
+    def _even_out(self, targets: Sequence[int], moves_max: int | None, passes_max: int = PASSES_MAX) -> None:
+        places = self._accepting(())
+        self._weigh(places)
+        for _ in range(passes_max):
+            moved = False
+            for source in sorted(places, key=lambda each: (-self._load(each), each)):
+                # The largest first: what is left to even out at the end is small.
+                for key in sorted(self._held[source], key=lambda key: (-self.partitions[key].size_bytes, key)):
+                    if moves_max is not None and len(self._changed) >= moves_max and key not in self._changed:
+                        continue
+                    moved |= self._improve(key, source, targets)
+            if not moved:
+                return
+
+    def _improve(self, key: TopicPartition, source: int, targets: Sequence[int]) -> bool:
+        """Move one replica to the broker where it evens out most; whether there was one."""
+        replicas = self._now[key]
+        here = self._clashes(key, source, source)
+        free = [each for each in targets if each not in replicas and self._clashes(key, source, each) <= here]
+        best = min(free, key=lambda each: (self._gain(key, source, each), each), default=None)
+        if best is None or self._gain(key, source, best) >= -_GAIN_MIN:
+            return False
+        self._move(key, source, best)
+        return True
+
+    def _check_known(self, brokers: Collection[int], among: Collection[int]) -> None:
+        for broker in brokers:
+            if broker not in among:
+                known = ", ".join(map(str, sorted(among))) or "none"
+                raise ClientError(
+                    Failure.INVALID, f"the cluster has no such broker; it has {known}", what=f"broker {broker}"
+                )
+
+    def _accepting(self, leaving: Collection[int]) -> list[int]:
+        return [each.broker_id for each in self.brokers.values() if each.accepts and each.broker_id not in leaving]
+
+    def _weigh(self, places: Sequence[int]) -> None:
+        """Make the average of `places` a load of 1 in replicas and 1 in bytes."""
+        replicas, size_bytes = sum(self.replicas.values()), sum(self.bytes.values())
+        self._replica_share = len(places) / replicas if replicas else 0.0
+        self._byte_share = len(places) / size_bytes if size_bytes else 0.0
+
+    def _load(self, broker: int) -> float:
+        return self.replicas[broker] * self._replica_share + self.bytes[broker] * self._byte_share
+
+    def _gain(self, key: TopicPartition, source: int, target: int) -> float:
+        """How the sum of the squares of the brokers' loads changes if the replica moves; negative is better."""
+        one, size = self._replica_share, self.partitions[key].size_bytes * self._byte_share
+        apart = (self.replicas[target] - self.replicas[source]) * self._replica_share
+        apart_bytes = (self.bytes[target] - self.bytes[source]) * self._byte_share
+        return 2 * one * (apart + one) + 2 * size * (apart_bytes + size)
+
+    def _clashes(self, key: TopicPartition, source: int, target: int) -> int:
+        """How many replicas are in the rack of `target`, except the one on `source`, which is to move."""
+        rack = self._rack(target)
+        others = (each for each in self._now[key] if each != source)
+        return 0 if rack is None else sum(self._rack(each) == rack for each in others)
+
+    def _rack(self, broker: int) -> str | None:
+        known = self.brokers.get(broker)
+        return None if known is None else known.rack
+
+    def _cost(self, key: TopicPartition, source: int, target: int) -> tuple[int, float, int]:
+        return self._clashes(key, source, target), self._load(target), target
+
+    def _move(self, key: TopicPartition, source: int, target: int) -> None:
+        self._now[key] = tuple(target if each == source else each for each in self._now[key])
+        self._held[source].discard(key)
+        self._held[target].add(key)
+        if self._now[key] == self.partitions[key].replicas:
+            self._changed.discard(key)
+        else:
+            self._changed.add(key)
+        size_bytes = self.partitions[key].size_bytes
+        self.replicas[source] -= 1
+        self.replicas[target] += 1
+        self.bytes[source] -= size_bytes
+        self.bytes[target] += size_bytes
+
+
+def moves_to(
+    wanted: Mapping[TopicPartition, tuple[int, ...]], now: Mapping[TopicPartition, Placed]
+) -> tuple[Move, ...]:
+    """The moves that give each partition the replicas that a user listed; those that have them already are left out.
+
+    Raises ClientError for an unknown partition, no replica, or one broker twice.
+    """
+    moves = []
+    for key, replicas in wanted.items():
+        placed = now.get(key)
+        if placed is None:
+            raise ClientError(Failure.INVALID, "the cluster has no such partition", what=f"partition {key}")
+        if not replicas or len(set(replicas)) < len(replicas):
+            raise ClientError(
+                Failure.INVALID, f"replicas {_listed(replicas)}: one or more different brokers", what=f"partition {key}"
+            )
+        if replicas != placed.replicas:
+            moves.append(Move(key, placed.replicas, replicas, placed.size_bytes))
+    return tuple(moves)
+
+
+def _listed(replicas: Iterable[int]) -> str:
+    return ",".join(map(str, replicas)) or "none"

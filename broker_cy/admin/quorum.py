@@ -1,0 +1,159 @@
+"""The metadata quorum: its leader, voters and observers, and changes of its voters (KIP-595, KIP-853)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from broker_cy.admin.address import Address
+from broker_cy.admin.caller import Caller
+from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
+from broker_cy.core.uuid import to_text
+from broker_cy.wire import messages
+
+_METADATA_TOPIC = "__cluster_metadata"
+
+
+class QuorumEndpoint(NamedTuple):
+    """A listener with which other nodes of the quorum reach a controller."""
+
+    listener: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.listener}://{Address(self.host, self.port)}"
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A voter or observer of the metadata log. Times are ms since 1970, None if they are not known; `endpoints` are
+    known of voters, where the broker reports them (DescribeQuorum 2).
+    """
+
+    replica_id: int
+    directory_id: str
+    log_end_offset: int
+    lag: int
+    last_fetch_ms: int | None
+    last_caught_up_ms: int | None
+    endpoints: tuple[QuorumEndpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """The metadata quorum: leader, and how far each of its replicas is behind it, in records."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+
+
+class QuorumCalls:
+    """`client.quorum`."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def describe(self) -> QuorumDescription:
+        """The metadata quorum. ClientError, UNSUPPORTED where the broker does not report it."""
+        asked = messages.DescribeQuorumRequest.TopicData(
+            topic_name=_METADATA_TOPIC, partitions=[messages.DescribeQuorumRequest.PartitionData(partition_index=0)]
+        )
+        answer = await self._caller.ask(
+            messages.DescribeQuorumRequest(topics=[asked]),
+            messages.DescribeQuorumResponse,
+            _quorum_problem,
+            controller=True,
+        )
+        parts = [part for topic in answer.topics for part in topic.partitions]
+        if len(parts) != 1:
+            raise ClientError(
+                Failure.MALFORMED, f"{len(parts)} partitions are in the answer, not 1", api="DescribeQuorum"
+            )
+        part = parts[0]
+        ends = [each.log_end_offset for each in part.current_voters if each.replica_id == part.leader_id]
+        end = max(ends, default=part.high_watermark)
+        endpoints = {
+            node.node_id: tuple(QuorumEndpoint(each.name, each.host, each.port) for each in node.listeners)
+            for node in answer.nodes
+        }
+        return QuorumDescription(
+            part.leader_id,
+            part.leader_epoch,
+            part.high_watermark,
+            tuple(_replica(each, end, endpoints.get(each.replica_id, ())) for each in part.current_voters),
+            tuple(_replica(each, end, endpoints.get(each.replica_id, ())) for each in part.observers),
+        )
+
+    async def add_voter(self, voter_id: int, directory_id: UUID, endpoints: Iterable[QuorumEndpoint]) -> None:
+        """Make the observer with this id and metadata directory a voter, which the others reach at `endpoints`.
+
+        Returns when the change is committed. Raises ClientError: DUPLICATE_VOTER, UNSUPPORTED_VERSION with voters
+        that the configuration file lists (kraft.version 0), REQUEST_TIMED_OUT if the observer is too far behind.
+        """
+        deadline = self._caller.deadline()
+        request = messages.AddRaftVoterRequest(
+            cluster_id=await self._cluster_id(),
+            timeout_ms=deadline.left_ms,
+            voter_id=voter_id,
+            voter_directory_id=directory_id,
+            listeners=[
+                messages.AddRaftVoterRequest.Listener(name=each.listener, host=each.host, port=each.port)
+                for each in endpoints
+            ],
+        )
+        await self._caller.ask(
+            request,
+            messages.AddRaftVoterResponse,
+            lambda got: problem_of(got.error_code, got.error_message),
+            controller=True,
+            deadline=deadline,
+            what=f"voter {voter_id}",
+        )
+
+    async def remove_voter(self, voter_id: int, directory_id: UUID) -> None:
+        """Make the voter with this id and metadata directory an observer. Returns when the change is committed. Raises
+        ClientError: VOTER_NOT_FOUND, UNSUPPORTED_VERSION as `add_voter`.
+        """
+        request = messages.RemoveRaftVoterRequest(
+            cluster_id=await self._cluster_id(), voter_id=voter_id, voter_directory_id=directory_id
+        )
+        await self._caller.ask(
+            request,
+            messages.RemoveRaftVoterResponse,
+            lambda got: problem_of(got.error_code, got.error_message),
+            controller=True,
+            what=f"voter {voter_id}",
+        )
+
+    async def _cluster_id(self) -> str | None:
+        """The id that the brokers compare with their own, so that no other cluster is changed by mistake."""
+        await self._caller.metadata.refresh((), self._caller.deadline())
+        return self._caller.metadata.cluster_id
+
+
+def _quorum_problem(answer: messages.DescribeQuorumResponse) -> Problem | None:
+    problem = problem_of(answer.error_code, answer.error_message)
+    for topic in answer.topics:
+        for part in topic.partitions:
+            problem = problem or problem_of(part.error_code, part.error_message)
+    return problem
+
+
+def _replica(
+    each: messages.DescribeQuorumResponse.ReplicaState, leader_end: int, endpoints: tuple[QuorumEndpoint, ...]
+) -> QuorumReplica:
+    return QuorumReplica(
+        each.replica_id,
+        to_text(each.replica_directory_id),
+        each.log_end_offset,
+        max(0, leader_end - each.log_end_offset),
+        None if each.last_fetch_timestamp < 0 else each.last_fetch_timestamp,
+        None if each.last_caught_up_timestamp < 0 else each.last_caught_up_timestamp,
+        endpoints,
+    )

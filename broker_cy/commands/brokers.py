@@ -1,0 +1,186 @@
+"""`broker-cy brokers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.brokers import BrokerState
+from broker_cy.admin.log_dirs import LogDir
+from broker_cy.admin.throttles import Throttle
+from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
+from broker_cy.commands.output import Cell, plain, print_error, print_json, print_table, size
+from broker_cy.commands.plans import command_of, run_plan
+from broker_cy.commands.reassign import pace_options
+from broker_cy.console.acts.brokers import plan_cordon, plan_unregister
+from broker_cy.console.acts.moves import Pace, plan_drain
+from broker_cy.console.moving import moves_under_way, throttle_text
+
+EPILOG = """\b
+examples:
+  broker-cy brokers list
+  broker-cy brokers show 3 --json
+  broker-cy brokers drain 3 --throttle 50M             to decommission it: drain, stop it, unregister
+  broker-cy brokers cordon 3
+  broker-cy brokers uncordon 3
+  broker-cy brokers unregister 3
+"""
+
+broker_argument = click.argument("broker", type=click.IntRange(0))
+
+
+@click.group("brokers", epilog=EPILOG)
+def command() -> None:
+    """Show what each broker holds; drain, cordon and unregister brokers."""
+
+
+@command.command("list", epilog=EPILOG)
+@cluster_command
+async def list_brokers(target: Target, client: AdminClient) -> None:
+    """List the brokers, with replicas, leaders, disk usage and state."""
+    found = await client.brokers.replicas()
+    if target.as_json:
+        print_json([_summary(each) for each in found.brokers])
+    else:
+        places = [">BROKER", "ADDRESS", "RACK", "STATE"]
+        counts = [">LEADERS", ">PREFERRED", ">REPLICAS", ">OUT OF SYNC", ">SIZE", ">FREE"]
+        print_table([*places, *counts], [_row(each) for each in found.brokers])
+    for broker, error in found.unanswered.items():
+        if found.broker(broker).is_in_service:
+            print_error(error, as_json=target.as_json)
+
+
+def state_text(broker: BrokerState) -> str:
+    """`in service`, `fenced`, `not registered`, and whether it takes new replicas."""
+    if broker.info is None:
+        return "not registered"
+    if not broker.is_in_service:
+        return "fenced"
+    if broker.is_cordoned:
+        return "cordoned"
+    return "in service" if not broker.cordoned_dirs else "partly cordoned"
+
+
+def _address(broker: BrokerState) -> str | None:
+    return None if broker.info is None else f"{broker.info.host}:{broker.info.port}"
+
+
+def _row(each: BrokerState) -> Sequence[Cell]:
+    return [
+        each.broker_id,
+        _address(each),
+        each.rack,
+        state_text(each),
+        each.leaders,
+        each.preferred,
+        each.replicas,
+        each.out_of_sync,
+        size(each.size_bytes),
+        size(each.usable_bytes),
+    ]
+
+
+def _summary(each: BrokerState) -> dict[str, object]:
+    fields = plain(each)
+    assert isinstance(fields, dict)
+    return {**fields, "state": state_text(each)}
+
+
+@command.command("show", epilog=EPILOG)
+@cluster_command
+@broker_argument
+async def show(target: Target, client: AdminClient, broker: int) -> None:
+    """Show one broker: its state, directories, throttle, and the partitions that move to or from it."""
+    state = (await client.brokers.replicas()).broker(broker)
+    moving = [each for each in await moves_under_way(client) if broker in (*each.adding, *each.removing)]
+    dirs: tuple[LogDir, ...] = ()
+    throttle: Throttle | None = None
+    if state.is_in_service:
+        dirs = (await client.log_dirs.describe([broker])).whole()[broker]
+        throttle = await client.throttles.describe([broker], [])
+    rates = {} if throttle is None else dict(throttle.rates.get(broker, {}))
+    if target.as_json:
+        print_json({**_summary(state), "moving": moving, "throttle": rates})
+        return
+    facts: list[Sequence[Cell]] = [
+        ["address", _address(state)],
+        ["rack", state.rack],
+        ["state", state_text(state)],
+        ["leads", f"{state.leaders} partitions, of {state.preferred} that prefer it"],
+        ["replicas", f"{state.replicas}, {state.out_of_sync} out of sync, {size(state.size_bytes)}"],
+        ["throttle", "none" if throttle is None or not rates else throttle_text(throttle)],
+        ["moving", f"{sum(broker in each.adding for each in moving)} to it, "
+                   f"{sum(broker in each.removing for each in moving)} away from it"],
+    ]  # fmt: skip
+    print_table([f"BROKER {broker}", ""], facts)
+    if dirs:
+        print_table(
+            ["DIRECTORY", "STATE", ">REPLICAS", ">SIZE", ">FREE", ">VOLUME"],
+            [
+                [each.path, each.error or ("cordoned" if each.is_cordoned else "ok"), len(each.replicas),
+                 size(each.size_bytes), size(each.usable_bytes), size(each.total_bytes)]
+                for each in dirs
+            ],
+        )  # fmt: skip
+
+
+@command.command("drain", epilog=EPILOG)
+@cluster_command
+@click.argument("brokers", type=click.IntRange(0), nargs=-1, required=True)
+@pace_options
+@click.option("--no-cordon", is_flag=True, help="Let the brokers take new replicas meanwhile, and afterwards.")
+@dry_run_option
+@yes_option
+async def drain(
+    target: Target,
+    client: AdminClient,
+    brokers: Sequence[int],
+    concurrent: int,
+    throttle: int | None,
+    no_cordon: bool,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Move every replica away from brokers, and show the progress. They are cordoned first, and stay so.
+
+    Ctrl-C cancels the moves that are under way and removes the throttle; the same command continues later.
+    """
+    plan = await plan_drain(
+        client, command_of(target), sorted(set(brokers)), Pace(concurrent, throttle), cordon=not no_cordon
+    )
+    return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)
+
+
+@command.command("cordon", epilog=EPILOG)
+@cluster_command
+@broker_argument
+@dry_run_option
+@yes_option
+async def cordon(target: Target, client: AdminClient, broker: int, dry_run: bool, yes: bool) -> int:
+    """Let no new replica come to a broker; those that it has stay (KIP-1066)."""
+    plan = await plan_cordon(client, command_of(target), broker, cordoned=True)
+    return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)
+
+
+@command.command("uncordon", epilog=EPILOG)
+@cluster_command
+@broker_argument
+@dry_run_option
+@yes_option
+async def uncordon(target: Target, client: AdminClient, broker: int, dry_run: bool, yes: bool) -> int:
+    """Let new replicas come to a broker again."""
+    plan = await plan_cordon(client, command_of(target), broker, cordoned=False)
+    return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)
+
+
+@command.command("unregister", epilog=EPILOG)
+@cluster_command
+@broker_argument
+@dry_run_option
+@yes_option
+async def unregister(target: Target, client: AdminClient, broker: int, dry_run: bool, yes: bool) -> int:
+    """Remove the registration of a broker that was drained and stopped. Its id has to be typed."""
+    plan = await plan_unregister(client, command_of(target), broker)
+    return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)

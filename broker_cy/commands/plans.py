@@ -1,0 +1,168 @@
+"""Carries out plans of the console core: preview, confirmation, execution and report, the same for every command."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final
+
+import click
+
+from broker_cy.admin import AdminClient, ClientError, Failure
+from broker_cy.admin.mover import MoveProgress
+from broker_cy.commands.context import Target
+from broker_cy.commands.output import (
+    EXIT_FAILED,
+    EXIT_UNREACHED,
+    confirm,
+    confirm_typed,
+    exit_code_of,
+    print_error,
+    print_json,
+    print_table,
+)
+from broker_cy.console.acts.moves import MoveReplicas, progress_text
+from broker_cy.console.acts.plan import CHANGES_MAX, Command, Plan, Report, execute
+
+# Without a terminal, a line of progress at least this far apart.
+_LINE_EVERY_S: Final = 10.0
+
+
+def command_of(target: Target) -> Command:
+    """Builds the equivalent command line of a plan."""
+    return Command(target.cluster, False)
+
+
+async def run_plan(target: Target, client: AdminClient, plan: Plan, *, dry_run: bool, yes: bool) -> int:
+    """Show the plan, ask, execute it, and report; returns the exit code. Raises ClientError if it has a problem."""
+    if plan.is_done:
+        _report(target, plan, Report(plan.problem))
+        return 0
+    if plan.problem:
+        raise ClientError(Failure.INVALID, plan.problem)
+    show(plan, as_json=target.as_json)
+    if dry_run:
+        _report(target, plan, None)
+        return 0
+    target.require_writable()
+    question = f"{plan.title}: {plan.affected}." if plan.typed else f"{plan.title}: {plan.affected}?"
+    if plan.typed is None:
+        confirm(question, yes=yes)
+    else:
+        confirm_typed(plan.typed, question, yes=yes)
+    if isinstance(plan.act, MoveReplicas):
+        report = await _follow(target, client, plan.act)
+    else:
+        report = await execute(client, plan, plan.typed)
+    return _report(target, plan, report)
+
+
+def show(plan: Plan, *, as_json: bool) -> None:
+    """Print the changes of a plan on the standard error."""
+    if as_json:
+        return
+    click.echo(f"{plan.title}: {plan.affected}", err=True)
+    rows = [[each.what, each.before, each.after, each.note] for each in plan.changes[:CHANGES_MAX]]
+    if rows:
+        print_table(["WHAT", "BEFORE", "AFTER", ""], rows, err=True)
+    if len(plan.changes) > CHANGES_MAX:
+        click.echo(f"... and {len(plan.changes) - CHANGES_MAX:,} more", err=True)
+
+
+def _report(target: Target, plan: Plan, report: Report | None) -> int:
+    """Print what was done (None: only planned), and return the exit code."""
+    failed = () if report is None else report.failed
+    if target.as_json:
+        print_json(
+            {
+                "title": plan.title,
+                "affected": plan.affected,
+                "changes": plan.changes,
+                "dry_run": report is None,
+                "done": () if report is None else report.done,
+                "failed": [each.what for each in failed],
+            }
+        )
+    elif report is not None and report.said:
+        click.echo(report.said)
+    code = 0
+    for each in failed:
+        print_error(each.error.about(each.error.what or each.what), as_json=target.as_json)
+        code = max(code, EXIT_UNREACHED if exit_code_of(each.error) == EXIT_UNREACHED else EXIT_FAILED)
+    return code
+
+
+async def _follow(target: Target, client: AdminClient, act: MoveReplicas) -> Report:
+    """Execute moves with progress. Ctrl-C, SIGTERM and SIGHUP cancel what is under way and remove the throttle."""
+    with ProgressLine(quiet=target.as_json) as line, _ended_by_signals():
+        try:
+            return await act.follow(client, line.show)
+        except asyncio.CancelledError:
+            line.end()
+            click.echo(
+                f"broker-cy: stopped after {line.done} of {len(act.moves)} partitions. The moves that were under way "
+                "were cancelled, and the throttle was removed. The same command continues.",
+                err=True,
+            )
+            raise
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Cancel this task at SIGTERM and SIGHUP, as the loop's runner does at Ctrl-C."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    added = []
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        try:
+            loop.add_signal_handler(number, task.cancel)
+        except (ValueError, RuntimeError):
+            # Not in the main thread, where only tests run: signals go elsewhere.
+            break
+        added.append(number)
+    try:
+        yield
+    finally:
+        for number in added:
+            loop.remove_signal_handler(number)
+
+
+class ProgressLine:
+    """Progress on the standard error: one line that changes on a terminal, lines now and then elsewhere."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._is_terminal = sys.stderr.isatty()
+        self._is_open = False
+        self._next_s = 0.0
+        self.done = 0
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def show(self, progress: MoveProgress) -> None:
+        advanced = progress.done > self.done
+        self.done = progress.done
+        if self._quiet:
+            return
+        if self._is_terminal:
+            self._is_open = True
+            click.echo(f"\r\x1b[K{progress_text(progress)}", err=True, nl=False)
+        elif advanced or time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + _LINE_EVERY_S
+            click.echo(progress_text(progress), err=True)
+
+    def end(self) -> None:
+        if self._is_open:
+            click.echo(err=True)
+            self._is_open = False

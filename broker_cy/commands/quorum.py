@@ -1,0 +1,110 @@
+"""`broker-cy quorum`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.quorum import QuorumEndpoint, QuorumReplica
+from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
+from broker_cy.commands.output import Cell, duration, number, print_json, print_table
+from broker_cy.commands.plans import command_of, run_plan
+from broker_cy.commands.values import Parsed
+from broker_cy.console.acts.quorum import parse_endpoint, plan_add_voter, plan_remove_voter
+from broker_cy.console.values import parse_time
+
+EPILOG = """\b
+examples:
+  broker-cy quorum show --bootstrap 127.0.0.1:9092
+  broker-cy quorum add 4 --endpoint CONTROLLER://10.0.0.4:9093
+  broker-cy quorum remove 2 --dry-run
+"""
+
+ENDPOINT = Parsed("listener://host:port", parse_endpoint)
+directory_option = click.option(
+    "--directory", metavar="ID", help="Id of the node's metadata directory.  [default: the one that it reports]"
+)
+
+
+@click.group("quorum", epilog=EPILOG)
+def command() -> None:
+    """Show the voters and observers of the metadata log, and add and remove voters."""
+
+
+@command.command("show", epilog=EPILOG)
+@cluster_command
+async def show(target: Target, client: AdminClient) -> None:
+    """Show the leader of the metadata log, the voters and the observers, and how far each is behind."""
+    described = await client.quorum.describe()
+    if target.as_json:
+        print_json(described)
+        return
+    click.echo(
+        f"leader {described.leader_id}, epoch {described.leader_epoch}, high watermark {described.high_watermark:,}"
+    )
+    now_ms = parse_time("now")
+
+    def ago(at_ms: int | None) -> str:
+        return duration(None if at_ms is None else max(0, now_ms - at_ms))
+
+    def row(role: str, replica: QuorumReplica) -> Sequence[Cell]:
+        is_leader = replica.replica_id == described.leader_id
+        return [
+            replica.replica_id,
+            "leader" if is_leader else role,
+            number(replica.log_end_offset),
+            number(replica.lag),
+            "-" if is_leader else ago(replica.last_fetch_ms),
+            "-" if is_leader else ago(replica.last_caught_up_ms),
+            " ".join(map(str, replica.endpoints)) or None,
+            replica.directory_id,
+        ]
+
+    rows = [row("voter", each) for each in described.voters] + [row("observer", each) for each in described.observers]
+    columns = [">NODE", "ROLE", ">END", ">LAG", ">FETCHED AGO", ">CAUGHT UP AGO", "ENDPOINTS", "DIRECTORY"]
+    print_table(columns, rows)
+
+
+@command.command("add", epilog=EPILOG)
+@cluster_command
+@click.argument("node", type=click.IntRange(0))
+@click.option(
+    "--endpoint",
+    "endpoints",
+    type=ENDPOINT,
+    multiple=True,
+    required=True,
+    metavar="LISTENER://HOST:PORT",
+    help="Controller listener of the node; may be repeated.",
+)
+@directory_option
+@dry_run_option
+@yes_option
+async def add(
+    target: Target,
+    client: AdminClient,
+    node: int,
+    endpoints: Sequence[QuorumEndpoint],
+    directory: str | None,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Make NODE, which follows the quorum as an observer, a voter."""
+    plan = await plan_add_voter(client, command_of(target), node, endpoints, directory)
+    return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)
+
+
+@command.command("remove", epilog=EPILOG)
+@cluster_command
+@click.argument("node", type=click.IntRange(0))
+@directory_option
+@dry_run_option
+@yes_option
+async def remove(
+    target: Target, client: AdminClient, node: int, directory: str | None, dry_run: bool, yes: bool
+) -> int:
+    """Make voter NODE an observer. Its id has to be typed."""
+    plan = await plan_remove_voter(client, command_of(target), node, directory)
+    return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)

@@ -1,0 +1,208 @@
+"""`broker-cy reassign`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import IO, Any, TypeVar
+
+import click
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX
+from broker_cy.client.text import percent
+from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
+from broker_cy.commands.leaders import chooser, topics_option
+from broker_cy.commands.output import Cell, print_json, print_table, size
+from broker_cy.commands.plans import command_of, run_plan
+from broker_cy.commands.values import BYTES, COUNT
+from broker_cy.console.acts.moves import (
+    MoveReplicas,
+    Pace,
+    Wish,
+    moves_document,
+    plan_cancel,
+    plan_moves,
+    read_moves,
+)
+from broker_cy.console.moving import moving_now, throttle_text
+from broker_cy.console.values import BYTES_HELP
+
+EPILOG = """\b
+examples:
+  broker-cy reassign plan --drain 3
+  broker-cy reassign plan --balance --json > moves.json
+  broker-cy reassign apply moves.json --throttle 50M --concurrent 5
+  broker-cy reassign apply --add 4 --throttle 100M --yes
+  broker-cy reassign status
+  broker-cy reassign cancel --topic orders
+"""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def wish_options(function: F) -> F:
+    """The options that say where the replicas shall be."""
+    options = (
+        click.argument("file", type=click.File(encoding="utf-8"), required=False),
+        click.option(
+            "--drain", type=click.IntRange(0), multiple=True, metavar="ID", help="Move everything away from a broker."
+        ),
+        click.option("--add", type=click.IntRange(0), multiple=True, metavar="ID", help="Give a new broker its share."),
+        click.option("--balance", is_flag=True, help="Even out replicas and bytes of all brokers."),
+        click.option(
+            "--max-moves", type=COUNT, metavar="N", help="Partitions to move at most, with --add and --balance."
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def pace_options(function: F) -> F:
+    """The options that say how fast."""
+    options = (
+        click.option(
+            "--concurrent",
+            type=click.IntRange(1, CONCURRENT_MAX),
+            default=CONCURRENT_DEFAULT,
+            show_default=True,
+            metavar="N",
+            help="Partitions to move at a time.",
+        ),
+        click.option(
+            "--throttle",
+            type=BYTES,
+            metavar="BYTES",
+            help=f"Bytes per second that each broker copies at most, {BYTES_HELP}; ends with the command.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def wish_of(
+    file: IO[str] | None, drain: Sequence[int], add: Sequence[int], balance: bool, max_moves: int | None
+) -> Wish:
+    """Return what the options wish. Raises click.UsageError unless exactly one was given; ClientError for the file."""
+    if sum((file is not None, bool(drain), bool(add), balance)) != 1:
+        raise click.UsageError("specify exactly one of FILE, --drain, --add, --balance")
+    if max_moves is not None and not (add or balance):
+        raise click.UsageError("--max-moves goes with --add or --balance: the others are done only as a whole")
+    listed = () if file is None else read_moves(file.read())
+    return Wish(tuple(drain), tuple(add), balance, listed, max_moves)
+
+
+@click.group("reassign", epilog=EPILOG)
+def command() -> None:
+    """Move replicas between brokers, with progress, a throttle and cancel."""
+
+
+@command.command("plan", epilog=EPILOG)
+@cluster_command
+@wish_options
+async def plan_command(
+    target: Target,
+    client: AdminClient,
+    file: IO[str] | None,
+    drain: Sequence[int],
+    add: Sequence[int],
+    balance: bool,
+    max_moves: int | None,
+) -> None:
+    """Compute which replicas would move, without moving any. --json prints the format of kafka-reassign-partitions.
+
+    FILE has that format as well; - is the standard input.
+    """
+    wish = wish_of(file, drain, add, balance, max_moves)
+    plan = await plan_moves(client, command_of(target), wish, Pace())
+    assert isinstance(plan.act, MoveReplicas)
+    if target.as_json:
+        print_json(moves_document(plan.act.moves))
+    elif plan.problem:
+        click.echo(plan.problem)
+    else:
+        click.echo(f"{plan.title}: {plan.affected}")
+        rows: list[Sequence[Cell]] = [[each.what, each.before, each.after, each.note] for each in plan.changes]
+        print_table(["PARTITION", "BEFORE", "AFTER", ">COPIES"], rows)
+
+
+@command.command("apply", epilog=EPILOG)
+@cluster_command
+@wish_options
+@pace_options
+@dry_run_option
+@yes_option
+async def apply(
+    target: Target,
+    client: AdminClient,
+    file: IO[str] | None,
+    drain: Sequence[int],
+    add: Sequence[int],
+    balance: bool,
+    max_moves: int | None,
+    concurrent: int,
+    throttle: int | None,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Move replicas, a bounded number of partitions at a time, and show the progress until all have moved.
+
+    Ctrl-C cancels the moves that are under way and removes the throttle; the same command continues later.
+    """
+    wish = wish_of(file, drain, add, balance, max_moves)
+    plan = await plan_moves(client, command_of(target), wish, Pace(concurrent, throttle))
+    return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)
+
+
+@command.command("status", epilog=EPILOG)
+@cluster_command
+async def status(target: Target, client: AdminClient) -> None:
+    """Show the partitions that are being moved, whoever started it, what they have copied, and throttles."""
+    now = await moving_now(client)
+    if target.as_json:
+        fields = [
+            {"partition": each.partition, "before": each.reassignment.before, "after": each.reassignment.after,
+             "adding": each.reassignment.adding, "removing": each.reassignment.removing,
+             "copied_bytes": each.copied_bytes, "total_bytes": each.total_bytes}
+            for each in now.partitions
+        ]  # fmt: skip
+        print_json({"moving": fields, "throttle": {"rates": now.throttle.rates, "replicas": now.throttle.replicas}})
+        return
+    if now.partitions:
+        rows: list[Sequence[Cell]] = [
+            [
+                str(each.partition),
+                ",".join(map(str, each.reassignment.before)),
+                ",".join(map(str, each.reassignment.after)),
+                size(each.copied_bytes),
+                size(each.total_bytes),
+                percent(each.copied_bytes, each.total_bytes),
+            ]
+            for each in now.partitions
+        ]
+        print_table(["PARTITION", "BEFORE", "AFTER", ">COPIED", ">OF", ">DONE"], rows)
+    else:
+        click.echo("no partition is being moved")
+    if now.throttle.is_set:
+        click.echo(f"throttle: {throttle_text(now.throttle)}")
+        if not now.partitions:
+            click.echo("It was left behind: `broker-cy reassign cancel` removes it.")
+
+
+@command.command("cancel", epilog=EPILOG)
+@cluster_command
+@topics_option
+@dry_run_option
+@yes_option
+async def cancel(
+    target: Target,
+    client: AdminClient,
+    topics: Sequence[tuple[str, tuple[int, ...] | None]],
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Cancel moves, whoever started them: the old replicas stay. Removes throttles if no other move is under way."""
+    wanted, words = chooser(topics)
+    plan = await plan_cancel(client, command_of(target), wanted, words)
+    return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)

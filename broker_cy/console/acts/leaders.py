@@ -1,0 +1,107 @@
+"""Acts that elect partition leaders: the preferred ones, or unclean ones where no replica in sync is left (KIP-460)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.reassignments import Elected, ElectionType
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.text import plural
+from broker_cy.console.acts.plan import Change, Command, Plan, Report
+
+# Partitions that change their leader at once: clients of each pause for a moment.
+STEP_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Elect:
+    """Elects leaders, in steps of at most STEP_MAX partitions."""
+
+    kind: ElectionType
+    partitions: tuple[TopicPartition, ...]
+
+    async def run(self, client: AdminClient) -> Report:
+        reports = []
+        for start in range(0, len(self.partitions), STEP_MAX):
+            outcome = await client.reassignments.elect(self.kind, self.partitions[start : start + STEP_MAX])
+            elected = {key: each for key, each in outcome.found.items() if each is Elected.NEW_LEADER}
+            reports.append((elected, Report.of("", outcome)))
+        count = sum(len(elected) for elected, _ in reports)
+        return Report(
+            f"elected the leaders of {plural(count, 'partition')}",
+            tuple(str(key) for elected, _ in reports for key in elected),
+            tuple(each for _, report in reports for each in report.failed),
+        )
+
+
+async def plan_preferred(
+    client: AdminClient, command: Command, wanted: Callable[[TopicPartition], bool], words: Sequence[str | int] = ()
+) -> Plan:
+    """Plan giving partitions back to their preferred leader, the first replica, where that one is in sync."""
+    changes, keys, late = [], [], 0
+    for topic in await client.topics.list_all():
+        for part in topic.partitions:
+            key = TopicPartition(topic.name, part.partition)
+            preferred = part.replicas[0] if part.replicas else part.leader_id
+            if not wanted(key) or preferred == part.leader_id:
+                continue
+            if preferred not in part.in_sync_replicas:
+                late += 1
+                continue
+            keys.append(key)
+            changes.append(Change(str(key), f"leader {_leader(part.leader_id)}", f"leader {preferred}"))
+    skipped = f"; {plural(late, 'preferred leader')} not in sync" if late else ""
+    return Plan(
+        "Elect preferred leaders",
+        f"{plural(len(keys), 'partition')}, at most {STEP_MAX} at a time{skipped}",
+        command("leaders", "elect", "--preferred", *words, "--yes"),
+        Elect(ElectionType.PREFERRED, tuple(keys)),
+        changes,
+        verb="Elect",
+        is_destructive=False,
+        problem="" if keys else f"no partition has to change its leader{skipped}",
+        is_done=not keys,
+    )
+
+
+async def plan_unclean(
+    client: AdminClient, command: Command, topic: str, partitions: Sequence[int] | None = None
+) -> Plan:
+    """Plan electing any live replica of the partitions of `topic` that have no leader: records that only the others had
+    are lost. The name has to be typed. Raises ClientError for an unknown topic or partition.
+    """
+    info = (await client.topics.describe([topic])).whole()[topic]
+    for number in partitions or ():
+        if number >= len(info.partitions):
+            reason = f"it has no partition {number}; it has 0 to {len(info.partitions) - 1}"
+            raise ClientError(Failure.INVALID, reason, what=f"topic {topic}")
+    offline = [part for part in info.partitions if part.is_offline and (not partitions or part.partition in partitions)]
+    chosen = topic if not partitions else f"{topic}:{','.join(map(str, partitions))}"
+    return Plan(
+        f"Elect leaders of {topic} uncleanly",
+        f"{plural(len(offline), 'partition')} without a leader: acknowledged records may be lost for good",
+        command("leaders", "elect", "--unclean", "--topic", chosen, "--yes"),
+        Elect(ElectionType.UNCLEAN, tuple(TopicPartition(topic, part.partition) for part in offline)),
+        [
+            Change(
+                f"{topic}-{part.partition}",
+                note=f"replicas {_ids(part.replicas)}, last in sync {_ids(part.in_sync_replicas)}, "
+                f"offline {_ids(part.offline_replicas)}",
+            )
+            for part in offline
+        ],
+        typed=topic,
+        verb="Elect",
+        problem="" if offline else f"no partition of {chosen} is without a leader",
+    )
+
+
+def _leader(leader_id: int) -> str:
+    return "none" if leader_id < 0 else str(leader_id)
+
+
+def _ids(replicas: Sequence[int]) -> str:
+    return ",".join(map(str, replicas)) or "none"

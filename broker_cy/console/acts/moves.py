@@ -1,0 +1,324 @@
+"""Acts that move replicas: drain a broker, fill a new one, balance, and moves that a user listed; and cancelling them.
+
+Lists of moves are read and written in the format of kafka-reassign-partitions:
+`{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.brokers import ClusterReplicas
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.mover import CONCURRENT_DEFAULT, MoveProgress
+from broker_cy.admin.placement import Move, Placement, moves_to
+from broker_cy.admin.throttles import Throttle
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.text import duration, plural, size
+from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
+from broker_cy.console.moving import NO_THROTTLE, brokers_text, throttle_now, throttle_text
+
+_VERSION = 1
+_ANY_DIR = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a plan of moves is to reach: exactly one of the fields is set. `moves_max` limits `add` and `balance`."""
+
+    drain: tuple[int, ...] = ()
+    add: tuple[int, ...] = ()
+    is_balance: bool = False
+    listed: tuple[tuple[TopicPartition, tuple[int, ...]], ...] = ()
+    moves_max: int | None = None
+
+    def words(self, file: str = "moves.json") -> list[str | int]:
+        """The options of the command line that stand for it."""
+        limit: list[str | int] = [] if self.moves_max is None else ["--max-moves", self.moves_max]
+        if self.drain:
+            return [word for each in self.drain for word in ("--drain", each)]
+        if self.add:
+            return [*(word for each in self.add for word in ("--add", each)), *limit]
+        return ["--balance", *limit] if self.is_balance else [file]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a plan is carried out: partitions at a time, and bytes a second of each broker (None: no limit)."""
+
+    concurrent: int = CONCURRENT_DEFAULT
+    throttle_bytes_per_s: int | None = None
+
+    def words(self) -> list[str | int]:
+        throttle: list[str | int] = (
+            [] if self.throttle_bytes_per_s is None else ["--throttle", self.throttle_bytes_per_s]
+        )
+        return ["--concurrent", self.concurrent, *throttle]
+
+
+def _ignore(progress: MoveProgress) -> None:
+    """For a run that nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveReplicas:
+    """Moves replicas; before that, cordons the brokers `cordon`, so that no new replica comes to them meanwhile."""
+
+    moves: tuple[Move, ...]
+    pace: Pace = Pace()
+    cordon: tuple[int, ...] = ()
+
+    async def run(self, client: AdminClient) -> Report:
+        return await self.follow(client, _ignore)
+
+    async def follow(self, client: AdminClient, progress: Callable[[MoveProgress], None]) -> Report:
+        """As `run`, and call `progress` about once a second. If it is cancelled, the moves under way are cancelled and
+        the throttle is removed before CancelledError is raised.
+        """
+        for broker in self.cordon:
+            await client.brokers.cordon(broker)
+        run = client.mover.of(
+            self.moves, concurrent=self.pace.concurrent, throttle_bytes_per_s=self.pace.throttle_bytes_per_s
+        )
+        failed: list[Failed] = []
+        try:
+            await run.run(progress)
+        except ClientError as error:
+            failed.append(Failed(f"{plural(len(run.untouched), 'partition')} that did not move", error))
+        failed += [Failed(str(key), error) for key, error in run.failed.items()]
+        failed += [Failed(f"left behind: {error.what}", error) for error in run.left_behind]
+        said = f"moved {plural(len(run.done), 'partition')}, {size(sum(move.copied_bytes for move in run.done))}"
+        return Report(said, tuple(str(move.partition) for move in run.done), tuple(failed))
+
+
+@dataclass(frozen=True, slots=True)
+class CancelMoves:
+    """Cancels moves, and removes what is set of throttles."""
+
+    partitions: tuple[TopicPartition, ...]
+    throttle: Throttle
+
+    async def run(self, client: AdminClient) -> Report:
+        outcome = await client.reassignments.alter(dict.fromkeys(self.partitions))
+        said = f"cancelled the moves of {plural(len(outcome.found), 'partition')}"
+        report = Report.of(said, outcome)
+        if not self.throttle.is_set:
+            return report
+        removed = await client.throttles.remove_all(self.throttle)
+        left = tuple(Failed(str(key), error) for key, error in removed.failed.items())
+        return Report(f"{said}; removed the throttle", report.done, report.failed + left)
+
+
+def progress_text(progress: MoveProgress) -> str:
+    """`3 of 12 partitions, 1.2 GiB of 4.5 GiB, 80.0 MiB/s, 41.0 s left`."""
+    parts = [
+        f"{progress.done} of {plural(progress.moves, 'partition')}",
+        f"{size(progress.copied_bytes)} of {size(progress.total_bytes)}",
+    ]
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    if progress.rate_bytes_per_s is not None and not progress.is_over:
+        parts.append(f"{size(progress.rate_bytes_per_s)}/s")
+    if progress.left_s is not None and not progress.is_over:
+        parts.append(f"{duration(progress.left_s * 1000)} left")
+    return ", ".join(parts)
+
+
+def moves_for(wish: Wish, now: ClusterReplicas) -> tuple[Move, ...]:
+    """The moves that reach what is wished. Raises ClientError, which says why it cannot be reached."""
+    if wish.listed:
+        known = {each.broker_id for each in now.brokers if each.info is not None}
+        for key, replicas in wish.listed:
+            missing = [each for each in replicas if each not in known]
+            if missing:
+                names = ", ".join(map(str, sorted(known)))
+                raise ClientError(
+                    Failure.INVALID, f"the cluster has no broker {missing[0]}; it has {names}", what=f"partition {key}"
+                )
+        return moves_to(dict(wish.listed), now.partitions)
+    placement = Placement(now.slots(), now.partitions.values())
+    if wish.drain:
+        placement.drain(wish.drain)
+    elif wish.add:
+        placement.fill(wish.add, wish.moves_max)
+    else:
+        placement.balance(wish.moves_max)
+    return placement.moves()
+
+
+async def plan_moves(client: AdminClient, command: Command, wish: Wish, pace: Pace) -> Plan:
+    """Plan moves, with old and new replicas of each partition. Raises ClientError if what is wished cannot be reached,
+    or if moves are under way.
+    """
+    now = await client.brokers.replicas()
+    await _refuse_while_moving(client)
+    moves = moves_for(wish, now)
+    title = _title(wish)
+    return Plan(
+        title,
+        moves_text(moves),
+        command("reassign", "apply", *wish.words(), *pace.words(), "--yes"),
+        MoveReplicas(moves, pace),
+        changes_of(moves),
+        verb="Move",
+        is_destructive=False,
+        problem="" if moves else "every replica is where it should be",
+        is_done=not moves,
+    )
+
+
+async def plan_drain(
+    client: AdminClient, command: Command, brokers: Sequence[int], pace: Pace, *, cordon: bool = True
+) -> Plan:
+    """Plan moving every replica away from brokers. With `cordon` they first refuse new ones, if they are in service and
+    can be cordoned; they stay so afterwards. Raises ClientError as `plan_moves`.
+    """
+    now = await client.brokers.replicas()
+    await _refuse_while_moving(client)
+    moves = moves_for(Wish(drain=tuple(brokers)), now)
+    to_cordon = []
+    changes: list[Change] = []
+    for broker in brokers:
+        state = now.broker(broker)
+        if not cordon or not state.is_in_service or state.is_cordoned:
+            continue
+        reason = await client.brokers.why_not_cordon(broker)
+        if not reason:
+            to_cordon.append(broker)
+        note = f"not cordoned, and may get new replicas: {reason}" if reason else "cordoned: takes no new replicas"
+        changes.append(Change(f"broker {broker}", note=note))
+    options: list[str | int] = [] if cordon else ["--no-cordon"]
+    return Plan(
+        f"Drain {brokers_text(brokers)}",
+        moves_text(moves),
+        command("brokers", "drain", *brokers, *pace.words(), *options, "--yes"),
+        MoveReplicas(moves, pace, tuple(to_cordon)),
+        [*changes, *changes_of(moves)],
+        verb="Drain",
+        is_destructive=False,
+        problem="" if moves or to_cordon else f"nothing to do: no replica is on {brokers_text(brokers)}",
+        is_done=not (moves or to_cordon),
+    )
+
+
+async def plan_cancel(
+    client: AdminClient, command: Command, wanted: Callable[[TopicPartition], bool], words: Sequence[str | int] = ()
+) -> Plan:
+    """Plan cancelling the moves of the partitions `wanted`; throttles are removed if no other move is under way."""
+    every = await client.reassignments.list_all()
+    chosen = [each for each in every if wanted(each.partition)]
+    throttle = await throttle_now(client, every) if len(chosen) == len(every) else NO_THROTTLE
+    changes = [Change(str(each.partition), _ids(each.replicas), _ids(each.before)) for each in chosen]
+    if throttle.is_set:
+        changes.append(Change("throttle", note=throttle_text(throttle)))
+    return Plan(
+        "Cancel moves",
+        f"old replicas of {plural(len(chosen), 'partition')} stay; what was copied is discarded",
+        command("reassign", "cancel", *words, "--yes"),
+        CancelMoves(tuple(each.partition for each in chosen), throttle),
+        changes,
+        verb="Cancel",
+        problem="" if changes else "no such partition is being moved, and there is no throttle to remove",
+        is_done=not changes,
+    )
+
+
+async def _refuse_while_moving(client: AdminClient) -> None:
+    """Two plans at once would each count replicas that the other takes away. Raises ClientError."""
+    moving = await client.reassignments.list_all()
+    if moving:
+        raise ClientError(
+            Failure.REFUSED,
+            f"{plural(len(moving), 'move')} under way, the first of {moving[0].partition}: wait, or cancel "
+            "with `broker-cy reassign cancel`",
+        )
+
+
+def moves_text(moves: Sequence[Move]) -> str:
+    """`moves 4 partitions, copies 51.0 MiB`."""
+    return f"moves {plural(len(moves), 'partition')}, copies {size(sum(move.copied_bytes for move in moves))}"
+
+
+def changes_of(moves: Sequence[Move]) -> list[Change]:
+    return [
+        Change(
+            str(move.partition),
+            _ids(move.before),
+            _ids(move.after),
+            size(move.copied_bytes) + ("" if len(move.before) == len(move.after) else ", other number of replicas"),
+        )
+        for move in moves
+    ]
+
+
+def read_moves(text: str) -> tuple[tuple[TopicPartition, tuple[int, ...]], ...]:
+    """Read moves from JSON. Raises ClientError, which names the partition and what is expected."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ClientError(Failure.INVALID, f"not JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("version") != _VERSION:
+        raise ClientError(Failure.INVALID, f'an object with "version": {_VERSION} and "partitions" is expected')
+    partitions = document.get("partitions")
+    if not isinstance(partitions, list) or not partitions:
+        raise ClientError(Failure.INVALID, '"partitions": a list of one or more partitions is expected')
+    found: dict[TopicPartition, tuple[int, ...]] = {}
+    for number, each in enumerate(partitions):
+        key, replicas = _read_move(number, each)
+        if key in found:
+            raise ClientError(Failure.INVALID, "it is listed twice", what=f"partition {key}")
+        found[key] = replicas
+    return tuple(found.items())
+
+
+def _read_move(number: int, each: Any) -> tuple[TopicPartition, tuple[int, ...]]:
+    expected = '{"topic": NAME, "partition": NUMBER, "replicas": [BROKER, ..]} is expected'
+    if not isinstance(each, dict):
+        raise ClientError(Failure.INVALID, expected, what=f"partitions[{number}]")
+    topic, partition, replicas = each.get("topic"), each.get("partition"), each.get("replicas")
+    if not isinstance(topic, str) or not isinstance(replicas, list) or not replicas:
+        raise ClientError(Failure.INVALID, expected, what=f"partitions[{number}]")
+    if not isinstance(partition, int) or not all(map(_is_id, [partition, *replicas])):
+        raise ClientError(Failure.INVALID, expected, what=f"partitions[{number}]")
+    if any(directory != _ANY_DIR for directory in each.get("log_dirs") or ()):
+        raise ClientError(
+            Failure.INVALID, 'moves between directories are not supported: only "any"', what=f"partitions[{number}]"
+        )
+    return TopicPartition(topic, partition), tuple(replicas)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
+
+
+def moves_document(moves: Sequence[Move]) -> dict[str, object]:
+    """Moves as kafka-reassign-partitions reads them; `before` and `copied_bytes` are for people and other programs."""
+    return {
+        "version": _VERSION,
+        "partitions": [
+            {
+                "topic": move.partition.topic,
+                "partition": move.partition.partition,
+                "replicas": list(move.after),
+                "before": list(move.before),
+                "copied_bytes": move.copied_bytes,
+            }
+            for move in moves
+        ],
+    }
+
+
+def _title(wish: Wish) -> str:
+    if wish.drain:
+        return f"Drain {brokers_text(wish.drain)}"
+    if wish.add:
+        return f"Fill {brokers_text(wish.add)}"
+    return "Balance replicas" if wish.is_balance else "Move replicas"
+
+
+def _ids(replicas: Sequence[int]) -> str:
+    return ",".join(map(str, replicas))

@@ -1,0 +1,144 @@
+"""Acts on the metadata quorum: make an observer a voter, and a voter an observer (KIP-853)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.quorum import QuorumDescription, QuorumEndpoint, QuorumReplica
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.text import count, plural
+from broker_cy.console.acts.plan import Change, Command, Plan, Report
+from broker_cy.core.uuid import from_text, is_reserved
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoter:
+    voter_id: int
+    directory_id: UUID
+    endpoints: tuple[QuorumEndpoint, ...]
+
+    async def run(self, client: AdminClient) -> Report:
+        await client.quorum.add_voter(self.voter_id, self.directory_id, self.endpoints)
+        return Report(f"node {self.voter_id} is a voter now", (str(self.voter_id),))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    voter_id: int
+    directory_id: UUID
+
+    async def run(self, client: AdminClient) -> Report:
+        await client.quorum.remove_voter(self.voter_id, self.directory_id)
+        return Report(f"node {self.voter_id} is no longer a voter", (str(self.voter_id),))
+
+
+async def plan_add_voter(
+    client: AdminClient,
+    command: Command,
+    voter_id: int,
+    endpoints: Sequence[QuorumEndpoint],
+    directory_id: str | None = None,
+) -> Plan:
+    """Plan making an observer a voter. Its directory id, if it is not given, is the one that it reports. Raises
+    ClientError if the node does not follow the quorum.
+    """
+    described = await client.quorum.describe()
+    found = _chosen(described.observers, voter_id, directory_id)
+    problem = _static_problem(described)
+    if any(each.replica_id == voter_id for each in described.voters):
+        problem = f"node {voter_id} is a voter already"
+    elif found is None:
+        known = ", ".join(str(each.replica_id) for each in described.observers) or "none"
+        raise ClientError(
+            Failure.INVALID,
+            f"it does not follow the quorum (observers: {known}): start it first, with this cluster's id",
+            what=f"node {voter_id}",
+        )
+    before = len(described.voters)
+    directory = directory_id or (found.directory_id if found is not None else "")
+    return Plan(
+        f"Add voter {voter_id}",
+        f"{before} -> {plural(before + 1, 'voter')}: {_majority(before + 1)} of them have to be alive",
+        command("quorum", "add", voter_id, "--directory", directory, *_options(endpoints), "--yes"),
+        AddVoter(voter_id, UUID(int=0) if problem else _directory(directory), tuple(endpoints)),
+        [Change(f"node {voter_id}", "observer", "voter", "" if found is None else f"lag {count(found.lag)} records")],
+        verb="Add",
+        is_destructive=False,
+        problem=problem,
+    )
+
+
+async def plan_remove_voter(
+    client: AdminClient, command: Command, voter_id: int, directory_id: str | None = None
+) -> Plan:
+    """Plan making a voter an observer. Raises ClientError if it is none."""
+    described = await client.quorum.describe()
+    found = _chosen(described.voters, voter_id, directory_id)
+    if found is None:
+        known = ", ".join(str(each.replica_id) for each in described.voters) or "none"
+        raise ClientError(Failure.INVALID, f"it is not a voter; the voters are {known}", what=f"node {voter_id}")
+    before = len(described.voters)
+    directory = directory_id or found.directory_id
+    is_leader = voter_id == described.leader_id
+    return Plan(
+        f"Remove voter {voter_id}",
+        f"{before} -> {plural(before - 1, 'voter')}: {_majority(before - 1)} of them have to be alive",
+        command("quorum", "remove", voter_id, "--directory", directory, "--yes"),
+        RemoveVoter(voter_id, from_text(directory)),
+        [Change(f"node {voter_id}", "leader" if is_leader else "voter", "observer")],
+        typed=str(voter_id),
+        verb="Remove",
+        problem="the quorum needs one voter" if before == 1 else _static_problem(described),
+    )
+
+
+def parse_endpoint(text: str) -> QuorumEndpoint:
+    """Parse `CONTROLLER://host:9093`. Raises ValueError, which says what is allowed."""
+    name, separator, rest = text.partition("://")
+    host, colon, port = rest.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not separator or not colon or not name or not host or not (port.isascii() and port.isdecimal()):
+        raise ValueError(f"{text!r}: LISTENER://HOST:PORT is expected, such as CONTROLLER://10.0.0.4:9093")
+    if not 1 <= int(port) <= 65_535:
+        raise ValueError(f"{text!r}: the port must be 1 to 65535")
+    return QuorumEndpoint(name, host, int(port))
+
+
+def _static_problem(described: QuorumDescription) -> str:
+    """Why voters cannot be changed; empty if they can. Voters of a file have no directory id."""
+    if any(is_reserved(from_text(each.directory_id)) for each in described.voters):
+        return "the voters are those of controller.quorum.voters in the configuration files (kraft.version 0)"
+    return ""
+
+
+def _chosen(among: Sequence[QuorumReplica], node_id: int, directory_id: str | None) -> QuorumReplica | None:
+    """The replica with this id and directory. Raises ClientError if several directories have the id."""
+    found = [each for each in among if each.replica_id == node_id and directory_id in (None, each.directory_id)]
+    if len(found) > 1:
+        names = ", ".join(each.directory_id for each in found)
+        raise ClientError(Failure.INVALID, f"it has several directories, choose one: {names}", what=f"node {node_id}")
+    return found[0] if found else None
+
+
+def _directory(text: str) -> UUID:
+    try:
+        found = from_text(text)
+    except ValueError:
+        found = UUID(int=0)
+    if is_reserved(found):
+        raise ClientError(
+            Failure.INVALID, f"{text!r} is no id of a directory: the node's meta.properties has it as directory.id"
+        )
+    return found
+
+
+def _options(endpoints: Sequence[QuorumEndpoint]) -> list[str | int]:
+    return [word for each in endpoints for word in ("--endpoint", str(each))]
+
+
+def _majority(voters: int) -> int:
+    """How many voters decide."""
+    return voters // 2 + 1

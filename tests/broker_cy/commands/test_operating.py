@@ -1,0 +1,268 @@
+"""The commands that operate a cluster, against one in memory: previews, confirmation, exit codes and wrong input."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.core.errors import ErrorCode
+from broker_cy.core.uuid import to_text
+from broker_cy.wire import messages
+from broker_cy.wire.api_keys import ApiKey
+from tests.broker_cy.commands.conftest import Cli
+from tests.support.fake_cluster import BROKER, FakeCluster, FakePool, Part
+
+
+def key(number: int) -> TopicPartition:
+    return TopicPartition("t", number)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """Three brokers, and four partitions on the first two; every client of this process reaches it."""
+    found = FakeCluster({1: "a", 2: "b", 3: "c"}, step_bytes=1_000)
+    found.parts = {key(n): Part((1, 2) if n % 2 else (2, 1), 300) for n in range(4)}
+    monkeypatch.setattr("broker_cy.admin.client.Pool", lambda client_id: FakePool(found))
+    return found
+
+
+def types(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Let the user type `text` in a terminal."""
+    stdin = io.StringIO(text)
+    monkeypatch.setattr(stdin, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", stdin)
+
+
+def test_a_plan_goes_through_a_file(bare: Cli, cluster: FakeCluster, tmp_path: Path) -> None:
+    """If this fails, a plan that was reviewed is not the one that is carried out."""
+    shown = bare("reassign", "plan", "--drain", "2")
+    assert shown.out.splitlines()[0] == "Drain broker 2: moves 4 partitions, copies 1.2 KiB"
+    assert shown.out.splitlines()[2].split() == ["t-0", "2,1", "3,1", "300", "B"]
+    assert not cluster.kinds(messages.AlterPartitionReassignmentsRequest)
+    file = tmp_path / "moves.json"
+    file.write_text(bare("reassign", "plan", "--drain", "2", "--json").out)
+    dry = bare("reassign", "apply", file, "--dry-run", "--json").json
+    assert (dry["dry_run"], [each["what"] for each in dry["changes"]]) == (True, ["t-0", "t-1", "t-2", "t-3"])
+    done = bare("reassign", "apply", file, "--concurrent", "2", "--throttle", "1M", "--yes", "--json").json
+    assert (sorted(done["done"]), done["failed"]) == (["t-0", "t-1", "t-2", "t-3"], [])
+    assert {each: part.replicas for each, part in cluster.parts.items()} == {
+        key(n): (1, 3) if n % 2 else (3, 1) for n in range(4)
+    }
+    assert cluster.moving_most == 2
+    assert not any(cluster.configs.values())
+    assert bare("reassign", "apply", file, "--yes").out == "every replica is where it should be\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_moves_and_throttle(bare: Cli, cluster: FakeCluster, number: signal.Signals) -> None:
+    """If this fails, a closed terminal or a stopped service leaves a throttle behind."""
+    cluster.step_bytes = 0
+    before = {each: part.replicas for each, part in cluster.parts.items()}
+
+    def interrupt() -> None:
+        if cluster.moving_most and isinstance(cluster.asked[-1], messages.ListPartitionReassignmentsRequest):
+            cluster.before_request = lambda: None
+            signal.raise_signal(number)
+
+    cluster.before_request = interrupt
+    shown = bare("reassign", "apply", "--drain", "2", "--throttle", "1M", "--yes", code=130)
+    assert "stopped after 0 of 4 partitions" in shown.err
+    assert shown.err.endswith("interrupted\n")
+    assert {each: part.replicas for each, part in cluster.parts.items()} == before
+    assert all(part.target is None for part in cluster.parts.values())
+    assert not any(cluster.configs.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[", "not JSON"),
+        ('{"version": 2, "partitions": []}', '"version": 1'),
+        ('{"version": 1, "partitions": []}', "one or more partitions"),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, "2"]}]}', "partitions[0]"),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": true, "replicas": [1]}]}', "partitions[0]"),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "different brokers"),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 8]}]}', "no broker 8; it has 1"),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": 9, "replicas": [1]}]}', "no such partition"),
+        (
+            '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3], "log_dirs": ["/x"]}]}',
+            "between directories",
+        ),
+        (
+            '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3]},'
+            ' {"topic": "t", "partition": 0, "replicas": [2]}]}',
+            "listed twice",
+        ),
+    ],
+)
+def test_a_wrong_list_of_moves_is_refused(
+    bare: Cli, cluster: FakeCluster, tmp_path: Path, text: str, said: str
+) -> None:
+    """If this fails, a damaged file moves something, or is refused without a reason."""
+    file = tmp_path / "moves.json"
+    file.write_text(text)
+    assert said in bare("reassign", "apply", file, "--yes", code=2).err
+    assert not cluster.kinds(messages.AlterPartitionReassignmentsRequest)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "exactly one of FILE, --drain, --add, --balance"),
+        (["--drain", "1", "--balance"], "exactly one of"),
+        (["--drain", "1", "--max-moves", "3"], "--max-moves goes with"),
+        (["--balance", "--concurrent", "0"], "--concurrent"),
+        (["--balance", "--throttle", "fast"], "not a number of bytes, such as 500000, 50M or 1.5GiB"),
+        (["--balance", "--throttle", "0"], "not a number of bytes"),
+        (["--drain", "8"], "no such broker; it has 1, 2, 3"),
+    ],
+)
+def test_contradictory_options_are_refused(bare: Cli, cluster: FakeCluster, options: list[str], said: str) -> None:
+    """If this fails, an option is ignored."""
+    assert said in " ".join(bare("reassign", "apply", *options, "--yes", code=2).err.split())
+    assert not cluster.kinds(messages.AlterPartitionReassignmentsRequest)
+
+
+def test_a_drain_cordons_first_and_asks(bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, topics that are created during a drain come to the broker that leaves."""
+    preview = bare("brokers", "drain", "2", code=4).err
+    assert "cordoned: takes no new replicas" in preview
+    assert not cluster.configs
+    types(monkeypatch, "n\n")
+    assert "Nothing was changed" in bare("brokers", "drain", "2", code=4).err
+    types(monkeypatch, "y\n")
+    assert bare("brokers", "drain", "2").out == "moved 4 partitions, 1.2 KiB\n"
+    assert cluster.configs[BROKER, "2"] == {"cordoned.log.dirs": "*"}
+    assert not any(2 in part.replicas for part in cluster.parts.values())
+    order = [
+        type(each).__name__
+        for each in cluster.asked
+        if "Alter" in type(each).__name__ and not getattr(each, "validate_only", False)
+    ]
+    assert order[0] == "IncrementalAlterConfigsRequest"
+    # With the broker gone, two brokers remain for two replicas: no third can be drained.
+    assert "add a broker first" in bare("brokers", "drain", "1", code=2).err
+    bare("brokers", "uncordon", "2", "--yes")
+    bare("brokers", "drain", "1", "--no-cordon", "--yes")
+    assert (BROKER, "1") not in cluster.configs
+
+
+def test_a_broker_that_cannot_be_cordoned_is_drained_with_a_warning(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, a drain stops at a broker that does not support cordoning, or hides that it gets new replicas."""
+    cluster.refuse[ApiKey.INCREMENTAL_ALTER_CONFIGS] = ErrorCode.INVALID_REQUEST
+    assert "INVALID_REQUEST" in bare("brokers", "cordon", "2", "--yes", code=2).err
+    shown = bare("brokers", "drain", "2", "--yes")
+    assert "not cordoned, and may get new replicas" in shown.err
+    assert shown.out == "moved 4 partitions, 1.2 KiB\n"
+
+
+def test_the_last_broker_is_not_cordoned(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, no topic can be created any more, and nobody asked."""
+    bare("brokers", "cordon", "1", "--yes")
+    assert bare("brokers", "cordon", "1", "--yes").out == "broker 1 is cordoned already\n"
+    bare("brokers", "cordon", "2", "--yes")
+    assert "the last that takes replicas" in bare("brokers", "cordon", "3", "--yes", code=2).err
+    listed = {each["broker_id"]: each["state"] for each in bare("brokers", "list", "--json").json}
+    assert listed == {1: "cordoned", 2: "cordoned", 3: "in service"}
+
+
+def test_only_a_broker_without_replicas_is_unregistered(
+    bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, the cluster forgets a broker that has the last copy of something."""
+    assert "in service: drain it, stop it" in bare("brokers", "unregister", "2", "--yes", code=2).err
+    cluster.fenced = {2}
+    assert "broker-cy brokers drain 2" in bare("brokers", "unregister", "2", "--yes", code=2).err
+    bare("brokers", "drain", "2", "--yes")
+    types(monkeypatch, "1\n")
+    assert "Nothing was changed" in bare("brokers", "unregister", "2", code=4).err
+    types(monkeypatch, "2\n")
+    assert bare("brokers", "unregister", "2").out == "removed the registration of broker 2\n"
+    assert sorted(cluster.racks) == [1, 3]
+
+
+def test_an_unclean_election_asks_for_the_topic(
+    bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, acknowledged records are thrown away with a key press."""
+    assert "without a leader" in bare("leaders", "elect", "--unclean", "--topic", "t", "--yes", code=2).err
+    part = Part((1, 2), 300, isr=(2,))
+    part.leader = -1
+    cluster.parts[key(1)] = part
+    assert "needs one --topic" in bare("leaders", "elect", "--unclean", code=2).err
+    assert "one of --preferred, --unclean" in bare("leaders", "elect", code=2).err
+    assert "no partition 7; it has 0 to 3" in bare("leaders", "elect", "--unclean", "--topic", "t:7", code=2).err
+    for typed in ("y\n", "\n", "T\n"):
+        types(monkeypatch, typed)
+        assert "Nothing was changed" in bare("leaders", "elect", "--unclean", "--topic", "t", code=4).err
+    assert not cluster.kinds(messages.ElectLeadersRequest)
+    listed = bare("topics", "list", "--offline").rows()
+    assert [row[0] for row in listed] == ["t"]
+    types(monkeypatch, "t\n")
+    shown = bare("leaders", "elect", "--unclean", "--topic", "t")
+    assert shown.out == "elected the leaders of 1 partition\n"
+    assert "acknowledged records may be lost" in shown.err
+    (sent,) = cluster.kinds(messages.ElectLeadersRequest)
+    assert (sent.election_type, sent.topic_partitions[0].partitions) == (1, [1])
+
+
+def test_health_has_an_exit_code(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, a script that watches the cluster reports it as healthy while writes are refused."""
+    assert bare("cluster", "health", "--json").json["partitions"] == 4
+    cluster.parts[key(0)] = Part((2, 1), 300, isr=(2,))
+    assert bare("cluster", "health", "--json").json["under_replicated_partitions"] == 1
+    cluster.min_isr = 2
+    assert bare("cluster", "health", "--json", code=1).json["below_min_isr_partitions"] == 1
+    (shown,) = bare("topics", "list", "--below-min-isr", "--json").json
+    assert (shown["partition"], shown["min_in_sync_replicas"]) == (0, 2)
+    assert shown["eligible_leader_replicas"] == [1]
+    table = bare("topics", "list", "--under-replicated").out.splitlines()
+    assert table[0].split()[:3] == ["TOPIC", "PARTITION", "LEADER"]
+    assert table[1].endswith("below min ISR, under-replicated")
+
+
+def test_voters_are_added_and_removed(bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a controller that was replaced keeps its vote, or the wrong one loses it."""
+    endpoint = ["--endpoint", "CONTROLLER://10.0.0.4:9093"]
+    assert "does not follow the quorum (observers: none)" in bare("quorum", "add", "4", *endpoint, code=2).err
+    assert "LISTENER://HOST:PORT is expected" in bare("quorum", "add", "4", "--endpoint", "10.0.0.4", code=2).err
+    cluster.observers = [(4, UUID(int=104))]
+    shown = bare("quorum", "add", "4", *endpoint, "--yes")
+    assert "1 -> 2 voters: 2 of them have to be alive" in shown.err
+    assert shown.out == "node 4 is a voter now\n"
+    assert "a voter already" in bare("quorum", "add", "4", *endpoint, "--yes", code=2).err
+    listed = bare("quorum", "show", "--json").json
+    assert [each["directory_id"] for each in listed["voters"]] == [to_text(UUID(int=101)), to_text(UUID(int=104))]
+    types(monkeypatch, "4\n")
+    assert bare("quorum", "remove", "4").out == "node 4 is no longer a voter\n"
+    assert "needs one voter" in bare("quorum", "remove", "1", "--yes", code=2).err
+    assert "not a voter; the voters are 1" in bare("quorum", "remove", "4", "--yes", code=2).err
+
+
+def test_a_throttle_that_was_left_behind_is_shown_and_removed(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, the throttle of a tool that was killed slows replication down, and nobody knows why."""
+    cluster.configs[BROKER, "1"] = {"leader.replication.throttled.rate": "1048576"}
+    shown = bare("reassign", "status").out
+    assert "throttle: 1.0 MiB/s on broker 1, for replicas of 0 topics" in shown
+    assert "broker-cy reassign cancel" in shown
+    assert bare("cluster", "health", "--json").json["throttled"] is True
+    assert json.loads(bare("reassign", "cancel", "--dry-run", "--json").out)["changes"][0]["what"] == "throttle"
+    bare("reassign", "cancel", "--yes")
+    assert not any(cluster.configs.values())
+
+
+def test_a_cluster_that_is_read_only_is_not_changed(bare: Cli, cluster: FakeCluster, tmp_path: Path) -> None:
+    """If this fails, the mark of the configuration file protects topics, but not brokers."""
+    file = tmp_path / "clusters.toml"
+    file.write_text('[clusters.p]\nbootstrap = "127.0.0.1:1"\nreadonly = true\n')
+    where = ["--config", str(file), "--cluster", "p", "--yes"]
+    for words in (["brokers", "drain", "2"], ["brokers", "cordon", "2"], ["reassign", "apply", "--add", "3"]):
+        assert "marks it as readonly" in bare(*words, *where, code=1).err
+    assert not cluster.kinds(messages.AlterPartitionReassignmentsRequest)
+    assert not cluster.configs

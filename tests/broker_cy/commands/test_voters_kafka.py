@@ -1,0 +1,36 @@
+"""Voters of a real Apache Kafka 4.3.1 quorum are added and removed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.broker_cy.commands.conftest import TIMEOUT_S, Cli
+from tests.support.kafka_cluster import dynamic_quorum
+from tests.support.wait import until
+
+
+def test_an_observer_becomes_a_voter_and_an_observer_again(bare: Cli, tmp_path: Path) -> None:
+    """If this fails, a controller that broke cannot be replaced while the cluster runs."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"Apache Kafka comes by Maven, and there is no {tool} here")
+    with dynamic_quorum(tmp_path, 2) as (first, second):
+        where = ["--bootstrap", f"{first.bootstrap},{second.bootstrap}", "--timeout", str(TIMEOUT_S)]
+
+        def voters() -> list[int]:
+            return [each["replica_id"] for each in bare("quorum", "show", "--json", *where).json["voters"]]
+
+        assert voters() == [1]
+        endpoint = f"CONTROLLER://{second.host}:{second.controller_port}"
+        # The id of its directory is the one that it reports to the leader.
+        said = bare("quorum", "add", "2", "--endpoint", endpoint, "--yes", *where)
+        assert said.out == "node 2 is a voter now\n"
+        until(lambda: voters() == [1, 2], "two voters", TIMEOUT_S)
+        shown = bare("quorum", "show", "--json", *where).json["voters"][1]
+        assert (shown["endpoints"][0]["port"], len(shown["directory_id"])) == (second.controller_port, 22)
+        assert "is a voter already" in bare("quorum", "add", "2", "--endpoint", endpoint, "--yes", *where, code=2).err
+        assert bare("quorum", "remove", "2", "--yes", *where).out == "node 2 is no longer a voter\n"
+        until(lambda: voters() == [1], "one voter", TIMEOUT_S)

@@ -1,0 +1,410 @@
+"""A cluster in memory for the admin client: nodes, moving partitions, settings and a quorum, in place of its pool.
+
+Requests and answers go through the codec, in the highest version, so that a field which a version lacks is an error
+here as well. A moving replica copies some bytes at every ListPartitionReassignments; it is complete when it has all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import codec, messages
+from broker_cy.wire.api_keys import ApiKey
+from broker_cy.wire.codec import Message
+
+T = TypeVar("T")
+# Turns of the loop until a request arrives.
+_TURNS = 5
+BROKER, TOPIC = 4, 2
+DYNAMIC_BROKER, DYNAMIC_TOPIC = 2, 1
+LISTS = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+VERSIONS = {
+    ApiKey.METADATA: 12, ApiKey.DESCRIBE_CLUSTER: 2, ApiKey.DESCRIBE_LOG_DIRS: 5, ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1, ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0, ApiKey.ELECT_LEADERS: 2, ApiKey.UNREGISTER_BROKER: 0,
+    ApiKey.DESCRIBE_QUORUM: 2, ApiKey.ADD_RAFT_VOTER: 1,
+    ApiKey.REMOVE_RAFT_VOTER: 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
+}  # fmt: skip
+
+
+@dataclass
+class Part:
+    """A partition; `target` is set while it moves, and `copied` are the bytes of each replica to add."""
+
+    replicas: tuple[int, ...]
+    size: int = 0
+    leader: int = -1
+    isr: tuple[int, ...] = ()
+    target: tuple[int, ...] | None = None
+    copied: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.isr = self.isr or self.replicas
+        self.leader = self.replicas[0] if self.leader == -1 else self.leader
+
+    @property
+    def all_replicas(self) -> tuple[int, ...]:
+        """The new and the old ones."""
+        new = self.target or ()
+        return (*new, *(each for each in self.replicas if each not in new))
+
+
+class FakeCluster:
+    """The state, and a handler for each request. `step_bytes` are copied of each replica at a look."""
+
+    def __init__(self, racks: dict[int, str | None], step_bytes: int = 10) -> None:
+        self.racks = racks
+        self.fenced: set[int] = set()
+        self.step_bytes = step_bytes
+        self.parts: dict[TopicPartition, Part] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.min_isr = 1
+        self.asked: list[Message] = []
+        # Errors of the next requests of a kind: an error code for the whole answer.
+        self.refuse: dict[ApiKey, ErrorCode] = {}
+        self.moving_most = 0
+        # Called before each request.
+        self.before_request: Callable[[], None] = lambda: None
+        self.voters: list[tuple[int, UUID]] = [(1, UUID(int=101))]
+        self.observers: list[tuple[int, UUID]] = []
+        self.page = 2
+
+    def run(self, monkeypatch: pytest.MonkeyPatch, job: Callable[[AdminClient], Awaitable[T]]) -> T:
+        """Run `job` with a client of this cluster."""
+        monkeypatch.setattr("broker_cy.admin.client.Pool", lambda client_id: FakePool(self))
+
+        async def inside() -> T:
+            async with AdminClient("127.0.0.1:1", timeout_s=5) as client:
+                return await job(client)
+
+        return asyncio.run(inside())
+
+    def kinds(self, kind: type[Message]) -> list[Any]:
+        """The requests of a kind, oldest first."""
+        return [each for each in self.asked if type(each) is kind]
+
+    def answer(self, request: Message) -> Message:
+        self.asked.append(request)
+        name = type(request).__name__.removesuffix("Request")
+        handler: Callable[[Message], Message] = getattr(self, f"on_{name}")
+        return handler(request)
+
+    def on_Metadata(self, request: messages.MetadataRequest) -> messages.MetadataResponse:
+        brokers = [
+            messages.MetadataResponse.MetadataResponseBroker(node_id=each, host="127.0.0.1", port=each, rack=rack)
+            for each, rack in self.racks.items()
+            if each not in self.fenced
+        ]
+        wanted = None if request.topics is None else {each.name for each in request.topics}
+        topics: dict[str, list[messages.MetadataResponse.MetadataResponsePartition]] = {}
+        for key, part in sorted(self.parts.items()):
+            shown = messages.MetadataResponse.MetadataResponsePartition(
+                partition_index=key.partition, leader_id=part.leader, leader_epoch=1,
+                replica_nodes=list(part.all_replicas), isr_nodes=list(part.isr), offline_replicas=[],
+            )  # fmt: skip
+            topics.setdefault(key.topic, []).append(shown)
+        return messages.MetadataResponse(
+            brokers=brokers, cluster_id="cluster", controller_id=min(set(self.racks) - self.fenced),
+            topics=[
+                messages.MetadataResponse.MetadataResponseTopic(name=name, topic_id=UUID(int=9), partitions=parts)
+                for name, parts in topics.items()
+                if wanted is None or name in wanted
+            ],
+        )  # fmt: skip
+
+    def on_DescribeCluster(self, request: messages.DescribeClusterRequest) -> messages.DescribeClusterResponse:
+        return messages.DescribeClusterResponse(
+            cluster_id="cluster", controller_id=1,
+            brokers=[
+                messages.DescribeClusterResponse.DescribeClusterBroker(
+                    broker_id=each, host="127.0.0.1", port=each, rack=rack, is_fenced=each in self.fenced
+                )
+                for each, rack in self.racks.items()
+                if request.include_fenced_brokers or each not in self.fenced
+            ],
+        )  # fmt: skip
+
+    def log_dirs_of(self, broker: int) -> messages.DescribeLogDirsResponse:
+        kind = messages.DescribeLogDirsResponse
+        topics: dict[str, list[messages.DescribeLogDirsResponse.DescribeLogDirsPartition]] = {}
+        for key, part in sorted(self.parts.items()):
+            if broker in part.all_replicas:
+                size = part.copied.get(broker, part.size)
+                shown = kind.DescribeLogDirsPartition(partition_index=key.partition, partition_size=size)
+                topics.setdefault(key.topic, []).append(shown)
+        cordoned = self.configs.get((BROKER, str(broker)), {}).get("cordoned.log.dirs") == "*"
+        listed = [kind.DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in topics.items()]
+        return kind(
+            results=[
+                kind.DescribeLogDirsResult(
+                    log_dir="/data", topics=listed, total_bytes=1000, usable_bytes=900, is_cordoned=cordoned
+                )
+            ]
+        )
+
+    def copy_some(self) -> None:
+        """Let every moving replica copy, and complete what has everything."""
+        for part in self.parts.values():
+            if part.target is None:
+                continue
+            for broker in part.copied:
+                part.copied[broker] = min(part.size, part.copied[broker] + self.step_bytes)
+            if all(done >= part.size for done in part.copied.values()):
+                part.replicas, part.isr, part.target, part.copied = part.target, part.target, None, {}
+                part.leader = part.leader if part.leader in part.replicas else part.replicas[0]
+
+    def on_AlterPartitionReassignments(
+        self, request: messages.AlterPartitionReassignmentsRequest
+    ) -> messages.AlterPartitionReassignmentsResponse:
+        kind = messages.AlterPartitionReassignmentsResponse
+        answers = []
+        for topic in request.topics:
+            results = []
+            for each in topic.partitions:
+                code = self._move(TopicPartition(topic.name, each.partition_index), each.replicas)
+                results.append(
+                    kind.ReassignablePartitionResponse(partition_index=each.partition_index, error_code=code)
+                )
+            answers.append(kind.ReassignableTopicResponse(name=topic.name, partitions=results))
+        self.moving_most = max(self.moving_most, sum(each.target is not None for each in self.parts.values()))
+        return kind(responses=answers)
+
+    def _move(self, key: TopicPartition, replicas: list[int] | None) -> ErrorCode:
+        part = self.parts.get(key)
+        if part is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if replicas is None:
+            if part.target is None:
+                return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            # As Kafka does: the order of the union is kept.
+            part.replicas = tuple(each for each in part.all_replicas if each in part.replicas)
+            part.target, part.copied = None, {}
+            return ErrorCode.NONE
+        if not set(replicas) <= set(self.racks):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        part.target = tuple(replicas)
+        part.copied = {each: 0 for each in replicas if each not in part.replicas}
+        if not part.copied:
+            part.replicas, part.target = part.target, None
+        return ErrorCode.NONE
+
+    def on_ListPartitionReassignments(
+        self, request: messages.ListPartitionReassignmentsRequest
+    ) -> messages.ListPartitionReassignmentsResponse:
+        self.copy_some()
+        kind = messages.ListPartitionReassignmentsResponse
+        return kind(
+            topics=[
+                kind.OngoingTopicReassignment(
+                    name=key.topic,
+                    partitions=[
+                        kind.OngoingPartitionReassignment(
+                            partition_index=key.partition,
+                            replicas=list(part.all_replicas),
+                            adding_replicas=list(part.copied),
+                            removing_replicas=[each for each in part.replicas if each not in part.target],
+                        )
+                    ],
+                )
+                for key, part in self.parts.items()
+                if part.target is not None
+            ]
+        )
+
+    def on_DescribeConfigs(self, request: messages.DescribeConfigsRequest) -> messages.DescribeConfigsResponse:
+        kind = messages.DescribeConfigsResponse
+        results = []
+        for each in request.resources:
+            own = self.configs.get((each.resource_type, each.resource_name), {})
+            source = DYNAMIC_BROKER if each.resource_type == BROKER else DYNAMIC_TOPIC
+            entries = {name: (value, source) for name, value in own.items()}
+            if each.resource_type == BROKER:
+                entries.setdefault("cordoned.log.dirs", ("", 5))
+            else:
+                entries.setdefault("min.insync.replicas", (str(self.min_isr), 5))
+            results.append(
+                kind.DescribeConfigsResult(
+                    resource_type=each.resource_type,
+                    resource_name=each.resource_name,
+                    configs=[
+                        kind.DescribeConfigsResourceResult(name=name, value=value, config_source=source)
+                        for name, (value, source) in entries.items()
+                        if each.configuration_keys is None or name in each.configuration_keys
+                    ],
+                )
+            )
+        return kind(results=results)
+
+    def on_IncrementalAlterConfigs(
+        self, request: messages.IncrementalAlterConfigsRequest
+    ) -> messages.IncrementalAlterConfigsResponse:
+        kind = messages.IncrementalAlterConfigsResponse
+        code = self.refuse.get(ApiKey.INCREMENTAL_ALTER_CONFIGS, ErrorCode.NONE)
+        for each in request.resources if code == ErrorCode.NONE and not request.validate_only else ():
+            own = self.configs.setdefault((each.resource_type, each.resource_name), {})
+            for change in each.configs:
+                listed = [word for word in own.get(change.name, "").split(",") if word]
+                given = (change.value or "").split(",")
+                if change.config_operation == 1:
+                    own.pop(change.name, None)
+                elif change.config_operation == 0:
+                    own[change.name] = change.value or ""
+                else:
+                    assert change.name in LISTS, f"{change.name} is no list"
+                    kept = [word for word in listed if word not in given]
+                    left = kept + given if change.config_operation == 2 else kept
+                    own[change.name] = ",".join(left)
+                    if not left:
+                        del own[change.name]
+        return kind(
+            responses=[
+                kind.AlterConfigsResourceResponse(
+                    error_code=code, resource_type=each.resource_type, resource_name=each.resource_name
+                )
+                for each in request.resources
+            ]
+        )
+
+    def on_ElectLeaders(self, request: messages.ElectLeadersRequest) -> messages.ElectLeadersResponse:
+        kind = messages.ElectLeadersResponse
+        results = []
+        for topic in request.topic_partitions or ():
+            answers = []
+            for number in topic.partitions:
+                part = self.parts[TopicPartition(topic.topic, number)]
+                candidates = part.isr if request.election_type == 0 else part.replicas
+                wanted = part.replicas[0] if request.election_type == 0 else next(iter(part.replicas))
+                code = ErrorCode.NONE
+                if part.leader == wanted:
+                    code = ErrorCode.ELECTION_NOT_NEEDED
+                elif wanted not in candidates:
+                    code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+                else:
+                    part.leader = wanted
+                answers.append(kind.PartitionResult(partition_id=number, error_code=code))
+            results.append(kind.ReplicaElectionResult(topic=topic.topic, partition_result=answers))
+        return kind(replica_election_results=results)
+
+    def on_UnregisterBroker(self, request: messages.UnregisterBrokerRequest) -> messages.UnregisterBrokerResponse:
+        if request.broker_id not in self.racks:
+            return messages.UnregisterBrokerResponse(
+                error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message="no such registration"
+            )
+        del self.racks[request.broker_id]
+        return messages.UnregisterBrokerResponse()
+
+    def on_DescribeQuorum(self, request: messages.DescribeQuorumRequest) -> messages.DescribeQuorumResponse:
+        kind = messages.DescribeQuorumResponse
+
+        def states(replicas: list[tuple[int, UUID]], end: int) -> list[Any]:
+            return [
+                kind.ReplicaState(replica_id=each, replica_directory_id=directory, log_end_offset=end)
+                for each, directory in replicas
+            ]
+
+        part = kind.PartitionData(
+            leader_id=1, leader_epoch=5, high_watermark=90,
+            current_voters=states(self.voters, 100), observers=states(self.observers, 93),
+        )  # fmt: skip
+        listener = kind.Listener(name="CONTROLLER", host="127.0.0.1", port=19)
+        return kind(
+            topics=[kind.TopicData(topic_name="__cluster_metadata", partitions=[part])],
+            nodes=[kind.Node(node_id=each, listeners=[listener]) for each, _ in self.voters],
+        )
+
+    def on_AddRaftVoter(self, request: messages.AddRaftVoterRequest) -> messages.AddRaftVoterResponse:
+        if request.cluster_id != "cluster":
+            return messages.AddRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        voter = (request.voter_id, request.voter_directory_id)
+        if voter in self.voters:
+            return messages.AddRaftVoterResponse(error_code=ErrorCode.DUPLICATE_VOTER, error_message="a voter already")
+        self.voters.append(voter)
+        self.observers = [each for each in self.observers if each != voter]
+        return messages.AddRaftVoterResponse()
+
+    def on_RemoveRaftVoter(self, request: messages.RemoveRaftVoterRequest) -> messages.RemoveRaftVoterResponse:
+        voter = (request.voter_id, request.voter_directory_id)
+        if voter not in self.voters:
+            return messages.RemoveRaftVoterResponse(error_code=ErrorCode.VOTER_NOT_FOUND)
+        self.voters.remove(voter)
+        return messages.RemoveRaftVoterResponse()
+
+    def on_DescribeTopicPartitions(
+        self, request: messages.DescribeTopicPartitionsRequest
+    ) -> messages.DescribeTopicPartitionsResponse:
+        """Pages of `page` partitions."""
+        kind = messages.DescribeTopicPartitionsResponse
+        names = {each.name for each in request.topics}
+        start = ("", 0) if request.cursor is None else (request.cursor.topic_name, request.cursor.partition_index)
+        keys = [key for key in sorted(self.parts) if key.topic in names and tuple(key) >= start]
+        topics: dict[str, list[Any]] = {}
+        for key in keys[: self.page]:
+            part = self.parts[key]
+            eligible = [each for each in part.replicas if each not in part.isr] if len(part.isr) < self.min_isr else []
+            shown = kind.DescribeTopicPartitionsResponsePartition(
+                partition_index=key.partition, replica_nodes=list(part.replicas), isr_nodes=list(part.isr),
+                eligible_leader_replicas=eligible, last_known_elr=[],
+            )  # fmt: skip
+            topics.setdefault(key.topic, []).append(shown)
+        after = keys[self.page] if len(keys) > self.page else None
+        return kind(
+            topics=[
+                kind.DescribeTopicPartitionsResponseTopic(name=name, partitions=parts) for name, parts in topics.items()
+            ],
+            next_cursor=None if after is None else kind.Cursor(topic_name=after[0], partition_index=after[1]),
+        )
+
+
+class FakePool:
+    """In the place of client.pool.Pool."""
+
+    has_connected = True
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster = cluster
+
+    def adopt(self, peer: Any) -> None:
+        """There are no connections."""
+
+    def open_link(self, wanted: Any) -> Any:
+        return None
+
+    async def link(self, peer: Any, deadline: Any) -> Any:
+        versions = {key: SimpleNamespace(low=0, high=high) for key, high in VERSIONS.items()}
+        return SimpleNamespace(versions=versions, name=peer.name)
+
+    async def ask(
+        self, peer: Any, request: Message, answer: Any, deadline: Any, *, at_least: int = 0, at_most: int = 32767
+    ) -> tuple[Any, int]:
+        key = ApiKey(type(request).API_KEY)
+        if peer.node_id in self.cluster.fenced:
+            raise ClientError(Failure.UNREACHABLE, "it is away", broker=peer.name, api="connect")
+        self.cluster.before_request()
+        # Others run while a request is on its way.
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        if key not in VERSIONS:
+            raise ClientError(Failure.UNSUPPORTED, f"no {key.name}", broker=peer.name)
+        version = min(VERSIONS[key], at_most)
+        assert version >= at_least
+        got = codec.decode(type(request), version, codec.encode(request, version))
+        if isinstance(got, messages.DescribeLogDirsRequest):
+            self.cluster.asked.append(got)
+            reply: Message = self.cluster.log_dirs_of(peer.node_id)
+        else:
+            reply = self.cluster.answer(got)
+        return codec.decode(answer, version, codec.encode(reply, version)), version
+
+    async def close(self) -> None:
+        """There is nothing to close."""
