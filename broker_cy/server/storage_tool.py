@@ -50,6 +50,14 @@ class Refusal(Exception):
     """The command cannot do what was asked for; the message says why."""
 
 
+EXAMPLES = """\
+examples:
+  broker-cy storage random-uuid                              an id for a new cluster
+  broker-cy storage format -c server.properties -t ID        format the directories of one of its nodes
+  broker-cy storage info -c server.properties                show what they contain
+"""
+
+
 class _Parser(argparse.ArgumentParser):
     """As Kafka's, it exits with 1 for an invalid option."""
 
@@ -60,7 +68,12 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    top = _Parser(prog="broker-cy storage", description="Format the directories of a node, or show what they contain.")
+    top = _Parser(
+        prog="broker-cy storage",
+        description="Format the directories of a node, or show what they contain.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     info = commands.add_parser("info", help="show what the log directories contain")
     info.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties of the node")
