@@ -15,10 +15,12 @@ SEEDS = 6
 MISFITS = (TypeError, AttributeError, NameError)
 
 
-def must_find(plant: Planter, run: Callable[[int], object], patch: Patch, seeds: int = SEEDS) -> None:
-    """Fail the test unless `run(seed)` fails for one of the seeds 1 to `seeds`."""
+def must_find(
+    plant: Planter, run: Callable[[int], object], patch: Patch, seeds: int = SEEDS, *, first: int = 1
+) -> None:
+    """Fail the test unless `run(seed)` fails for one of `seeds` seeds from `first` on."""
     plant(patch)
-    for seed in range(1, seeds + 1):
+    for seed in range(first, first + seeds):
         try:
             run(seed)
         except MISFITS as error:
@@ -26,4 +28,4 @@ def must_find(plant: Planter, run: Callable[[int], object], patch: Patch, seeds:
         except Exception as error:
             print(f"seed {seed}: {error!r}"[:500])
             return
-    pytest.fail(f"{plant.__name__} was not found by {seeds} seeds")
+    pytest.fail(f"{plant.__name__} was not found by {seeds} seeds from {first} on")

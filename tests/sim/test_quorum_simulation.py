@@ -10,7 +10,7 @@ import os
 import pytest
 
 from tests.sim.defects import Planter, must_find
-from tests.sim.quorum_defects import DEFECTS, SEEDS_MAX
+from tests.sim.quorum_defects import DEFECTS, FIRST, SEEDS_MAX
 from tests.sim.quorum_world import World
 
 STEPS = 3_000
@@ -85,4 +85,4 @@ def test_a_seed_repeats_itself() -> None:
 )
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the simulation passes although the quorum has this defect."""
-    must_find(plant, run, monkeypatch, DEFECTS[plant])
+    must_find(plant, run, monkeypatch, DEFECTS[plant], first=FIRST.get(plant, 1))

@@ -65,7 +65,10 @@ def run_seeds(first: int, count: int, profile: str = EVERYTHING) -> None:
         acked += result.acked
         reads += result.reads
     assert acked > 0
-    assert reads > acked
+    # The runs were not idle. The two consumers at the end read what is left, which may be less than half of what was
+    # acknowledged: topics are deleted, trimmed and compacted. In some profiles nobody else reads except for members,
+    # which share the partitions.
+    assert reads > acked // 4, f"{acked} records were acknowledged, and {reads} read"
     took_s = time.process_time() - began_s
     print(
         f"{count} seeds, {acked} records acknowledged, {reads} read; a core: {count / took_s * 3600:,.0f} seeds/h, "
@@ -117,7 +120,7 @@ def test_the_world_finds_planted_defects(name: str, monkeypatch: pytest.MonkeyPa
     planted = PLANTED[name]
     planted.plant(monkeypatch)
     for seed in range(planted.first, planted.first + planted.seeds):
-        result = run_seed(seed, planted.profile)
+        result = run_plan(planted.plan(seed))
         if result.failure is not None:
             assert not isinstance(result.failure, TypeError | AttributeError | NameError), (
                 f"{name!r} no longer fits the code: {result.failure!r}"

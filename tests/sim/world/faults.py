@@ -27,6 +27,8 @@ def begin(world: World, fault: Fault) -> None:
 def end_all(world: World) -> None:
     """Mend everything; brokers that are down start again. Those with a partition that is offline are restarted."""
     for (source, target), link in world.network.links.items():
+        # Over slow links an operator may remove a static member again and again before it gets on.
+        link.slow_us = 0
         if link.is_cut or link.loss:
             world.network.mend(source, target)
     for machine in world.machines.values():
@@ -87,7 +89,10 @@ def _refuse_markers(world: World, machine: Machine, fault: Fault) -> None:
             raise KafkaError(code)
         written, answer = right(place, *more), markers._loop.create_future()
 
-        def lose(_: object) -> None:
+        def lose(written: asyncio.Future[Any]) -> None:
+            # Whether it was written or not does not matter.
+            if not written.cancelled():
+                written.exception()
             if not answer.done():
                 answer.set_exception(KafkaError(code))
                 # It is no failure of the run if the process has ended, and nobody asks any more.
@@ -154,7 +159,7 @@ def _loss(world: World, machine: Machine, fault: Fault) -> None:
 
 def _delay(world: World, machine: Machine, fault: Fault) -> None:
     for source, target in _links(world, fault.host, up=True, down=True):
-        world.network.link(source, target).delay_us = min(fault.us, 300_000)
+        world.network.link(source, target).slow_us = min(fault.us, 300_000)
 
 
 def _set_clock(world: World, machine: Machine, fault: Fault) -> None:

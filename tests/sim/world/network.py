@@ -40,6 +40,8 @@ class Link:
 
     delay_us: int
     jitter_us: int = 0
+    # Instead of `delay_us`, while it is not 0.
+    slow_us: int = 0
     loss: float = 0.0
     is_cut: bool = False
     # What waits until the link is restored.
@@ -75,7 +77,7 @@ class Pipe:
             self._link.held.append(lambda: self._send_piece(what))
             return
         draw, link = self._draw, self._link
-        delay_us = link.delay_us + (draw.randrange(link.jitter_us) if link.jitter_us else 0)
+        delay_us = (link.slow_us or link.delay_us) + (draw.randrange(link.jitter_us) if link.jitter_us else 0)
         again_us = RETRANSMIT_US
         while link.loss and draw.chance(link.loss):
             delay_us += again_us

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from broker_cy.server.partitions.partition_service import PartitionService
 from broker_cy.storage import maintenance
 from tests.sim import group_defects, txn_defects
 from tests.sim.power_planted import PLANTED as OF_STORAGE
-from tests.sim.world.plan import EVERYTHING
+from tests.sim.world.plan import EVERYTHING, Plan, plan_of
 
 # Seeds that find most of the defects of coordinators, each in its profile.
 SEEDS = 60
@@ -40,18 +40,27 @@ class Planted:
     seeds: int
     first: int = 0
     profile: str = EVERYTHING
+    # The kind of all faults, where others hardly ever reach the defect.
+    fault: str | None = None
+
+    def plan(self, seed: int) -> Plan:
+        plan = plan_of(seed, self.profile)
+        if self.fault is None:
+            return plan
+        # Where not everything is synced, not every kind of fault is allowed.
+        return replace(plan, is_synced=True, faults=tuple(replace(each, kind=self.fault) for each in plan.faults))
 
 
 def _of_storage(name: str, seeds: int, first: int = 0) -> tuple[str, Planted]:
     return name, Planted(OF_STORAGE[name].plant, seeds, first)
 
 
-def _of_groups(plant: Plant, seeds: int) -> tuple[str, Planted]:
-    return f"groups: {plant.__name__}", Planted(plant, seeds, profile="groups")
+def _of_groups(plant: Plant) -> tuple[str, Planted]:
+    return f"groups: {plant.__name__}", LATE.get(plant) or Planted(plant, SEEDS, profile="groups")
 
 
-def _of_transactions(plant: Plant, seeds: int) -> tuple[str, Planted]:
-    return f"transactions: {plant.__name__}", Planted(plant, seeds, profile="transactions")
+def _of_transactions(plant: Plant) -> tuple[str, Planted]:
+    return f"transactions: {plant.__name__}", LATE.get(plant) or Planted(plant, SEEDS, profile="transactions")
 
 
 def _metadata_is_not_synced(patch: pytest.MonkeyPatch) -> None:
@@ -131,18 +140,34 @@ def _names_lead_to_the_first_life(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionTable, "remove_topic", remove)
 
 
-# It needs a calm time with few members.
-GROUPS_LATE: dict[Plant, int] = {group_defects.expired_member_is_kept: 120}
+# Those that few seeds find, with the first seed just before one that finds it.
+LATE: dict[Plant, Planted] = {
+    each.plant: each
+    for each in [
+        # It needs a calm time with few members.
+        Planted(group_defects.expired_member_is_kept, 120, profile="groups"),
+        Planted(group_defects.stale_generation_heartbeats, 30, first=130, profile="groups"),
+        Planted(txn_defects.commit_turns_into_abort_by_a_retry, 30, first=22, profile="transactions"),
+        Planted(txn_defects.failed_marker_counts_as_written, 30, first=8, profile="transactions"),
+        Planted(txn_defects.failed_markers_are_not_sent_again, 30, first=8, profile="transactions"),
+        Planted(txn_defects.complete_before_all_markers, 30, first=8, profile="transactions"),
+        Planted(txn_defects.failed_records_are_not_undone, 30, first=10, profile="transactions"),
+        # The disk has to refuse a record right after it took all markers.
+        Planted(
+            txn_defects.failed_last_record_is_not_written_again,
+            40,
+            first=1,
+            profile="transactions",
+            fault="break_ending",
+        ),
+    ]
+}
 PLANTED: dict[str, Planted] = dict(
     [
         _of_storage("group commit syncs nothing", 60),
         _of_storage("a start serves what a killed process did not sync", 60),
-        *(
-            _of_groups(plant, GROUPS_LATE.get(plant, SEEDS))
-            for plant in group_defects.DEFECTS
-            if plant not in group_defects.RARE
-        ),
-        *(_of_transactions(plant, SEEDS) for plant in txn_defects.DEFECTS if plant not in txn_defects.RARE),
+        *(_of_groups(plant) for plant in group_defects.DEFECTS if plant not in group_defects.RARE),
+        *(_of_transactions(plant) for plant in txn_defects.DEFECTS if plant not in txn_defects.RARE),
         _of_storage("logs are opened late after a power cut", 60),
         ("the controller answers before its log is synced", Planted(_metadata_is_not_synced, 80)),
         ("producers are forgotten by a start", Planted(_producers_are_forgotten, 60)),
