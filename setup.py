@@ -18,6 +18,7 @@ HOT = {
     "broker_cy.core.crc32c",
     "broker_cy.metrics.requests",
     "broker_cy.replica.partition",
+    "broker_cy.replica.replica",
     "broker_cy.server.connections.answers",
     "broker_cy.server.connections.connection",
     "broker_cy.server.connections.fetch_answer",

@@ -10,7 +10,6 @@ empty if the sender does not know them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -38,8 +37,7 @@ NO_SNAPSHOT = OffsetAndEpoch(-1, -1)
 # --- entries of the log
 
 
-@dataclass(frozen=True, slots=True)
-class Leadership:
+class Leadership(NamedTuple):
     """The first entry of each epoch (Kafka's LeaderChangeMessage). Directory ids are ZERO with kraft.version 0."""
 
     leader_id: int
@@ -47,8 +45,7 @@ class Leadership:
     granting_voters: tuple[ReplicaKey, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KRaftVersion:
+class KRaftVersion(NamedTuple):
     """The finalized kraft.version from this entry on (Kafka's KRaftVersionRecord)."""
 
     level: int
@@ -58,8 +55,7 @@ Control = Leadership | KRaftVersion | VoterSet
 """An entry that the quorum itself reads; a VoterSet is Kafka's VotersRecord."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """The entries `offset` to `end_offset` (exclusive), all of one epoch. `content` is the batch as it is stored, which
     the quorum does not interpret; None if this node makes it from `control`. `control` is what the quorum reads in it.
     """
@@ -74,8 +70,7 @@ class Batch:
 # --- requests and responses
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(NamedTuple):
     """`pre_vote` asks whether the receiver would vote for the sender in the next epoch, and binds nobody. `voter` is
     whom the sender takes the receiver for, None if it does not say.
     """
@@ -87,8 +82,7 @@ class VoteRequest:
     voter: ReplicaKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VoteResponse:
+class VoteResponse(NamedTuple):
     epoch: int
     leader_id: int
     granted: bool
@@ -97,8 +91,7 @@ class VoteResponse:
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BeginQuorumEpoch:
+class BeginQuorumEpoch(NamedTuple):
     """The sender leads the epoch. `voter` as in VoteRequest."""
 
     epoch: int
@@ -106,16 +99,14 @@ class BeginQuorumEpoch:
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BeginQuorumEpochResponse:
+class BeginQuorumEpochResponse(NamedTuple):
     epoch: int
     leader_id: int
     error: ErrorCode = ErrorCode.NONE
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EndQuorumEpoch:
+class EndQuorumEpoch(NamedTuple):
     """The sender leads the epoch no longer. `successors` are the voters with the longest logs first."""
 
     epoch: int
@@ -123,16 +114,14 @@ class EndQuorumEpoch:
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EndQuorumEpochResponse:
+class EndQuorumEpochResponse(NamedTuple):
     epoch: int
     leader_id: int
     error: ErrorCode = ErrorCode.NONE
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(NamedTuple):
     """Asks for the entries behind `end`, and states that everything before it is on the sender's disk."""
 
     epoch: int
@@ -143,8 +132,7 @@ class Fetch:
     max_wait_ms: int = FETCH_WAIT_MS
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResponse:
+class FetchResponse(NamedTuple):
     """`diverging` is the end of the newest epoch that both logs may share: the receiver truncates to it. `snapshot_id`
     names the snapshot that the receiver must fetch, because the log no longer has what it needs. Otherwise the response
     has entries from `offset` on. In an Output `batches` is empty: whoever sends the response adds whole batches of its
@@ -166,8 +154,7 @@ class FetchResponse:
     log_start_offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSnapshot:
+class FetchSnapshot(NamedTuple):
     """Asks for the bytes of a snapshot from `position` on."""
 
     epoch: int
@@ -178,8 +165,7 @@ class FetchSnapshot:
     max_bytes: int = SNAPSHOT_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSnapshotResponse:
+class FetchSnapshotResponse(NamedTuple):
     """`content` is a part of the snapshot, which has `size` bytes in total. In an Output it is empty and `size` is -1:
     whoever sends the response fills them in, or answers SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE.
     """
@@ -196,16 +182,14 @@ class FetchSnapshotResponse:
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateVoter:
+class UpdateVoter(NamedTuple):
     """A voter reports its own endpoints and kraft versions to the leader of the epoch (KIP-853)."""
 
     epoch: int
     voter: Voter
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateVoterResponse:
+class UpdateVoterResponse(NamedTuple):
     epoch: int
     leader_id: int
     error: ErrorCode = ErrorCode.NONE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -35,20 +34,33 @@ def bootstrap_id(index: int) -> int:
 
 
 # --- events
+# Tuples, because each start imports this file and `messages`: a dataclass takes several times as long to make.
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Signal:
+    """An event that says nothing else: an empty tuple would equal each other one."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class Start(Signal):
     """The first event. The log and quorum-state were read, and the log is on disk as it was read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Signal):
     """Time has passed: at the latest when the `wake_ms` of the last output is reached."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """`source` is the id in a request, or whom the request that a response answers was sent to."""
 
     source: int
@@ -62,8 +74,7 @@ class Proposal(NamedTuple):
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Append to the log as the leader of `epoch`, from `offset` on, which is its end. Raises NotLeaderError."""
 
     epoch: int
@@ -71,22 +82,19 @@ class Append:
     proposals: tuple[Proposal, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NotWritten:
+class NotWritten(NamedTuple):
     """The batches of an output could not be written, and none of them is in the log, which ends at `end_offset`."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(NamedTuple):
     """Everything below `end_offset` is on disk. Nothing was truncated below it since the sync began."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshotted:
+class Snapshotted(NamedTuple):
     """This node has written `snapshot_id`, which is completely on disk: it ends at the end of a batch, below the high
     watermark. The log begins behind the snapshot `start`, an older or the same one; (0, 0) if it has all entries.
     Raises ValueError if a snapshot is not of this log, or not committed.
@@ -96,8 +104,7 @@ class Snapshotted:
     start: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkWritten:
+class ChunkWritten(NamedTuple):
     """The SnapshotChunk of an output is in the incomplete file, which has `position` bytes; `position` -1: it could not
     be written, and the file is gone.
     """
@@ -106,8 +113,7 @@ class ChunkWritten:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotDone:
+class SnapshotDone(NamedTuple):
     """The last chunk is written, and the snapshot is complete and on disk under its own name. `kraft_version` and
     `voters` are those in its header; `voters` is None if there are none, as with kraft.version 0.
     """
@@ -139,16 +145,14 @@ class UpgradeKRaftVersion(NamedTuple):
     level: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeVoters:
+class ChangeVoters(NamedTuple):
     """Exactly one Reply with `request_id` follows, in this output or a later one."""
 
     request_id: int
     change: AddVoter | RemoveVoter | UpgradeKRaftVersion
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Signal):
     """Take part no longer: the node stops, or no longer knows what is on its disk."""
 
 
@@ -202,16 +206,14 @@ class SnapshotChunk(NamedTuple):
 DURABILITY_ORDER: Final = ("persist", "truncate_to", "replace_log", "append", "chunk", "send")
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """What one event leads to. The parts are carried out in DURABILITY_ORDER, each completely before the next:
 
     1. `persist` (None: unchanged) is on disk. Otherwise a node that crashes could vote twice in one epoch, or lead an
        epoch twice. If that fails, nothing else of the output may be done, and the node must stop.
     2. The log is truncated to `truncate_to` (-1: it is not).
     3. The log is emptied, and begins behind the snapshot `replace_log` (None: it is not), which is on disk. A start
-    that
-       finds a snapshot that is newer than the end of the log does the same.
+       that finds a snapshot that is newer than the end of the log does the same.
     4. `append` is written to the log, all or nothing (else NotWritten follows). It need not be on disk: `Synced`
        reports that later, and only its output counts the entries, or fetches on behalf of them.
     5. `chunk` is written to the incomplete snapshot; ChunkWritten or SnapshotDone reports that later.

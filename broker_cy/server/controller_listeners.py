@@ -15,7 +15,7 @@ from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.listener import Admission, Listener
 from broker_cy.server.connections.sockets import Buffers
 from broker_cy.server.handlers import load_handlers
-from broker_cy.server.registry import ListenerKind, registrations
+from broker_cy.server.registry import ListenerKind
 
 if TYPE_CHECKING:
     from broker_cy.server.broker import Broker
@@ -59,7 +59,6 @@ class ControllerListeners:
         if not self._acceptors:
             return
         config = self._broker.config
-        load_handlers()
         self._admission.connections_max = config["max.connections"]
         self._admission.per_ip_max = config["max.connections.per.ip"]
         self._admission.per_ip_overrides = config.max_connections_per_ip_overrides
@@ -69,7 +68,7 @@ class ControllerListeners:
             self._broker.log_events,
             self._broker,
             PartitionTable(),
-            registrations(ListenerKind.CONTROLLER),
+            load_handlers(ListenerKind.CONTROLLER),
             config["socket.request.max.bytes"],
             self._on_closed,
         )

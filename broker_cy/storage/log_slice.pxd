@@ -1,8 +1,12 @@
+cimport cython
 from libc.stdint cimport int64_t
+
+from broker_cy.storage.segment cimport Segment
 
 # Bytes of one segment file: [position, position + size). Holds a reference to the segment, so that the descriptor stays open and
 # the bytes stay readable even if the segment is deleted. Released when the object is deallocated. If the segment was truncated
 # since (`is_cut`), other records may be there now.
+@cython.final
 cdef class LogSlice:
     cdef readonly int fd
     cdef readonly int64_t position
@@ -11,7 +15,8 @@ cdef class LogSlice:
     cdef readonly int64_t first_offset          # base offset of the first batch in it
     cdef int cuts                               # of the segment when it was made
 
-    cdef bint is_cut(self) noexcept
+    cdef inline bint is_cut(self) noexcept:
+        return self.cuts != (<Segment>self.segment).cuts
 
 # Counters that all logs of a broker share.
 cdef class LogTotals:

@@ -2,8 +2,6 @@
 
 import os
 
-from broker_cy.storage.segment cimport Segment
-
 from broker_cy.storage.errors import StorageError
 
 
@@ -13,9 +11,6 @@ cdef class LogSlice:
     def __dealloc__(self):
         if self.segment is not None:
             (<Segment>self.segment).unpin()
-
-    cdef bint is_cut(self) noexcept:
-        return self.cuts != (<Segment>self.segment).cuts
 
     @property
     def is_stale(self):

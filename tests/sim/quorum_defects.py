@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import changes, elections, replication, snapshots, step
 from broker_cy.quorum.election_state import NO_LEADER, ElectionState
@@ -294,7 +292,7 @@ def half_a_snapshot_is_used(patch: Patch) -> None:
     right = snapshots.fetch_answered
 
     def fetch_answered(state: QuorumState, source: int, response: FetchSnapshotResponse) -> None:
-        right(state, source, replace(response, size=response.position + len(response.content)))
+        right(state, source, response._replace(size=response.position + len(response.content)))
 
     patch.setattr(snapshots, "fetch_answered", fetch_answered)
 

@@ -448,7 +448,7 @@ class World:
         if isinstance(content, FetchResponse):
             source = self.asked.pop((source, to, content.correlation), source)
             if content.offset >= 0:
-                content = replace(content, batches=self.batches_from(node.disk, content.offset))
+                content = content._replace(batches=self.batches_from(node.disk, content.offset))
         elif isinstance(content, FetchSnapshotResponse) and content.error is ErrorCode.NONE:
             content = self.chunk_of(node.disk, content)
         elif to < 0:
@@ -471,11 +471,11 @@ class World:
     def chunk_of(self, disk: Disk, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
         snapshot = disk.snapshots.get(response.snapshot_id)
         if snapshot is None:
-            return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+            return response._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND)
         if response.position >= snapshot.size:
-            return replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)
+            return response._replace(error=ErrorCode.POSITION_OUT_OF_RANGE)
         length = self.draw.randint(1, snapshot.size - response.position)
-        return replace(response, size=snapshot.size, content=bytes(length))
+        return response._replace(size=snapshot.size, content=bytes(length))
 
     def deliver(self, to: int, event: Received) -> None:
         node = self.nodes[to]

@@ -72,6 +72,7 @@ cdef class Outbox:
 
     cdef bint send_slice(self, OutSlice item, Py_ssize_t budget) except *:
         """Whether the slice is sent to its end. A file that became shorter (truncated) ends the connection."""
+        cdef Py_ssize_t wanted
         cdef ssize_t n
         if item.part.is_cut():
             self.fail("Fetch", "the segment was truncated before it was sent")
@@ -79,11 +80,15 @@ cdef class Outbox:
         while item.sent < item.part.size:
             if budget <= 0:
                 return False
-            n = self.transport.send_file(item.part.fd, item.part.position + item.sent,
-                                         min(item.part.size - item.sent, budget))
+            wanted = min(item.part.size - item.sent, budget)
+            n = self.transport.send_file(item.part.fd, item.part.position + item.sent, wanted)
             if n > 0:
                 item.sent += n
                 budget -= n
+                if n < wanted:
+                    # The socket is full, and another call would only say so: when it is writable this goes on, and also finds
+                    # a file that ended here.
+                    return False
             elif n == 0:
                 self.fail("Fetch", "the segment became shorter while it was sent")
                 return False

@@ -133,7 +133,7 @@ cdef class FetchReply(Reply):
                     found += target.records.size
                     left -= target.records.size
                 left = max(0, left)
-                if self.context.incremental and self.replica_id >= 0 and target.is_news():
+                if self.replica_id >= 0 and self.context.incremental and target.is_news():
                     at_once = True      # also a high watermark that it does not know (KIP-392)
         finally:
             confine_reads(False)
@@ -391,7 +391,7 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
     if reply.replica_id >= 0:
         if not judge_follower(reply, target):
             return 0
-    elif partition.replica.role != LEADER and (reply.version < FOLLOWER_VERSION):
+    elif reply.version < FOLLOWER_VERSION and partition.replica.role != LEADER:
         target.error = NOT_LEADER_OR_FOLLOWER
         return 0
     elif target.last_fetched_epoch >= 0:

@@ -209,10 +209,10 @@ class QuorumNetwork:
                 snapshot_id, response.position, min(response.max_bytes, FETCH_BYTES_MAX)
             )
         except OSError:
-            return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+            return response._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND)
         if not 0 <= response.position < size:
-            return replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)
-        return replace(response, size=size, content=content)
+            return response._replace(error=ErrorCode.POSITION_OUT_OF_RANGE)
+        return response._replace(size=size, content=content)
 
     async def answer(self, request: Message, version: int, listener: str) -> Message:
         """The response to a request that arrived on `listener`."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from broker_cy.core.errors import ErrorCode
@@ -151,10 +149,10 @@ def test_a_leader_answers_for_a_snapshot_and_waits_for_who_fetches_it() -> None:
         (9, 0, ErrorCode.UNKNOWN_LEADER_EPOCH),
         (1, -1, ErrorCode.POSITION_OUT_OF_RANGE),
     ):
-        (refused,) = sent(node.receive(2, replace(ask, epoch=epoch, position=position)), 2)
+        (refused,) = sent(node.receive(2, ask._replace(epoch=epoch, position=position)), 2)
         assert isinstance(refused, FetchSnapshotResponse)
         assert refused.error is error
-    (refused,) = sent(Node(voter(1), dynamic(1, 2, 3)).receive(2, replace(ask, epoch=0)), 2)
+    (refused,) = sent(Node(voter(1), dynamic(1, 2, 3)).receive(2, ask._replace(epoch=0)), 2)
     assert isinstance(refused, FetchSnapshotResponse)
     assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -219,7 +217,7 @@ def test_a_snapshot_that_does_not_fit_is_given_up(change: dict[str, object]) -> 
     one.
     """
     node, ask = follower_that_needs_it()
-    output = node.receive(1, replace(chunk(ask, b"abc"), **change))  # type: ignore[arg-type]
+    output = node.receive(1, chunk(ask, b"abc")._replace(**change))  # type: ignore[arg-type]
     assert (output.chunk, output.send) == (None, ())
     assert fetches(node.tick(20), 1).end == OffsetAndEpoch(20, 2)
 

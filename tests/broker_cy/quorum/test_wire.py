@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -44,7 +43,7 @@ PEER = wire.Identity("cluster", ReplicaKey(2, TWO), "CONTROLLER")
 ADDRESSES = (Endpoint("CONTROLLER", "host-1", 9093), Endpoint("OTHER", "10.0.0.1", 19093))
 
 VOTE = VoteRequest(7, OffsetAndEpoch(40, 6), False, ONE, ReplicaKey(2, TWO))
-PRE_VOTE = replace(VOTE, pre_vote=True)
+PRE_VOTE = VOTE._replace(pre_vote=True)
 BEGIN = BeginQuorumEpoch(7, ReplicaKey(2, TWO), ADDRESSES)
 END = EndQuorumEpoch(7, (ReplicaKey(3, TWO), ReplicaKey(1, ONE)), ADDRESSES)
 FETCH = Fetch(7, 99, OffsetAndEpoch(40, 6), 38, ONE, 250)
@@ -58,18 +57,18 @@ REQUESTS: list[tuple[int, Request, Request]] = [
     (1, VOTE, VOTE),
     (2, VOTE, VOTE),
     (2, PRE_VOTE, PRE_VOTE),
-    (2, replace(VOTE, voter=None), replace(VOTE, voter=None)),
+    (2, VOTE._replace(voter=None), VOTE._replace(voter=None)),
     (0, BEGIN, BeginQuorumEpoch(7)),
     (1, BEGIN, BEGIN),
     (0, END, EndQuorumEpoch(7, KEYS)),
     (1, END, END),
     *[
-        (version, FETCH, replace(FETCH, directory_id=uuids.ZERO, high_watermark=MARK_UNKNOWN))
+        (version, FETCH, FETCH._replace(directory_id=uuids.ZERO, high_watermark=MARK_UNKNOWN))
         for version in range(12, 17)
     ],
-    (17, FETCH, replace(FETCH, high_watermark=MARK_UNKNOWN)),
+    (17, FETCH, FETCH._replace(high_watermark=MARK_UNKNOWN)),
     (18, FETCH, FETCH),
-    (0, SNAPSHOT, replace(SNAPSHOT, directory_id=uuids.ZERO)),
+    (0, SNAPSHOT, SNAPSHOT._replace(directory_id=uuids.ZERO)),
     (1, SNAPSHOT, SNAPSHOT),
     (0, UPDATE, UPDATE),
 ]
@@ -88,8 +87,8 @@ REJECTED = VoteResponse(8, -1, False, False, ErrorCode.INVALID_VOTER_KEY)
 BEGUN = BeginQuorumEpochResponse(8, 1, ErrorCode.FENCED_LEADER_EPOCH, ADDRESSES[:1])
 ENDED = EndQuorumEpochResponse(8, 1, ErrorCode.NONE, ADDRESSES[:1])
 MARKS = FetchResponse(7, 99, 1, 38, offset=40, leader_endpoints=ADDRESSES[:1], log_start_offset=12)
-DIVERGING = replace(MARKS, diverging=OffsetAndEpoch(20, 3))
-NEEDS_SNAPSHOT = replace(MARKS, snapshot_id=OffsetAndEpoch(30, 5))
+DIVERGING = MARKS._replace(diverging=OffsetAndEpoch(20, 3))
+NEEDS_SNAPSHOT = MARKS._replace(snapshot_id=OffsetAndEpoch(30, 5))
 FENCED = FetchResponse(8, 99, 2, 0, error=ErrorCode.FENCED_LEADER_EPOCH)
 CHUNK = FetchSnapshotResponse(
     7, 99, 1, OffsetAndEpoch(30, 5), 4096, 1000, 9000, b"bytes", ErrorCode.NONE, ADDRESSES[:1]
@@ -101,14 +100,14 @@ NOT_VOTER = UpdateVoterResponse(8, -1, ErrorCode.VOTER_NOT_FOUND)
 
 
 def without(response: Any) -> Any:
-    return replace(response, leader_endpoints=())
+    return response._replace(leader_endpoints=())
 
 
 RESPONSES: list[tuple[int, Request, Response, Response]] = [
     (0, VOTE, VOTED, without(VOTED)),
     (1, VOTE, VOTED, VOTED),
     (2, VOTE, VOTED, VOTED),
-    (2, PRE_VOTE, VOTED, replace(VOTED, pre_vote=True)),
+    (2, PRE_VOTE, VOTED, VOTED._replace(pre_vote=True)),
     (2, VOTE, REJECTED, REJECTED),
     (0, BEGIN, BEGUN, without(BEGUN)),
     (1, BEGIN, BEGUN, BEGUN),

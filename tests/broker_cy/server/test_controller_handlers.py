@@ -17,7 +17,7 @@ from broker_cy.wire.frame import ApiKey
 from tests.broker_cy.server.metadata_broker import MetadataBroker, create, with_broker
 from tests.support.images import topic_in
 
-load_handlers()
+load_handlers(ListenerKind.CONTROLLER)
 OTHER = 2
 DIRECTORY = UUID(int=1 << 90)
 

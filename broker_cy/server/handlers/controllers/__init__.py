@@ -1,0 +1,1 @@
+"""The APIs that only listeners of the controller serve: nodes of the cluster use them among each other."""
