@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("broker_cy")
 
-# Objects created during the start live as long as the process, so the garbage collector can skip them. Objects of the
-# request path have no reference cycles, so it can run rarely.
-GC_THRESHOLDS = (50_000, 20, 50)
-
 # How long a worker thread may delay the loop; Python's default of 5 ms would be the p99 of producers.
 SWITCH_INTERVAL_S = 0.0005
 
@@ -98,7 +94,6 @@ def run(
         raise StartError(f"cannot start: {reason}{rights_advice(error)}") from None
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
     return serve(loop, server, manager, hints)
 
 

@@ -94,7 +94,7 @@ cdef class Partition:
     cdef object new_in_sync             # () -> in_sync.InSync
     cdef int64_t checkpointed_high      # the high watermark with which a log is opened
     cdef int64_t leader_start           # a follower's leader has deleted everything before; -1 if that is not known
-    cdef dict waiting_followers         # keys are DelayedFetch, as in waiting_fetches: they wait for writes
+    cdef dict waiting_followers         # as waiting_fetches, but they wait for writes; None while `assigned` is
     # What the waiting followers know: ends of the written records, and of the committed ones.
     cdef int64_t told_written
     cdef int64_t told_high

@@ -201,7 +201,6 @@ cdef class Partition:
         self.min_insync_replicas = 1
         self.min_isr = 1
         self.checkpointed_high = self.leader_start = -1
-        self.waiting_followers = {}
         if log is not None:
             self.serve(log)
 
@@ -241,6 +240,8 @@ cdef class Partition:
         `high_watermark` is the checkpointed one. Nothing may be staged.
         """
         self.assigned = image
+        if self.waiting_followers is None:
+            self.waiting_followers = {}
         self.leads = leads
         self.new_in_sync = new_in_sync
         self.checkpointed_high = high_watermark

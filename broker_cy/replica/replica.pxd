@@ -67,7 +67,7 @@ cdef class Replica:
     cdef readonly object in_sync    # in_sync.InSync
     cdef readonly bint under_min    # its set is smaller than min.insync.replicas
     cdef int64_t known_high         # a follower's leader has said that this is committed
-    cdef list marks                 # (offset, bytes) of ends of writes above the high watermark; at most MARKS_MAX
+    cdef list marks             # (offset, bytes) of ends of writes above the high watermark; at most MARKS_MAX; None: one replica
 
     cdef inline void stage(self, int64_t end, int64_t size) noexcept:
         """`size` bytes of batches that end at `end` were taken, and are not written yet."""
@@ -93,6 +93,7 @@ cdef class Replica:
     cdef Output advance_replicated(self, bint wants_round) except *
     cdef Mark mark_at(self, int64_t offset)
     cdef int note_mark(self, Mark mark) except -1
+    cdef int replicate(self) except -1
     cpdef Output open(self, int64_t end, int64_t synced_end, int64_t high_watermark=*)
     cpdef Output wrote(self, int64_t end, int64_t synced_end, int64_t flush_messages)
     cpdef Output undo(self, int error)

@@ -68,7 +68,7 @@ cdef class Replica:
         """
         self.staged = self.written = Mark(end, 0)
         self.high = Mark(min(high_watermark, end), 0)
-        self.marks = []
+        self.marks = [] if self.replicated else None
         self.round_from.offset = self.next_from.offset = self.round_end = NONE
         self.synced_end = synced_end
         self.error = 0
@@ -188,10 +188,17 @@ cdef class Replica:
         this replica led in it, too. Raises ValueError for an epoch that is over.
         """
         self.become(LEADER, image.leader_epoch)
-        self.replicated = True
+        self.replicate()
         self.in_sync = in_sync
         in_sync.image(image, self.written.offset, now_ms)
         return self.advance(False)
+
+    cdef int replicate(self) except -1:
+        """Be one of several replicas from now on."""
+        self.replicated = True
+        if self.marks is None:
+            self.marks = []
+        return 0
 
     cpdef Output fetched(self, int32_t broker_id, int64_t broker_epoch, int64_t offset, int64_t log_start, int64_t now_ms):
         """A follower fetched from `offset`, and leading.take did not refuse it."""
@@ -219,7 +226,7 @@ cdef class Replica:
     cpdef Output follow(self, int32_t leader_epoch):
         """Follow the leader of an epoch. Nothing may be staged. Raises ValueError for an epoch that is over."""
         self.become(FOLLOWER, leader_epoch)
-        self.replicated = True
+        self.replicate()
         self.in_sync = None
         self.under_min = False
         # What the leader of an epoch before had committed may be below records that this log lacks.

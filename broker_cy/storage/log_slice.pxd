@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 
 from broker_cy.storage.segment cimport Segment
 
+
 # Bytes of one segment file: [position, position + size). Holds a reference to the segment, so that the descriptor stays open and
 # the bytes stay readable even if the segment is deleted. Released when the object is deallocated. If the segment was truncated
 # since (`is_cut`), other records may be there now.

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -30,13 +30,11 @@ from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum import wire_admin, wire_log
-from broker_cy.quorum.election_state import ElectionState, QuorumError
-from broker_cy.quorum.history import VoterHistory
-from broker_cy.quorum.messages import KRaftVersion, OffsetAndEpoch
-from broker_cy.quorum.quorum import Quorum
-from broker_cy.quorum.step import BOOTSTRAP, Output, Role, Snapshotted, Timeouts
+from broker_cy.quorum.election_state import QuorumError
+from broker_cy.quorum.messages import OffsetAndEpoch
+from broker_cy.quorum.step import Output, Role, Snapshotted
 from broker_cy.quorum.voters import Endpoint as VoterEndpoint
-from broker_cy.quorum.voters import ReplicaKey, Voter, VoterSet
+from broker_cy.quorum.voters import ReplicaKey, Voter
 from broker_cy.server.metadata.active_controller import ActiveController
 from broker_cy.server.metadata.broker_membership import BrokerMembership
 from broker_cy.server.metadata.committed_metadata import CommittedMetadata, Listener
@@ -44,13 +42,13 @@ from broker_cy.server.metadata.controller_duties import ControllerDuties
 from broker_cy.server.metadata.metadata_log import MetadataLog
 from broker_cy.server.metadata.metadata_snapshots import SnapshotKeeper
 from broker_cy.server.metadata.quorum_driver import Owner, QuorumDriver
+from broker_cy.server.metadata.quorum_opening import open_network, open_quorum
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from broker_cy.client.address import Address
     from broker_cy.client.pool import Pool
     from broker_cy.config import BrokerConfig
     from broker_cy.controller.heartbeats import Heartbeats
@@ -78,22 +76,6 @@ LEADER_WAIT_S = 30
 FORWARD_S = 30.0
 # Between two attempts to find it.
 RETRY_S = 0.05
-
-
-def _voters_differ(node_id: int, found: Sequence[int], wanted: Sequence[int], configured: bool) -> str:
-    setting = (
-        f"controller.quorum.voters names the nodes {list(wanted)}"
-        if configured
-        else f"without controller.quorum.voters node {node_id} is the only one"
-    )
-    return (
-        f"the metadata quorum has the voters {sorted(found)}, but {setting}: name these voters in the setting, or "
-        "start with an empty data directory"
-    )
-
-
-def _was_alone(stored: ElectionState | None, node_id: int) -> bool:
-    return stored is not None and stored.voters == (node_id,)
 
 
 def _seen(task: asyncio.Future[None]) -> None:
@@ -263,24 +245,12 @@ class ControllerService:
 
     def _open_quorum(self, loader: Loader) -> None:
         """Raises QuorumError if the voters disagree, or if quorum-state does not parse."""
-        stored = self._files.read_election_state()
         me = Voter(ReplicaKey(self.node_id, self._directory_ids[0]), self._endpoints)
-        history = self._history(loader, stored)
-        if history.newest.voters.ids != (self.node_id,):
-            # What is behind the snapshot may not be committed.
-            loader = self._files.load_snapshot()
+        quorum, voters, loader = open_quorum(self.config, me, self._files, loader, self._randomness)
         self._bytes_since_snapshot = loader.log_bytes
-        quorum = Quorum(
-            me,
-            history,
-            stored,
-            self._files.epochs(),
-            self._randomness.integer,
-            self._timeouts(),
-            snapshot_id=self._files.newest_snapshot(),
-            bootstrap_servers=0 if history.newest.voters.ids == (self.node_id,) else len(self._bootstrap_servers()),
-        )
-        self._open_network(history.newest.voters)
+        reach = open_network(self.config, me, self._cluster_id, quorum, voters, self._files, self._loop)
+        if reach is not None:
+            self._pool, self._network, self._link = reach
         self._committed = CommittedMetadata(
             loader, self._files, self._loop, self._listeners, self._image_changed, self._damaged
         )
@@ -296,79 +266,10 @@ class ControllerService:
         if self._network is not None:
             self._network.open(self._driver)
 
-    def _history(self, loader: Loader, stored: ElectionState | None) -> VoterHistory:
-        """The voters that the log or a snapshot has; with kraft.version 0 those of controller.quorum.voters, or this
-        node alone. Raises QuorumError if quorum-state has others.
-        """
-        level, record = loader.kraft.kraft_version, loader.kraft.voters
-        if record is not None:
-            voters = wire_log.from_record(record)
-            if loader.voters_offset < 0:
-                return VoterHistory(voters, level)
-            history = VoterHistory(VoterSet())
-            history.note(loader.voters_offset, (KRaftVersion(level), voters))
-            return history
-        listener = self.config.network.controller_names[0]
-        configured = self.config.quorum_voters
-        static = [
-            Voter(ReplicaKey(voter.node_id), (VoterEndpoint(listener, voter.host, voter.port),)) for voter in configured
-        ]
-        if not configured and (self.config.begins_cluster or _was_alone(stored, self.node_id)):
-            static = [Voter(ReplicaKey(self.node_id))]
-        ids = tuple(sorted(voter.key.id for voter in static))
-        if stored is not None and stored.voters and tuple(sorted(stored.voters)) != ids:
-            raise QuorumError(_voters_differ(self.node_id, stored.voters, ids, bool(configured)))
-        return VoterHistory(VoterSet(static), level)
-
-    def _bootstrap_servers(self) -> tuple[str, ...]:
-        """Where a node that knows no voter searches for the leader."""
-        servers: tuple[str, ...] = tuple(self.config["controller.quorum.bootstrap.servers"])
-        return servers or tuple(f"{voter.host}:{voter.port}" for voter in self.config.quorum_voters)
-
-    def _address_of(self, node_id: int) -> Address | None:
-        from broker_cy.client.address import Address, parse_address
-
-        if node_id <= BOOTSTRAP:
-            return parse_address(self._bootstrap_servers()[BOOTSTRAP - node_id])
-        endpoints = self._driver.quorum.endpoints(node_id)
-        names = self.config.network.controller_names
-        found = next((one for one in endpoints if one.name in names), endpoints[0] if endpoints else None)
-        return Address(found.host, found.port) if found is not None else None
-
     def _kraft_at(self, end_offset: int) -> KRaftState:
         """What a snapshot that ends at `end_offset` contains of the quorum."""
         _, level, voters = self._driver.quorum.voters_at(end_offset)
         return KRaftState(level, wire_log.to_record(voters) if level > 0 else None)
-
-    def _timeouts(self) -> Timeouts:
-        config = self.config
-        return Timeouts(
-            election_ms=config["controller.quorum.election.timeout.ms"],
-            fetch_ms=config["controller.quorum.fetch.timeout.ms"],
-            request_ms=config["controller.quorum.request.timeout.ms"],
-            backoff_ms=config["controller.quorum.retry.backoff.ms"],
-        )
-
-    def _open_network(self, voters: VoterSet) -> None:
-        network = self.config.network
-        if voters.ids == (self.node_id,) and not network.controller_listeners:
-            return
-        # Imported here, because a node that is alone does not need these modules.
-        from broker_cy.client.pool import Pool
-        from broker_cy.quorum.wire import Identity
-        from broker_cy.server.metadata.controller_link import ControllerLink
-        from broker_cy.server.metadata.quorum_network import QuorumNetwork
-
-        self._pool = Pool(f"broker-cy-{self.node_id}")
-        self._network = QuorumNetwork(
-            Identity(self._cluster_id, ReplicaKey(self.node_id, self._directory_ids[0]), network.controller_names[0]),
-            self._address_of,
-            self._pool,
-            self._loop,
-            self.config["controller.quorum.request.timeout.ms"],
-            self._files,
-        )
-        self._link = ControllerLink(self.node_id, self._pool, lambda: self._driver.quorum.leader_id, self._address_of)
 
     async def _wait_for_leader(self) -> None:
         timer = self._loop.call_later(LEADER_WAIT_S, self._give_up)

@@ -13,7 +13,7 @@ from broker_cy.quorum.history import VoterHistory
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import Event, Output
 from broker_cy.quorum.voters import Voter, VoterSet
-from broker_cy.server.metadata import controller_service
+from broker_cy.server.metadata import controller_service, quorum_opening
 from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, run, until
 
 
@@ -31,7 +31,7 @@ class OneOfThree(Quorum):
 
 def test_start_without_a_leader_ends_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a broker whose quorum has no majority would hang at its start without a word."""
-    monkeypatch.setattr(controller_service, "Quorum", OneOfThree)
+    monkeypatch.setattr(quorum_opening, "Quorum", OneOfThree)
     monkeypatch.setattr(controller_service, "LEADER_WAIT_S", 0.05)
 
     async def work() -> None:
@@ -55,7 +55,7 @@ def test_start_goes_on_when_there_is_a_leader(tmp_path: Path, monkeypatch: pytes
                 return Output(self.role, self.epoch, self.leader_id, 0)
             return super().step(event, now_ms)
 
-    monkeypatch.setattr(controller_service, "Quorum", Late)
+    monkeypatch.setattr(quorum_opening, "Quorum", Late)
 
     async def work() -> None:
         broker = MetadataBroker(tmp_path).open()

@@ -1,0 +1,155 @@
+"""How a node opens its part of the metadata quorum at the start: with which voters, and with which way to other nodes.
+
+With kraft.version 1 and above the voters are those of the newest VotersRecord in the metadata log or its snapshot; with
+version 0 they are those of controller.quorum.voters, or this node alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_cy.quorum import wire_log
+from broker_cy.quorum.election_state import ElectionState, QuorumError
+from broker_cy.quorum.history import VoterHistory
+from broker_cy.quorum.messages import KRaftVersion
+from broker_cy.quorum.quorum import Quorum
+from broker_cy.quorum.step import BOOTSTRAP, Timeouts
+from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from broker_cy.client.address import Address
+    from broker_cy.client.pool import Pool
+    from broker_cy.config import BrokerConfig
+    from broker_cy.core.randomness import Randomness
+    from broker_cy.metadata.loader import Loader
+    from broker_cy.server.metadata.controller_link import ControllerLink
+    from broker_cy.server.metadata.metadata_log import MetadataLog
+    from broker_cy.server.metadata.quorum_network import QuorumNetwork
+
+
+class Reach(NamedTuple):
+    """What reaches other nodes: the connections, the quorum's messages on them, and requests to the controller."""
+
+    pool: Pool
+    network: QuorumNetwork
+    link: ControllerLink
+
+
+def open_quorum(
+    config: BrokerConfig, me: Voter, files: MetadataLog, loader: Loader, randomness: Randomness
+) -> tuple[Quorum, VoterSet, Loader]:
+    """Return the state machine, its voters, and the loader of what is known to be committed. Raises QuorumError if
+    the voters disagree, or if quorum-state does not parse, and MetadataLogError, OSError.
+    """
+    stored = files.read_election_state()
+    history = _history(config, loader, stored)
+    is_only_voter = history.newest.voters.ids == (config.node_id,)
+    if not is_only_voter:
+        # What is behind the snapshot may not be committed.
+        loader = files.load_snapshot()
+    quorum = Quorum(
+        me,
+        history,
+        stored,
+        files.epochs(),
+        randomness.integer,
+        Timeouts(
+            election_ms=config["controller.quorum.election.timeout.ms"],
+            fetch_ms=config["controller.quorum.fetch.timeout.ms"],
+            request_ms=config["controller.quorum.request.timeout.ms"],
+            backoff_ms=config["controller.quorum.retry.backoff.ms"],
+        ),
+        snapshot_id=files.newest_snapshot(),
+        bootstrap_servers=0 if is_only_voter else len(_bootstrap_servers(config)),
+    )
+    return quorum, history.newest.voters, loader
+
+
+def open_network(
+    config: BrokerConfig,
+    me: Voter,
+    cluster_id: str,
+    quorum: Quorum,
+    voters: VoterSet,
+    files: MetadataLog,
+    loop: asyncio.AbstractEventLoop,
+) -> Reach | None:
+    """Return what reaches other nodes; None for the only voter without a listener that others could reach."""
+    if voters.ids == (config.node_id,) and not config.network.controller_listeners:
+        return None
+    # Imported here, because a node that is alone does not need these modules.
+    from broker_cy.client.pool import Pool
+    from broker_cy.quorum.wire import Identity
+    from broker_cy.server.metadata.controller_link import ControllerLink
+    from broker_cy.server.metadata.quorum_network import QuorumNetwork
+
+    def address_of(node_id: int) -> Address | None:
+        return _address_of(config, quorum, node_id)
+
+    pool = Pool(f"broker-cy-{config.node_id}")
+    network = QuorumNetwork(
+        Identity(cluster_id, me.key, config.network.controller_names[0]),
+        address_of,
+        pool,
+        loop,
+        config["controller.quorum.request.timeout.ms"],
+        files,
+    )
+    return Reach(pool, network, ControllerLink(config.node_id, pool, lambda: quorum.leader_id, address_of))
+
+
+def _history(config: BrokerConfig, loader: Loader, stored: ElectionState | None) -> VoterHistory:
+    """The voters. Raises QuorumError if quorum-state has others than the configuration."""
+    level, record = loader.kraft.kraft_version, loader.kraft.voters
+    if record is not None:
+        voters = wire_log.from_record(record)
+        if loader.voters_offset < 0:
+            return VoterHistory(voters, level)
+        history = VoterHistory(VoterSet())
+        history.note(loader.voters_offset, (KRaftVersion(level), voters))
+        return history
+    listener = config.network.controller_names[0]
+    configured = config.quorum_voters
+    static = [Voter(ReplicaKey(voter.node_id), (Endpoint(listener, voter.host, voter.port),)) for voter in configured]
+    if not configured and (config.begins_cluster or _was_alone(stored, config.node_id)):
+        static = [Voter(ReplicaKey(config.node_id))]
+    ids = tuple(sorted(voter.key.id for voter in static))
+    if stored is not None and stored.voters and tuple(sorted(stored.voters)) != ids:
+        raise QuorumError(_voters_differ(config.node_id, stored.voters, ids, bool(configured)))
+    return VoterHistory(VoterSet(static), level)
+
+
+def _was_alone(stored: ElectionState | None, node_id: int) -> bool:
+    return stored is not None and stored.voters == (node_id,)
+
+
+def _voters_differ(node_id: int, found: Sequence[int], wanted: Sequence[int], configured: bool) -> str:
+    setting = (
+        f"controller.quorum.voters names the nodes {list(wanted)}"
+        if configured
+        else f"without controller.quorum.voters node {node_id} is the only one"
+    )
+    return (
+        f"the metadata quorum has the voters {sorted(found)}, but {setting}: name these voters in the setting, or "
+        "start with an empty data directory"
+    )
+
+
+def _bootstrap_servers(config: BrokerConfig) -> tuple[str, ...]:
+    """Where a node that knows no voter searches for the leader."""
+    servers: tuple[str, ...] = tuple(config["controller.quorum.bootstrap.servers"])
+    return servers or tuple(f"{voter.host}:{voter.port}" for voter in config.quorum_voters)
+
+
+def _address_of(config: BrokerConfig, quorum: Quorum, node_id: int) -> Address | None:
+    from broker_cy.client.address import Address, parse_address
+
+    if node_id <= BOOTSTRAP:
+        return parse_address(_bootstrap_servers(config)[BOOTSTRAP - node_id])
+    endpoints = quorum.endpoints(node_id)
+    names = config.network.controller_names
+    found = next((one for one in endpoints if one.name in names), endpoints[0] if endpoints else None)
+    return Address(found.host, found.port) if found is not None else None
