@@ -15,7 +15,7 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.loader import Loader
     from broker_cy.server.envelope import Asked
+    from broker_cy.server.metadata.broker_watch import BrokerWatch
     from broker_cy.server.metadata.controller_link import ControllerLink
     from broker_cy.server.metadata.quorum_network import QuorumNetwork
     from broker_cy.storage.log_manager import LogManager
@@ -96,6 +97,10 @@ def _was_alone(stored: ElectionState | None, node_id: int) -> bool:
     return stored is not None and stored.voters == (node_id,)
 
 
+def _nobody(_: int) -> None:
+    """This node answers no clients."""
+
+
 def _seen(task: asyncio.Future[None]) -> None:
     """Mark the error as seen: the next request that finds no producer id requests another block, and a node that leads
     no longer has no use for its activation.
@@ -127,6 +132,9 @@ class ControllerService:
         self.config = config
         self.node_id = config.node_id
         self.broker_epoch = -1
+        # Called with a broker that is probably gone, and when it turns out that it is not.
+        self.on_suspect: Callable[[int], None] = _nobody
+        self.on_clear: Callable[[int], None] = _nobody
         self._clock = clock
         self._loop = loop
         self._files = metadata_log
@@ -145,6 +153,7 @@ class ControllerService:
         self._pool: Pool | None = None
         self._network: QuorumNetwork | None = None
         self._link: ControllerLink | None = None
+        self._watch: BrokerWatch | None = None
         self._endpoints: tuple[VoterEndpoint, ...] = ()
         self._is_loaded = False
         self._snapshots: SnapshotKeeper | None = None
@@ -356,6 +365,7 @@ class ControllerService:
         # Imported here, because a node that is alone does not need these modules.
         from broker_cy.client.pool import Pool
         from broker_cy.quorum.wire import Identity
+        from broker_cy.server.metadata.broker_watch import BrokerWatch
         from broker_cy.server.metadata.controller_link import ControllerLink
         from broker_cy.server.metadata.quorum_network import QuorumNetwork
 
@@ -368,6 +378,15 @@ class ControllerService:
             self.config["controller.quorum.request.timeout.ms"],
             self._files,
         )
+        self._watch = BrokerWatch(
+            self.node_id,
+            self._loop,
+            network.inter_broker,
+            lambda broker_id: self.on_suspect(broker_id),
+            lambda broker_id: self.on_clear(broker_id),
+            self._fence_dead,
+        )
+        self._listeners.append(self._watch.apply)
         self._link = ControllerLink(self.node_id, self._pool, lambda: self._driver.quorum.leader_id, self._address_of)
 
     async def _wait_for_leader(self) -> None:
@@ -402,6 +421,8 @@ class ControllerService:
             self._refusal = "the broker is stopping"
             self._driver.stop()
             self._committed.stop()
+        if self._watch is not None:
+            await self._watch.stop()
         if self._network is not None and self._pool is not None:
             await self._network.close()
             await self._pool.close()
@@ -622,11 +643,16 @@ class ControllerService:
             return
         self._committed.abort_transaction()
         if self._network is not None:
-            self._duties = ControllerDuties(self.config, self._clock, self._loop, self._active)
+            dead = self._watch.dead if self._watch is not None else {}
+            self._duties = ControllerDuties(self.config, self._clock, self._loop, self._active, dead)
             self._duties.start()
             LOGGER.info("this node is the active controller", extra=facts(epoch=self.epoch))
         if not self._activated.done():
             self._activated.set_result(None)
+
+    def _fence_dead(self, epochs: Mapping[int, int]) -> None:
+        if self._duties is not None:
+            self._duties.fence_dead(epochs)
 
     def _end_leadership(self, output: Output) -> None:
         if self._active is not None:
