@@ -27,6 +27,10 @@ class ConnectionFailed(Exception):
         self.sent = sent
 
 
+class ConnectionRefused(ConnectionFailed):
+    """No process listens at the address. A name with several addresses may fail as ConnectionFailed instead."""
+
+
 class TimedOut(Exception):
     """No answer before the deadline. `sent`: whether the request may have arrived."""
 
@@ -135,6 +139,16 @@ class Connection:
         if self._task is not asyncio.current_task():
             self._task.cancel()
 
+    async def ended(self, timeout_s: float | None = None) -> None:
+        """Wait until the connection is closed by either side, `timeout_s` at most."""
+        await asyncio.wait((self._task,), timeout=timeout_s)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this host is at both ends."""
+        own, other = (self._writer.get_extra_info(name) for name in ("sockname", "peername"))
+        return bool(own and other and own[0] == other[0])
+
     async def wait_closed(self) -> None:
         """Wait until the socket and the reading task are closed, after `close`."""
         with contextlib.suppress(asyncio.CancelledError, OSError):
@@ -152,5 +166,6 @@ async def open_connection(address: Address, client_id: str, deadline: Deadline) 
         raise TimedOut(sent=False) from None
     except OSError as error:
         # One name can have several addresses: asyncio joins their errors.
-        raise ConnectionFailed(reason_of(error)) from None
+        kind = ConnectionRefused if isinstance(error, ConnectionRefusedError) else ConnectionFailed
+        raise kind(reason_of(error)) from None
     return Connection(reader, writer, client_id)

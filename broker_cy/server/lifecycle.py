@@ -349,6 +349,8 @@ class BrokerServer:
         self._commit_sampler = CommitSampler(broker)
         broker.groups.on_commits = self._commit_sampler.note
         broker.controller.subscribe(self._on_image)
+        broker.controller.on_suspect = broker.suspects.suspect
+        broker.controller.on_clear = broker.suspects.clear
         self._loaded = False
         broker.controller.load(self._controllers.endpoints())
         self._controllers.start()

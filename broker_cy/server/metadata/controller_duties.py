@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_cy.controller.broker_states import FenceBrokers
@@ -40,16 +40,21 @@ class ControllerDuties:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         active: ActiveController,
+        dead: Mapping[int, int],
     ) -> None:
+        """`dead` are the brokers, with their epochs, that are known to be dead when this node becomes active."""
         self._config = config
         self._clock = clock
         self._loop = loop
         self._active = active
+        self._dead = dict(dead)
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
         self._active.heartbeats.session_timeout_ms = self._config["broker.session.timeout.ms"]
         self._later("sessions", CHECK_S_MIN, self._check_sessions)
+        if self._dead:
+            self.fence_dead(self._dead)
         if self._config["auto.leader.rebalance.enable"]:
             interval_s = self._config["leader.imbalance.check.interval.seconds"]
             self._steps("preferred leaders", interval_s, BalanceLeaders)
@@ -59,6 +64,10 @@ class ControllerDuties:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+    def fence_dead(self, epochs: Mapping[int, int]) -> None:
+        """Fence brokers that are certainly dead, unless they have registered again since."""
+        self._submit(FenceBrokers(tuple(epochs), "its process has ended", dict(epochs)))
 
     def _later(self, name: str, delay_s: float, work: Callable[[], None]) -> None:
         self._timers[name] = self._loop.call_later(delay_s, work)

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.loader import Loader
     from broker_cy.server.envelope import Asked
+    from broker_cy.server.metadata.broker_watch import BrokerWatch
     from broker_cy.server.metadata.controller_link import ControllerLink
     from broker_cy.server.metadata.quorum_network import QuorumNetwork
     from broker_cy.storage.log_manager import LogManager
@@ -76,6 +77,10 @@ LEADER_WAIT_S = 30
 FORWARD_S = 30.0
 # Between two attempts to find it.
 RETRY_S = 0.05
+
+
+def _nobody(_: int) -> None:
+    """This node answers no clients."""
 
 
 def _seen(task: asyncio.Future[None]) -> None:
@@ -109,6 +114,9 @@ class ControllerService:
         self.config = config
         self.node_id = config.node_id
         self.broker_epoch = -1
+        # Called with a broker that is probably gone, and when it turns out that it is not.
+        self.on_suspect: Callable[[int], None] = _nobody
+        self.on_clear: Callable[[int], None] = _nobody
         self._clock = clock
         self._loop = loop
         self._files = metadata_log
@@ -127,6 +135,7 @@ class ControllerService:
         self._pool: Pool | None = None
         self._network: QuorumNetwork | None = None
         self._link: ControllerLink | None = None
+        self._watch: BrokerWatch | None = None
         self._endpoints: tuple[VoterEndpoint, ...] = ()
         self._is_loaded = False
         self._snapshots: SnapshotKeeper | None = None
@@ -251,6 +260,7 @@ class ControllerService:
         reach = open_network(self.config, me, self._cluster_id, quorum, voters, self._files, self._loop)
         if reach is not None:
             self._pool, self._network, self._link = reach
+            self._watch_brokers()
         self._committed = CommittedMetadata(
             loader, self._files, self._loop, self._listeners, self._image_changed, self._damaged
         )
@@ -265,6 +275,20 @@ class ControllerService:
         )
         if self._network is not None:
             self._network.open(self._driver)
+
+    def _watch_brokers(self) -> None:
+        # Imported here, because a node that is alone has nobody to watch.
+        from broker_cy.server.metadata.broker_watch import BrokerWatch
+
+        self._watch = BrokerWatch(
+            self.node_id,
+            self._loop,
+            self.config.network.inter_broker,
+            lambda broker_id: self.on_suspect(broker_id),
+            lambda broker_id: self.on_clear(broker_id),
+            self._fence_dead,
+        )
+        self._listeners.append(self._watch.apply)
 
     def _kraft_at(self, end_offset: int) -> KRaftState:
         """What a snapshot that ends at `end_offset` contains of the quorum."""
@@ -303,6 +327,8 @@ class ControllerService:
             self._refusal = "the broker is stopping"
             self._driver.stop()
             self._committed.stop()
+        if self._watch is not None:
+            await self._watch.stop()
         if self._network is not None and self._pool is not None:
             await self._network.close()
             await self._pool.close()
@@ -523,11 +549,16 @@ class ControllerService:
             return
         self._committed.abort_transaction()
         if self._network is not None:
-            self._duties = ControllerDuties(self.config, self._clock, self._loop, self._active)
+            dead = self._watch.dead if self._watch is not None else {}
+            self._duties = ControllerDuties(self.config, self._clock, self._loop, self._active, dead)
             self._duties.start()
             LOGGER.info("this node is the active controller", extra=facts(epoch=self.epoch))
         if not self._activated.done():
             self._activated.set_result(None)
+
+    def _fence_dead(self, epochs: Mapping[int, int]) -> None:
+        if self._duties is not None:
+            self._duties.fence_dead(epochs)
 
     def _end_leadership(self, output: Output) -> None:
         if self._active is not None:

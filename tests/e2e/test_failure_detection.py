@@ -1,0 +1,88 @@
+"""A broker whose process has ended is fenced because its sockets say so, long before its session ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from broker_cy.client.errors import ClientError
+from broker_cy.core.errors import ErrorCode
+from tests.support.cluster import ClusterNode, cluster, create_topic, quorum, topics
+from tests.support.wait import until
+
+# No session ends within this test.
+SETTINGS = {"broker.session.timeout.ms": "600000"}
+WAIT_S = 60.0
+
+
+def active(nodes: list[ClusterNode]) -> int:
+    def found() -> int:
+        leader: int = quorum(nodes[0].port).leader_id
+        return leader if any(node.node_id == leader for node in nodes) else 0
+
+    return until(found, "an active controller", WAIT_S, tolerate=(ClientError, AssertionError))
+
+
+def led_by(node: ClusterNode, leaders: set[int]) -> None:
+    """Wait until the node shows leaders among these for all partitions."""
+
+    def led() -> bool:
+        found = {part.leader_id for part in topics(node.port)["t"].partitions}
+        return found <= leaders
+
+    until(led, f"leaders among {leaders}", WAIT_S, tolerate=(ClientError,))
+
+
+def test_a_killed_broker_is_fenced_at_once(tmp_path: Path) -> None:
+    """If this fails, clients wait for the session of a killed leader to end, or its next start does."""
+    with cluster(tmp_path, settings=SETTINGS) as nodes:
+        assert create_topic(nodes[0].port, "t", 6, 3) is ErrorCode.NONE
+        for node in nodes:
+            led_by(node, {1, 2, 3})
+        controller = active(nodes)
+        victims = [next(node for node in nodes if node.node_id != controller), nodes[controller - 1]]
+        # The second one is the active controller: its successor has to know that it is gone.
+        for victim in victims:
+            victim.kill()
+            others = [node for node in nodes if node is not victim]
+            for node in others:
+                led_by(node, {each.node_id for each in others})
+                until(lambda node=node: node.brokers() == 2, "two brokers", WAIT_S)  # type: ignore[misc]
+            victim.restart()
+            for node in nodes:
+                until(lambda node=node: node.brokers() == 3, "three brokers", WAIT_S)  # type: ignore[misc]
+
+        # Killed and started at once, before anybody has to have noticed.
+        victims[0].kill()
+        victims[0].restart()
+        for node in nodes:
+            until(lambda node=node: node.brokers() == 3, "three brokers", WAIT_S)  # type: ignore[misc]
+
+        def in_sync() -> bool:
+            return all(len(part.isr_nodes) == 3 for part in topics(nodes[0].port)["t"].partitions)
+
+        until(in_sync, "three replicas in sync", WAIT_S)
+
+
+def test_a_broker_that_stands_still_is_left_to_its_session(tmp_path: Path) -> None:
+    """If this fails, a broker that pauses loses its leadership although its process is there."""
+    with cluster(tmp_path, settings=SETTINGS) as nodes:
+        assert create_topic(nodes[0].port, "t", 6, 3) is ErrorCode.NONE
+        for node in nodes:
+            led_by(node, {1, 2, 3})
+        controller = active(nodes)
+        frozen, killed = (node for node in nodes if node.node_id != controller)
+        os.kill(frozen.pid, signal.SIGSTOP)
+        try:
+            # The metadata stay committable: two of three controllers run.
+            assert create_topic(nodes[controller - 1].port, "while", 1, 1) is ErrorCode.NONE
+            until(lambda: "while" in topics(nodes[controller - 1].port), "the topic")
+            assert nodes[controller - 1].brokers() == 3
+        finally:
+            os.kill(frozen.pid, signal.SIGCONT)
+        until(lambda: "while" in topics(frozen.port), "the topic", WAIT_S)
+        assert frozen.brokers() == 3
+        # The same nodes notice the end of a process.
+        killed.kill()
+        until(lambda: nodes[controller - 1].brokers() == 2, "two brokers", WAIT_S)
