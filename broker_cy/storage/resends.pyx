@@ -59,24 +59,36 @@ cdef int64_t batch_before(Segment segment, int64_t position) except -1:
 
 
 cdef int put_older(ProducerState producers, int64_t producer_id, recent) except -1:
-    """Put batches that are older than those in the ring of a producer before them, as far as there is room.
+    """Put batches before those in the ring of a producer whose sequences lead to them, as far as there is room.
 
-    A ring that is not full begins at index 0, and `check` reads no other part of it.
+    A ring that is not full begins at index 0, and `check` reads no other part of it. What a producer wrote before its state
+    expired, and it began again with sequence 0, is not a batch that it may send again.
     """
     cdef Producer* producer = producers.find(producer_id)
     cdef ProducedBatch* batch
-    cdef list older
+    cdef list older = []
+    cdef int64_t next_sequence
     cdef int i, added
     if producer == NULL or not 0 < producer.count < BATCHES_RETAINED:
         return 0
-    older = [each for each in recent if each[0] == producer.epoch and each[3] < producer.batches[0].last_offset]
-    older = older[-(BATCHES_RETAINED - producer.count):]
+    batch = &producer.batches[0]
+    next_sequence = (batch.last_sequence - batch.offset_delta) & 0x7FFFFFFF
+    for each in reversed(recent):
+        epoch, base_sequence, delta, last_offset, _timestamp = each
+        if last_offset >= producer.batches[0].last_offset:
+            continue
+        if epoch != producer.epoch or (base_sequence + delta + 1) & 0x7FFFFFFF != next_sequence:
+            break
+        if len(older) + producer.count == BATCHES_RETAINED:
+            break
+        older.append(each)
+        next_sequence = base_sequence
     added = <int>len(older)
     for i in range(producer.count - 1, -1, -1):
         producer.batches[i + added] = producer.batches[i]
     for i in range(added):
         batch = &producer.batches[i]
-        _epoch, base_sequence, delta, last_offset, timestamp = older[i]
+        _epoch, base_sequence, delta, last_offset, timestamp = older[added - 1 - i]
         batch.last_offset = last_offset
         batch.timestamp = timestamp
         batch.offset_delta = delta

@@ -26,9 +26,13 @@ BY_ATTRIBUTE = {
 }
 
 
+# Definitions, and the clients that show and change settings of any broker.
+ELSEWHERE = {"config", "admin", "commands", "console"}
+
+
 def source() -> str:
     files = [*ROOT.rglob("*.py"), *ROOT.rglob("*.pyx")]
-    return "\n".join(file.read_text() for file in files if file.parent.name != "config")
+    return "\n".join(file.read_text() for file in files if file.relative_to(ROOT).parts[0] not in ELSEWHERE)
 
 
 def unread() -> set[str]:

@@ -165,6 +165,18 @@ def test_the_last_batches_are_known_after_a_snapshot(tmp_path: Path, written: in
         assert log.producers.check_batch(sent(end, (7, 0, 3 * i, 3), 0))[0] == OUT_OF_ORDER
 
 
+def test_what_a_producer_wrote_before_it_began_again_is_no_duplicate(tmp_path: Path) -> None:
+    """If this fails, a producer whose state expired, and that began again, loses records as duplicates of old ones."""
+    log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
+    for offset, first in ((0, 0), (3, 3), (6, 0), (9, 3)):
+        if offset == 6:
+            log.producers.load(fill(str(tmp_path / "other-0"), 1).producers.encode(), 6)
+        log.append(sent(offset, (7, 0, first, 3), 50), 0)
+    refill_producers(log.segments, log.producers)
+    for first, offset in ((0, 6), (3, 9)):
+        assert log.producers.check_batch(sent(12, (7, 0, first, 3), 0)) == (DUPLICATE, offset, 50)
+
+
 def test_damaged_snapshots_are_refused(tmp_path: Path) -> None:
     """If this fails, a broken snapshot gives producers a state they never had."""
     data = fill(str(tmp_path / "t-0"), 3).producers.encode()
