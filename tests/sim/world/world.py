@@ -95,7 +95,7 @@ class World:
         return EPOCH_MS + self.time.now_us // 1000
 
     def trimmed(self, host: str, spot: Spot, low_watermark: int) -> None:
-        """Records were deleted: no later log starts before that."""
+        """Records were deleted: until the process ends, the log does not start before that."""
         self.machines[host].floors[spot.topic_id, spot.partition] = low_watermark
 
     # --- the run

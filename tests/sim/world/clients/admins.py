@@ -107,11 +107,13 @@ class Admin(Client):
         self.world.recorder.add(Delete(spot.place, end, self.world.recorder.now()))
         part = m.DeleteRecordsRequest.DeleteRecordsPartition(partition_index=spot.partition, offset=offset)
         topic = m.DeleteRecordsRequest.DeleteRecordsTopic(name=spot.topic, partitions=[part])
+        process = self.world.machines[self.host].ends
         answer: Any = await self.once(m.DeleteRecordsRequest(topics=[topic], timeout_ms=5_000), 2)
         result = answer.topics[0].partitions[0]
         code = ErrorCode(result.error_code)
         assert code in RETRIABLE | GONE | {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}, f"DeleteRecords: {code.name}"
-        if code is ErrorCode.NONE:
+        # The answer of a process that was killed since may be on its way for long, and a kill may undo a deletion.
+        if code is ErrorCode.NONE and process == self.world.machines[self.host].ends:
             self.world.trimmed(self.host, spot, result.low_watermark)
 
     async def _alter(self) -> None:
