@@ -23,6 +23,10 @@ LINES: tuple[tuple[str, bytes], ...] = (
     ("topics describe orders", b""),
     ("configs describe topic orders --all", b""),
     ("cluster describe", b""),
+    ("quorum show", b""),
+    ("brokers list", b""),
+    ("reassign status", b""),
+    ("leaders elect --preferred --yes", b""),
     ("groups list", b""),
     ("lag", b""),
     ("transactions list", b""),
@@ -33,7 +37,10 @@ LINES: tuple[tuple[str, bytes], ...] = (
     ("metrics --json", b""),
     ("records delete orders --before end --yes", b""),
     ("completion bash", b""),
+    ("storage random-uuid", b""),
 )
+# They need no broker.
+ALONE = {"completion", "storage"}
 # These use every library of the extra: numpy for intervals, hdrhistogram and plotly for the files, and confluent-kafka
 # for the load of real clients.
 MEASURED = ("produce-1kb", "client-produce-1kb")
@@ -66,7 +73,7 @@ def run_broker_cy(program: Path, directory: Path) -> None:
         said = {}
         for line, stdin in LINES:
             words = line.split()
-            if words[0] != "completion":
+            if words[0] not in ALONE:
                 words += ["--bootstrap", broker.bootstrap]
             said[line] = run([program, *words], stdin=stdin, cwd=directory, env=env).stdout
         assert sorted(said["consume orders -e"].split()) == [b"1", b"2"]
