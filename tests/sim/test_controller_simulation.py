@@ -13,17 +13,14 @@ import pytest
 from tests.sim.controller_defects import DEFECTS
 from tests.sim.controller_world import World
 from tests.sim.defects import Planter, must_find
+from tests.sim.seeds import parts_of
 
 STEPS = 400
 PARTS, PART_SEEDS = 4, 50
 SOAK_SEEDS = 20_000
 SOAK_TIMEOUT_S = 3_600
 ONE_SEED = os.environ.get("CONTROLLER_SIM_SEED")
-SEEDS = (
-    [range(int(ONE_SEED), int(ONE_SEED) + 1)]
-    if ONE_SEED is not None
-    else [range(1 + part * PART_SEEDS, 1 + (part + 1) * PART_SEEDS) for part in range(PARTS)]
-)
+SEEDS = parts_of(ONE_SEED, PARTS, PART_SEEDS)
 
 
 def run(seed: int) -> World:

@@ -12,6 +12,7 @@ import pytest
 from tests.sim.defects import Planter, must_find
 from tests.sim.quorum_defects import DEFECTS, FIRST, SEEDS_MAX
 from tests.sim.quorum_world import World
+from tests.sim.seeds import parts_of
 
 STEPS = 3_000
 PARTS = 4
@@ -20,11 +21,7 @@ SOAK_SEEDS = 10_000
 SOAK_TIMEOUT_S = 3_600
 RARE = (pytest.mark.soak, pytest.mark.timeout(SOAK_TIMEOUT_S))
 ONE_SEED = os.environ.get("QUORUM_SIM_SEED")
-SEEDS = (
-    [range(int(ONE_SEED), int(ONE_SEED) + 1)]
-    if ONE_SEED is not None
-    else [range(1 + part * PART_SEEDS, 1 + (part + 1) * PART_SEEDS) for part in range(PARTS)]
-)
+SEEDS = parts_of(ONE_SEED, PARTS, PART_SEEDS)
 
 
 def run(seed: int) -> World:

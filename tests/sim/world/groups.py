@@ -56,7 +56,7 @@ class Groups:
     # --- generations
 
     def lead(self, group: str, generation: int, member_id: str, host: str) -> None:
-        """A member is told to assign partitions. Raises AssertionError if another one was, too."""
+        """A member has to assign partitions. Raises AssertionError if another one was, too."""
         # A generation without assignments is not written, so that another life of the process may repeat it.
         key = group, self.life(group), self._world.machines[host].ends, generation
         leader = self._leaders.setdefault(key, member_id)
