@@ -54,9 +54,10 @@ types:
 unit:
 	$(BIN)/pytest -q -n $(WORKERS) -m "not soak and not serial" --ignore=tests/spark_analytics tests || $(BIN)/python tools/run_again.py $$?
 
-# In two processes, each with a JVM; the other tests' processes would each start their own. A file's tests share lakes.
+# In two processes, each with a JVM; the other tests' processes would each start their own. A file's tests share tables.
+# The order of files is that of tests/spark_analytics/conftest.py: those that take longest begin.
 spark:
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "not soak" tests/spark_analytics
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not soak" tests/spark_analytics
 
 serial:
 	$(BIN)/pytest -q -m "serial and not soak" tests

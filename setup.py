@@ -17,7 +17,9 @@ C_SOURCES: dict[str, list[str]] = {
 HOT = {
     "broker_cy.core.crc32c",
     "broker_cy.metrics.requests",
+    "broker_cy.replica.flush_group",
     "broker_cy.replica.partition",
+    "broker_cy.replica.produced",
     "broker_cy.replica.replica",
     "broker_cy.server.connections.answers",
     "broker_cy.server.connections.connection",

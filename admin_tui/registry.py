@@ -45,8 +45,9 @@ SPECS = (
     Spec("connections", "connections by traffic", "connections", "ConnectionsView"),
     Spec("log-dirs", "log directories and the space that they use", "log_dirs", "LogDirsView", aliases=("disks",)),
     Spec("metrics", "requests by API and phase", "metrics", "MetricsView"),
+    Spec("replication", "partitions offline or out of sync; elect", "replication", "ReplicationView", aliases=("isr",)),
     Spec("moves", "replicas that are being moved; cancel", "moves", "MovesView", aliases=("reassign",)),
-    Spec("quorum", "the metadata quorum and the features", "quorum", "QuorumView"),
+    Spec("quorum", "the metadata quorum; add and remove voters; features", "quorum", "QuorumView"),
     Spec("events", "events of the cluster", "events", "EventsView"),
     Spec("alerts", "alert rules, and the alerts that fire", "alerts", "AlertsView"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -161,17 +162,27 @@ def _wait_for_topics(data: Path) -> None:
 
 
 def jobs(place: Place, sizes: Sizes) -> Figures:
-    """Run all jobs over the lake of a made-up cluster."""
+    """Run all jobs over the lake of a made-up cluster, and compare what they found with what was planted in it."""
     with place.directory() as directory:
         lake = directory / "lake"
         made = measured(directory, "lake", f"--lake={lake}", f"--commits={sizes.commits}", timeout_s=ENDS_S)
-        words = ("run", "all", f"--lake={lake}", f"--master={MASTER}", f"--memory={sizes.memory}")
+        tables = directory / "tables"
+        words = ("run", "all", f"--lake={lake}", f"--out={tables}", f"--master={MASTER}", f"--memory={sizes.memory}")
         ran = analytics(directory, *words, timeout_s=ENDS_S)
+        of = (f"--tables={tables}", f"--commits={sizes.commits}")
+        planted = measured(directory, "planted", *of, timeout_s=ENDS_S)
+    for each in (*(f"missed: {each}" for each in planted["missed"]), *(f"false: {each}" for each in planted["false"])):
+        print(each, file=sys.stderr)
     return {
         "analytics_jobs_rows": float(made["rows"]),
+        "analytics_jobs_commits": float(made["commits"]),
         "analytics_jobs_s": ran.seconds,
         "analytics_jobs_cpu_s": ran.cpu_s,
         "analytics_jobs_peak_mb": ran.peak_bytes / 1e6,
+        "analytics_jobs_answers": float(planted["answers"]),
+        "analytics_jobs_recall_percent": planted["recall"] * 100,
+        "analytics_jobs_false_alarms_per_broker_day": planted["false_alarms_per_broker_day"],
+        "analytics_jobs_found_jobs": float(planted["jobs_found"]),
     }
 
 

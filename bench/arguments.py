@@ -7,9 +7,11 @@ from typing import Any
 
 from bench import faults
 from bench.drivers.group import ASSIGNORS
+from bench.failover.rounds import FREEZE_S, KINDS
 from bench.keyed_log import KEYS_MAX
-from bench.modes import compaction, flush, growth, lifecycle, offsets, producers, recovery, run
+from bench.modes import compaction, failover, flush, growth, lifecycle, offsets, producers, reassign, recovery, run
 from bench.spec import units
+from bench.steady_clients.programs import CLIENTS
 
 PAIRS_MAX = 1000
 
@@ -101,6 +103,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "through", parents=[single, several, pairs], help="memory after a log was written and read, then kill -9"
     )
     passed.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=lifecycle.THROUGH_BYTES)
+    replaced = modes.add_parser(
+        "reassign", parents=[single, several, pairs], help="move the partitions of a filled topic to other nodes"
+    )
+    replaced.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=reassign.SIZE_BYTES)
     ceiling = modes.add_parser(
         "ceiling", parents=[single, several], help="find the highest rate with p99 below a bound"
     )
@@ -160,6 +166,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help='session timeout of members; "6 s" by default',
     )
     moved.add_argument("--assignor", choices=ASSIGNORS, default=ASSIGNORS[0])
+    add_failover(
+        modes.add_parser("failover", parents=[common, several], help="what clients see when a node of a cluster fails")
+    )
     modes.add_parser(
         "floor", parents=[single, pairs, profiled], help="measure the cost of bare system calls for the same bytes"
     )
@@ -173,6 +182,26 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def add_failover(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `failover`."""
+    kinds, clients = tuple(KINDS), tuple(CLIENTS)
+    add = parser.add_argument
+    add("--kinds", type=some_of(kinds), default=kinds, metavar="KIND,...", help=f"some of {','.join(kinds)}")
+    add("--rounds", type=value(units.integer(1, 1000)), default=failover.ROUNDS, help="failures of each kind")
+    add("--most", type=value(units.duration(0.1, 86400)), default=failover.MOST_S, metavar="TIME",
+        help='no round of a kind begins later than this after its first; "60 s" by default')  # fmt: skip
+    add("--clients", type=some_of(clients), default=failover.CLIENTS, metavar="CLIENT,...",
+        help=f"some of {','.join(clients)}")  # fmt: skip
+    add("--freeze", type=value(units.duration(0.5, 85)), default=FREEZE_S, metavar="TIME",
+        help='how long a process stands still at most; "12 s" by default')  # fmt: skip
+    parser.set_defaults(workload=[])
+
+
+def failover_plan(options: argparse.Namespace) -> failover.Plan:
+    """Return what `failover` measures."""
+    return failover.Plan(options.kinds, options.rounds, options.most, options.clients, options.freeze)
+
+
 def add_record(parser: argparse.ArgumentParser) -> None:
     """Add the options of `record`."""
     add = parser.add_argument
@@ -180,7 +209,7 @@ def add_record(parser: argparse.ArgumentParser) -> None:
         "--only",
         type=lambda text: tuple(text.split(",")),
         metavar="NAME,...",
-        help="only these measurements, or those of these tables",
+        help="only these measurements, or those of these tables and groups",
     )
     add("--budget", type=value(units.duration(1, 86400)), default=86400.0, metavar="TIME",
         help='time limit, such as "25 min": measurements that would exceed it are left out')  # fmt: skip

@@ -22,11 +22,13 @@ from bench.live import View
 from bench.modes import (
     backlog,
     compaction,
+    failover,
     flush,
     growth,
     lifecycle,
     offsets,
     producers,
+    reassign,
     rebalance,
     recovery,
     run,
@@ -43,6 +45,14 @@ from bench.spec.workload import Workload
 
 SPECS = Path(__file__).parent / "specs"
 STOPPED = 130
+OF_CLUSTERS = (
+    "run",
+    "compare",
+    "matrix",
+    "ceiling",
+    "failover",
+    "reassign",
+)  # modes that may have targets of several nodes
 
 
 def find(kind: str, name: str) -> Path:
@@ -99,6 +109,8 @@ def measure(
         return
     workload = workloads_asked[0]  # the only one, except for `compare`
     match options.mode:
+        case "reassign":
+            reassign.reassignments(session, specs, workload, outcome, options.size, options.pairs)
         case "through":
             lifecycle.through(session, specs, workload, outcome, options.size, options.pairs)
         case "run" | "compare" | "floor":
@@ -141,6 +153,8 @@ def measure_without_load(
             lifecycle.idle(session, specs, outcome, options.connections, options.pairs)
         case "offsets":
             offsets.offsets(session, specs, outcome, options.count, options.pairs)
+        case "failover":
+            failover.failover(session, specs, outcome, arguments.failover_plan(options))
         case _:
             raise AssertionError(options.mode)
 
@@ -150,8 +164,10 @@ def windows(options: argparse.Namespace, targets: int) -> int:
     match options.mode:
         case "run" | "compare" | "floor":
             return (int(options.pairs) * len(options.workload) + bool(options.profile)) * targets
-        case "rebalance" | "producers" | "start" | "idle" | "offsets" | "through":
+        case "rebalance" | "producers" | "reassign" | "start" | "idle" | "offsets" | "through":
             return int(options.pairs) * targets
+        case "failover":
+            return targets * len(options.kinds)
         case "matrix":
             return int(options.pairs) * targets * len(arguments.cells_of(options))
         case "flush":
@@ -176,6 +192,7 @@ def run_mode(options: argparse.Namespace) -> int:
         raise SpecError(f"targets {', '.join(names)}: name each target once")
     if options.mode == "compare" and len(specs) < 2 and len(asked) < 2:
         raise SpecError(f"targets {', '.join(names)}: nothing to compare (needed: two targets, or two workloads)")
+    refuse_clusters(options, specs)
     if options.mode == "compaction":
         specs = compaction.prepared(specs)
     if fault := getattr(options, "fault", None):
@@ -212,6 +229,17 @@ def run_mode(options: argparse.Namespace) -> int:
     if session.stop.is_set():
         return STOPPED
     return 1 if outcome.failed else 0
+
+
+def refuse_clusters(options: argparse.Namespace, specs: Sequence[TargetSpec]) -> None:
+    """Raise SpecError for a cluster where a mode, or a fault, is of one process."""
+    if not (clusters := [spec.name for spec in specs if spec.nodes > 1]):
+        return
+    if options.mode not in OF_CLUSTERS:
+        allowed = ", ".join(OF_CLUSTERS)
+        raise SpecError(f"target {clusters[0]}: {options.mode} measures one node (modes of clusters: {allowed})")
+    if getattr(options, "fault", None):
+        raise SpecError(f"target {clusters[0]}: --fault is of one node")
 
 
 def workloads_of(options: argparse.Namespace) -> list[Workload]:

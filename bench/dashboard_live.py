@@ -27,7 +27,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.text import size
-from broker_cy.console.figures import RATE_SAMPLES, busiest
+from broker_cy.console.figures import RATE_MS, busiest, newest_of
 from broker_cy.console.history import Samples
 from broker_cy.metrics.sample import Sample
 from broker_cy.wire.records import Record
@@ -98,7 +98,7 @@ class _Noted(Samples):
 
     def take(self, item: Sample) -> None:
         super().take(item)
-        rows = {row.name: row for row in busiest(list(self.items)[-RATE_SAMPLES:])}
+        rows = {row.name: row for row in busiest(newest_of(list(self.items)))}
         text = size(rows[TOPIC].in_per_s) if TOPIC in rows else ""
         self.received.append(Received(time.time() * 1000, item.time_ms, text))
 
@@ -202,7 +202,7 @@ def measure_live(tab: Tab, url: str, load: Load, seconds: float) -> dict[str, fl
     tab.install(WATCH_SCRIPT.replace("TOPIC", repr(TOPIC)))
     tab.open(url)
     # Ten samples until the rates are those of the whole window in both programs.
-    tab.wait_for("(least) => window.benchLive.texts.length >= least", RATE_SAMPLES)
+    tab.wait_for("(least) => window.benchLive.texts.length >= least", RATE_MS // 1000)
     begun_ms = time.time() * 1000
     tab.page.wait_for_timeout(seconds * 1000)
     # The last samples may still be under way.

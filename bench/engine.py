@@ -11,12 +11,13 @@ import dataclasses
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Event
 
 from bench import proc, provenance
+from bench.cluster_target import Cluster
 from bench.drivers.base import DriverError, DriverResult, LoadDriver, Sample
 from bench.drivers.raw import RawDriver, list_offsets
 from bench.drivers.transactions import StartDriver, TransactionDriver
@@ -63,7 +64,7 @@ class Measured:
     def run(self) -> Run:
         """Return the run for the report."""
         if self.extra and not self.failed and not self.result.seconds:  # a start or a recovery: no load was measured
-            return Run(self.target, self.started, self.pair, self.label, figures=self.extra)
+            return Run(self.target, self.started, self.pair, self.label, figures=self.extra, verdicts=self.verdicts)
         run = run_of(
             self.result,
             target=self.target,
@@ -95,8 +96,8 @@ class Session:
     on_phase: Callable[[str], None] = lambda text: None
     on_window: Callable[[], None] = lambda: None
     fault: Freeze | None = None  # caused in the target in each window
-    # Entered around each measured piece, with the pid of a target on this host: for a profiler.
-    observe: Callable[[int], contextlib.AbstractContextManager[None]] = lambda pid: contextlib.nullcontext()
+    # Entered around each measured piece, with the pids of a target on this host: for a profiler.
+    observe: Callable[..., contextlib.AbstractContextManager[None]] = lambda *pids: contextlib.nullcontext()
 
     def go_on(self) -> None:
         """Raise Stopped after a request to stop."""
@@ -106,6 +107,8 @@ class Session:
     def target(self, spec: TargetSpec) -> Target:
         """Return the target of a file, not started yet. Raises TargetError."""
         directory = self.root / spec.name.replace("/", "_").replace(":", "_")
+        if spec.nodes > 1:
+            return Cluster(directory, spec)
         if spec.kind == "ours":
             return BrokerCy(directory, spec.settings)
         if spec.kind == "floor":
@@ -123,7 +126,7 @@ def make_driver(target: Target, topic: str, workload: Workload) -> LoadDriver:
         one_by_one = TransactionDriver if workload.transactions.measure == TRANSACTIONS else StartDriver
         return one_by_one(target.address, topic, workload)
     if workload.driver == "raw":
-        return RawDriver(target.address, topic, workload)
+        return RawDriver(target.address, topic, workload, leaders=partial(target.leaders, topic, workload.partitions))
     if workload.driver == "librdkafka":
         from bench.drivers.librdkafka import LibrdkafkaDriver
 
@@ -135,6 +138,8 @@ def make_driver(target: Target, topic: str, workload: Workload) -> LoadDriver:
 
 def refuse(target: Target, workload: Workload) -> None:
     """Raise DriverError if the target does not support the workload."""
+    if isinstance(target, Cluster) and workload.transactions is not None:
+        raise DriverError(f"{target.name}: transactions are measured on one node (allowed: targets without `nodes`)")
     if isinstance(target, Floor) and workload.driver != "raw":
         raise DriverError(f'{target.name} supports only the driver "raw", not "{workload.driver}"')
     needs_ids = workload.idempotent or workload.transactions or workload.isolation == READ_COMMITTED
@@ -212,7 +217,7 @@ def fill(session: Session, target: Target, topic: str, workload: Workload, wante
     producing = dataclasses.replace(
         workload, driver="raw", producers=2, consumers=0, batch_bytes=max(workload.batch_bytes, 64 << 10), in_flight=5
     )
-    driver = RawDriver(target.address, topic, producing)
+    driver = RawDriver(target.address, topic, producing, leaders=partial(target.leaders, topic, producing.partitions))
     try:
         driver.prepare()
         written = 0
@@ -220,7 +225,7 @@ def fill(session: Session, target: Target, topic: str, workload: Workload, wante
             session.go_on()
             result = sound(driver.run(0.25, stop=session.stop), f"filling {topic}")
             written += result.bytes
-        return list_offsets(target.address, topic, workload.partitions, LATEST)
+        return list_offsets(target.leaders(topic, workload.partitions), topic, LATEST)
     finally:
         driver.close()
 
@@ -273,17 +278,17 @@ def pieces(
     """
     cut = workload.driver == "raw" and workload.rate.unlimited and workload.producers > 0 and fault is None
     cut = cut and workload.transactions is None  # one request at a time writes little
-    spending = Spending(target.pid) if target.pid else None
+    spending = Spending(target.pids) if target.pids else None
     while left > 0 and not session.stop.is_set():
         seconds = min(left, PIECE_S) if cut else left
         if workload.producers and rate and target.pid:
-            wanted = max(1, min(int(rate * seconds), WARM_BYTES_MAX))
+            wanted = max(1, min(int(rate * seconds) * target.copies, WARM_BYTES_MAX))
             a_write = max(workload.batch_bytes, workload.record_size.most + BATCH_HEADER)
             proc.warm_memory(target.directory, wanted, a_write)
         tell = partial(_tell, session, name, measured.result.seconds, spending)
         with contextlib.ExitStack() as stack:
             if spending is not None:
-                stack.enter_context(session.observe(target.pid))
+                stack.enter_context(session.observe(*target.pids))
                 stack.enter_context(spending.piece(measured.result.seconds))
             if fault is not None:
                 stack.enter_context(fault.put_into(target.pid))
@@ -324,36 +329,40 @@ def _tell(session: Session, name: str, shift_s: float, spending: "Spending | Non
 
 
 class Spending:
-    """Resources that a process used in the pieces of a window, without what it used between them."""
+    """Resources that a target's processes used in the pieces of a window, without what they used between them."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, pids: Sequence[int]) -> None:
+        self.pids = pids
         self.used: list[proc.Usage] = []
         self.samples: list[proc.Sampled] = []
         self.peak_bytes = self.files = 0
         self.died = False
-        self.sampler: proc.Sampler | None = None
+        self.samplers: list[proc.Sampler] = []
 
     @contextlib.contextmanager
     def piece(self, shift_s: float) -> Iterator[None]:
         """Measure one piece, which begins `shift_s` into the window."""
-        before = proc.usage(self.pid)
+        before = [proc.usage(pid) for pid in self.pids]
         begun = time.monotonic()
         counted = sum(each.cpu_s for each in self.used)
-        with proc.Sampler(self.pid) as self.sampler:
+        with contextlib.ExitStack() as stack:
+            self.samplers = [stack.enter_context(proc.Sampler(pid)) for pid in self.pids]
             yield
-        with contextlib.suppress(OSError):  # the process died, which the sampler reports
-            self.used.append(proc.usage(self.pid) - before)
-        for sample in self.sampler.samples:
-            at_s, cpu_s = sample.at_s - begun + shift_s, sample.cpu_s - before.cpu_s + counted
+        for pid, used in zip(self.pids, before, strict=True):
+            with contextlib.suppress(OSError):  # the process died, which the sampler reports
+                self.used.append(proc.usage(pid) - used)
+        used_s = sum(each.cpu_s for each in before)
+        for sample in proc.added([sampler.samples for sampler in self.samplers]):
+            at_s, cpu_s = sample.at_s - begun + shift_s, sample.cpu_s - used_s + counted
             self.samples.append(sample._replace(at_s=at_s, cpu_s=cpu_s))
-        self.peak_bytes = max(self.peak_bytes, self.sampler.resident_peak_bytes)
-        self.files = max(self.files, self.sampler.files)
-        self.died = self.died or self.sampler.died
+        self.peak_bytes = max(self.peak_bytes, sum(sampler.resident_peak_bytes for sampler in self.samplers))
+        self.files = max(self.files, sum(sampler.files for sampler in self.samplers))
+        self.died = self.died or any(sampler.died for sampler in self.samplers)
 
     def latest(self) -> proc.Sampled | None:
         """Return the latest sample of the running piece."""
-        return self.sampler.samples[-1] if self.sampler is not None else None
+        found = proc.added([sampler.samples[-1:] for sampler in self.samplers])
+        return found[-1] if found else None
 
     def spent(self) -> Spent:
         """Return the resources used in the whole window."""

@@ -32,7 +32,7 @@ RATIOS = (
     "first_write_s", "first_fetch_s", "all_partitions_s",
     "stall_max_ms", "stall_p50_ms", "drain_s",
     "input_mb_per_s", "compaction_cpu_s_per_gb", "p99_to_alone", "left_mb", "syncs_per_s", "records_per_sync",
-    "bytes_per_producer",
+    "bytes_per_producer", "gap_p50_ms", "move_mb_per_s",
 )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def document_of(mode: str, workload: WorkloadInfo, specs: Sequence[TargetSpec], 
     runs = [measured.run() for measured in outcome.runs]
     first, *others = specs
     pairs = [pair for other in others for pair in pairs_of(runs, first.name, other.name, RATIOS)]
-    if outcome.workloads > 1:
+    if outcome.workloads > 1 and runs:
         pairs += workload_pairs_of(runs, [spec.name for spec in specs], RATIOS)
     versions = outcome.versions
     return Document(

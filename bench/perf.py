@@ -104,33 +104,33 @@ def _complaint(command: str, code: int, stderr: bytes) -> str:
 
 
 class Recording:
-    """perf attached to one process; it counts only while `observed` is open. Close it before calling `counted`."""
+    """perf attached to a target's processes; it counts only while `observed` is open. Close it before `counted`."""
 
     def __init__(self, directory: Path) -> None:
         self.data = directory / "perf.data"
         self.log = directory / "perf.log"
-        self.pid = 0
+        self.pids = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._control = self._answers = -1
 
     @contextlib.contextmanager
-    def observed(self, pid: int) -> Iterator[None]:
-        """Count what `pid` does inside the context; the first call attaches to it. Raises PerfError."""
+    def observed(self, *pids: int) -> Iterator[None]:
+        """Count what the processes do inside the context; the first call attaches to them. Raises PerfError."""
         if self._process is None:
-            self._attach(pid)
+            self._attach(pids)
         self._tell("enable")
         try:
             yield
         finally:
             self._tell("disable")
 
-    def _attach(self, pid: int) -> None:
+    def _attach(self, pids: Sequence[int]) -> None:
         self.data.parent.mkdir(parents=True, exist_ok=True)
-        self.pid = pid
+        self.pids = ",".join(map(str, pids))
         control, self._control = os.pipe()
         self._answers, answers = os.pipe()
         # Events wait for `enable` (-D -1); -N: no copies of the binaries into the user's home.
-        command = ["perf", "record", "-q", "-N", "-F", str(FREQUENCY), "-p", str(pid), "-o", str(self.data)]
+        command = ["perf", "record", "-q", "-N", "-F", str(FREQUENCY), "-p", self.pids, "-o", str(self.data)]
         command += ["-D", "-1", "--max-size", MOST_DATA, "--control", f"fd:{control},{answers}"]
         try:
             with open(self.log, "wb") as log:
@@ -154,7 +154,7 @@ class Recording:
                 return
         except BrokenPipeError:
             pass
-        raise PerfError(f"perf did not {command} the recording of process {self.pid}: {self._said()}")
+        raise PerfError(f"perf did not {command} the recording of process {self.pids}: {self._said()}")
 
     def _said(self) -> str:
         with contextlib.suppress(OSError):

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -97,6 +97,19 @@ def sampled(pid: int) -> Sampled:
     files = Path(f"/proc/{pid}/fd")
     # Linux 6.2 and later report the number as the size of the directory, older versions only by listing it.
     return Sampled(time.monotonic(), cpu_s, resident, files.stat().st_size or len(os.listdir(files)))
+
+
+def added(each: Sequence[Sequence[Sampled]]) -> list[Sampled]:
+    """Return the sums of several processes that were sampled together, as many as all of them have."""
+    return [
+        Sampled(
+            together[0].at_s,
+            sum(one.cpu_s for one in together),
+            sum(one.resident_bytes for one in together),
+            sum(one.files for one in together),
+        )
+        for together in zip(*each, strict=False)
+    ]
 
 
 class Sampler:

@@ -9,7 +9,7 @@ import random
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from bench.raw import crc32c
@@ -263,13 +263,13 @@ class Client:
         check(reader.number(2), "ApiVersions")
         return reader.number(4)
 
-    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Create `topic` with one replica; it is no error if it exists already.
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str], replicas: int = 1) -> None:
+        """Create `topic` with so many replicas; it is no error if it exists already.
 
         Uses several calls, because a controller accepts at most 10,000 metadata records in one.
         """
         at_first = min(partitions, PARTITIONS_A_CALL)
-        body = uvarint(2) + compact(topic.encode()) + struct.pack(">ih", at_first, 1) + uvarint(1)
+        body = uvarint(2) + compact(topic.encode()) + struct.pack(">ih", at_first, replicas) + uvarint(1)
         body += uvarint(len(configs) + 1)
         for name, value in configs.items():
             body += compact(name.encode()) + compact(value.encode()) + b"\0"
@@ -316,10 +316,10 @@ class Client:
         reader.string()
         check(reader.number(2), f"DeleteTopics {topic}")
 
-    def list_offsets(self, topic: str, partitions: int, timestamp: int) -> dict[int, int]:
-        """Return the offset at `timestamp` (LATEST, EARLIEST) of partitions 0 to `partitions` - 1."""
-        body = struct.pack(">iih", -1, 1, len(topic)) + topic.encode() + struct.pack(">i", partitions)
-        body += b"".join(struct.pack(">iq", partition, timestamp) for partition in range(partitions))
+    def list_offsets(self, topic: str, partitions: Collection[int], timestamp: int) -> dict[int, int]:
+        """Return the offset at `timestamp` (LATEST, EARLIEST) of each of these partitions."""
+        body = struct.pack(">iih", -1, 1, len(topic)) + topic.encode() + struct.pack(">i", len(partitions))
+        body += b"".join(struct.pack(">iq", partition, timestamp) for partition in partitions)
         reader = self.call(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, flexible=False)
         reader.take(4)
         reader.take(reader.number(2))
@@ -329,8 +329,8 @@ class Client:
             check(reader.number(2), f"ListOffsets of partition {partition}")
             reader.take(8)
             found[partition] = reader.number(8)
-        if len(found) != partitions:
-            raise ProtocolError(f"ListOffsets answered for {len(found)} of {partitions} partitions")
+        if len(found) != len(partitions):
+            raise ProtocolError(f"ListOffsets answered for {len(found)} of {len(partitions)} partitions")
         return found
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:

@@ -19,13 +19,18 @@ def read_tail(target: Target, topic: str, ends: Mapping[int, int], records: int)
     starts = {partition: max(0, end - records) for partition, end in ends.items() if end > 0}
     if not starts:
         return
-    templates = [protocol.fetch_request(topic, partition, FETCH_BYTES, max_wait_ms=0) for partition in starts]
-    driver = Driver(target.address, [templates], fetching=True)
+    leaders = target.leaders(topic, max(ends) + 1)
+    addresses = list(dict.fromkeys(leaders[partition] for partition in starts))
+    templates = [
+        [protocol.fetch_request(topic, each, FETCH_BYTES, max_wait_ms=0) for each in starts if leaders[each] == address]
+        for address in addresses
+    ]
+    driver = Driver(addresses, templates, fetching=True)
     try:
         driver.seek(starts, {})
         reached = dict(starts)
         while short := [partition for partition, offset in reached.items() if offset < ends[partition]]:
-            driver.run_closed(depth=1, requests=len(templates), seconds=SECONDS_MAX, check_crc=True)
+            driver.run_closed(depth=1, requests=len(starts), seconds=SECONDS_MAX, check_crc=True)
             found = driver.next_offsets(max(starts) + 1)
             if all(found[partition] == reached[partition] for partition in short):
                 first = short[0]

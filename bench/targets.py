@@ -40,6 +40,20 @@ class Target:
         self.pid = 0
         self.first_answer_s = 0.0
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes whose resources are measured; none if they are not known."""
+        return (self.pid,) if self.pid else ()
+
+    @property
+    def copies(self) -> int:
+        """How many copies of what is written are on this machine."""
+        return 1
+
+    def leaders(self, topic: str, partitions: int) -> dict[int, Address]:
+        """Return where each partition is written and read."""
+        return dict.fromkeys(range(partitions), self.address)
+
     def version(self) -> str:
         """Return the text to print as the target's version."""
         return ""
@@ -68,11 +82,14 @@ class Target:
     def probe(self, topic: str, partitions: int) -> dict[int, int]:
         """Write a record to each partition, as soon as each accepts one; returns their offsets."""
         record = protocol.record_batch(1, 1)
-        with protocol.Client(self.address) as client:
-            return {
-                partition: client.produce_when_ready(protocol.produce_request(topic, partition, record, 1))
-                for partition in range(partitions)
-            }
+        leaders = self.leaders(topic, partitions)
+        found = {}
+        for address in dict.fromkeys(leaders.values()):
+            with protocol.Client(address) as client:
+                for partition in [each for each, at in leaders.items() if at == address]:
+                    request = protocol.produce_request(topic, partition, record, 1)
+                    found[partition] = client.produce_when_ready(request)
+        return found
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""

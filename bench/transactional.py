@@ -111,7 +111,7 @@ def await_stable(client: Client, topic: str, partitions: int) -> dict[int, int]:
     """Wait until no transaction is open in the topic; returns each partition's end. Raises OSError, ProtocolError."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     while True:
-        ends = client.list_offsets(topic, partitions, -1)
+        ends = client.list_offsets(topic, range(partitions), -1)
         stable = stable_offsets(client, topic, partitions)
         if all(stable.get(partition) == end for partition, end in ends.items()):
             return ends

@@ -73,7 +73,7 @@ def _until_steady(
 def read_back(session: Session, target: Target, driver: RawDriver, workload: Workload, result: DriverResult) -> None:
     """Check the checksums of the last READ_BACK_BYTES of acknowledged records. Raises DriverError, TargetError."""
     session.on_phase(f"{target.name}: reading back")
-    ends = list_offsets(target.address, driver.topic, workload.partitions, LATEST)
+    ends = list_offsets(target.leaders(driver.topic, workload.partitions), driver.topic, LATEST)
     records = int(READ_BACK_BYTES * result.records / max(result.bytes, 1) / workload.partitions)
     if lost := {p: end for p, end in driver.acknowledged().items() if end > ends[p]}:
         raise TargetError(f"{target.name}: acknowledged up to {lost}, but the log ends at {ends}")

@@ -20,25 +20,51 @@ from broker_cy.commands import COMPLETE_VARIABLE
 # request path have no reference cycles, so it can run rarely.
 GC_THRESHOLDS = (50_000, 20, 50)
 
+# Of help that is not printed on a terminal.
+COLUMNS = 80
+
 START_EXAMPLES = """\
 examples:
   broker-cy start                                        listen on 127.0.0.1:9092, keep data under ./data
   broker-cy start --listener 127.0.0.1:0                 listen on a free port, which is printed
   broker-cy start --config server.properties             use an existing Kafka configuration
   broker-cy start --data-dir /srv/events --set log.segment.bytes=268435456
+  broker-cy start --shards 4                             four brokers for four cores, on the ports 9092 to 9095
 """
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """argparse asks shutil for the width of the terminal whenever an option is added. shutil loads two compression
+    libraries, which take 0.5 MB in a broker that does not use them.
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    """The width of the terminal, as shutil.get_terminal_size finds it."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size().columns or COLUMNS
+    except OSError:
+        return COLUMNS
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    top = argparse.ArgumentParser(prog="broker-cy", description="A Kafka-wire-compatible event broker.")
+    top = argparse.ArgumentParser(
+        prog="broker-cy", description="A Kafka-wire-compatible event broker.", formatter_class=_Help
+    )
     top.add_argument("--version", action="version", version=f"broker-cy {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     start = commands.add_parser(
         "start",
         help="run a broker in the foreground",
         epilog=START_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     start.add_argument("--config", metavar="FILE", help="a server.properties file with Kafka's setting names")
     start.add_argument("--data-dir", metavar="DIR", help="log directory (log.dirs); ./data by default")
@@ -52,6 +78,15 @@ def parser() -> argparse.ArgumentParser:
         help="set a broker setting; may be repeated",
     )
     start.add_argument("--hints", action="store_true", help="when ready, print the command that opens the console")
+    start.add_argument(
+        "--shards",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run N brokers, one for each core that is to serve clients, under one parent process; 1 by default",
+    )
+    # The parent starts each shard with its number.
+    start.add_argument("--shard", type=int, help=argparse.SUPPRESS)
     return top
 
 
@@ -66,10 +101,18 @@ def start(argv: Sequence[str]) -> int:
     arguments = parser().parse_args(argv)
     # Before the modules are imported: nearly all that they create is there for good, and is looked at again and again.
     gc.set_threshold(*GC_THRESHOLDS)
-    from broker_cy.main import StartError, run
+    from broker_cy.server.ready_line import StartError
 
+    given = (arguments.config, arguments.data_dir, arguments.listener, arguments.settings)
     try:
-        return run(arguments.config, arguments.data_dir, arguments.listener, arguments.settings, arguments.hints)
+        if arguments.shards != 1 and arguments.shard is None:
+            from broker_cy.shards.start import run as run_shards
+
+            return run_shards(*given, arguments.shards, arguments.hints)
+        from broker_cy.main import run
+
+        shard = None if arguments.shard is None else (arguments.shard, arguments.shards)
+        return run(*given, arguments.hints, shard)
     except StartError as error:
         print(f"broker-cy: {error}", file=sys.stderr)
         return 1

@@ -7,17 +7,14 @@ import gc
 import logging
 import os
 import resource
-import shlex
 import signal
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
 
-from broker_cy import __version__
 from broker_cy.config import BrokerConfig, ConfigError, UnknownSettingError, sources, written_at
 from broker_cy.core import logs
 from broker_cy.core.errors import KafkaError
@@ -25,7 +22,8 @@ from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.server.connections.sockets import ListenError
 from broker_cy.server.lifecycle import BrokerServer
-from broker_cy.server.metadata.broker_membership import RegistrationRefused
+from broker_cy.server.metadata.refusal import RegistrationRefused
+from broker_cy.server.ready_line import StartError, print_ready
 from broker_cy.server.seams import of_the_machine
 from broker_cy.server.service_manager import ServiceManager
 from broker_cy.storage.data_directory import DataDirectoryError
@@ -33,6 +31,7 @@ from broker_cy.storage.errors import rights_advice
 
 if TYPE_CHECKING:
     from broker_cy.server.controller_lifecycle import ControllerServer
+    from broker_cy.shards.link import Link
 
 LOGGER = logging.getLogger("broker_cy")
 
@@ -40,28 +39,41 @@ LOGGER = logging.getLogger("broker_cy")
 SWITCH_INTERVAL_S = 0.0005
 
 
-class StartError(Exception):
-    """The broker cannot start. The message is one line that says what to do."""
-
-
 def run(
-    config_file: str | None, data_dir: str | None, listener: str | None, settings: Sequence[str], hints: bool = False
+    config_file: str | None,
+    data_dir: str | None,
+    listener: str | None,
+    settings: Sequence[str],
+    hints: bool = False,
+    shard: tuple[int, int] | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT and return the exit code. With `hints` it prints how to open the console.
-    Raises StartError.
+    With `shard`, its number and how many there are, it is one of several under a parent. Raises StartError.
     """
-    logs.configure()
+    logs.configure(shard=None if shard is None else shard[0])
+    link: Link | None = None
     try:
-        config = BrokerConfig.from_properties(
-            sources(config_file, data_dir=data_dir, listener=listener, overrides=settings)
-        )
+        properties = sources(config_file, data_dir=data_dir, listener=listener, overrides=settings)
+        if shard is not None:
+            # Imported here, because a node of one process does not need these modules.
+            from broker_cy.config import shard_plan
+            from broker_cy.shards import link as links
+
+            plans = shard_plan.make(properties, shard[1])
+            if not 0 <= shard[0] < shard[1]:
+                raise ConfigError(f"--shard {shard[0]}: expected a number from 0 to {shard[1] - 1}")
+            properties = plans.shards[shard[0]]
+            link = links.Link(links.Shard(shard[0], plans.root, links.digest(properties)))
+            link.connect()
+        config = BrokerConfig.from_properties(properties)
     except UnknownSettingError as error:
         where = written_at(error.name, config_file, settings)
         raise StartError(f"{where}: {error}" if where else str(error)) from None
     except ConfigError as error:
         raise StartError(str(error)) from None
-    for event in config.warnings:
-        event.log(LOGGER, logging.WARNING)
+    if shard is None or shard[0] == 0:
+        for event in config.warnings:
+            event.log(LOGGER, logging.WARNING)
     raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = uvloop.new_event_loop()
@@ -71,7 +83,7 @@ def run(
     server: BrokerServer | ControllerServer
     if config.is_broker:
         # Thousands of logs that are there for good need not be looked at again and again.
-        server = BrokerServer(config, seams, manager.loading, gc.freeze)
+        server = BrokerServer(config, seams, manager.loading if link is None else link.load, gc.freeze)
     else:
         from broker_cy.server.controller_lifecycle import ControllerServer
 
@@ -94,7 +106,7 @@ def run(
         raise StartError(f"cannot start: {reason}{rights_advice(error)}") from None
     gc.collect()
     gc.freeze()
-    return serve(loop, server, manager, hints)
+    return serve(loop, server, manager, hints, link)
 
 
 def serve(
@@ -102,8 +114,11 @@ def serve(
     server: BrokerServer | ControllerServer,
     manager: ServiceManager,
     hints: bool = False,
+    link: Link | None = None,
 ) -> int:
-    """Report that the broker is ready, run the loop until a signal arrives, then shut down cleanly."""
+    """Report that the broker is ready, to the parent of a shard if there is one, run the loop until a signal arrives,
+    then shut down cleanly.
+    """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
@@ -111,13 +126,14 @@ def serve(
     async def until_stopped() -> None:
         # Only now: the loop handles a signal that is sent after this line.
         addresses = ", ".join(each.local for each in server.listeners)
-        metrics = server.metrics_server
-        also = f", metrics on http://{metrics.address}/metrics" if metrics is not None else ""
-        print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s{also}", flush=True)
-        if hints and server.listeners and isinstance(server, BrokerServer):
-            print(
-                f"to open the console, run in another terminal: {console_command(server.listeners[0].local)}",
-                flush=True,
+        if link is not None and isinstance(server, BrokerServer):
+            link.follow(server, addresses)
+        else:
+            metrics = server.metrics_server
+            print_ready(
+                addresses,
+                None if metrics is None else metrics.address,
+                hint_at=server.listeners[0].local if hints and isinstance(server, BrokerServer) else None,
             )
         manager.ready(loop, f"ready on {addresses}")
         await stopping.wait()
@@ -134,26 +150,8 @@ def serve(
     os._exit(0)
 
 
-def console_command(address: str) -> str:
-    """Return the command line that opens the console: the program beside this interpreter, with a path that works in
-    the current directory.
-    """
-    beside = Path(sys.executable).with_name("broker-tui")
-    command = str(beside.relative_to(Path.cwd())) if beside.is_relative_to(Path.cwd()) else str(beside)
-    host, _, port = address.rpartition(":")
-    reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "[::1]"}.get(host, host)
-    return f"{shlex.quote(command)} --bootstrap {reached}:{port}"
-
-
 def raise_descriptor_limit() -> None:
     """Raise the soft limit to the hard limit, because every connection and every open segment uses descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def since_process_start_s() -> float:
-    """Return the seconds since the kernel started this process, from /proc (with a precision of 10 ms)."""
-    with open("/proc/self/stat", encoding="ascii") as file:
-        started_ticks = int(file.read().rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")

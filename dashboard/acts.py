@@ -8,7 +8,8 @@ POST /act/execute  {"plan", "typed"}                                the report
 
 `params` are texts about the subject, `rows` the ids of marked rows. A plan is kept here under a random id until it is
 executed, for at most PLAN_KEPT_S, and only its user can execute it, once. Every request is decided by
-`security.roles.decide`; every execution and every refusal is in the audit log.
+`security.roles.decide`; every execution and every refusal is in the audit log. A plan that moves replicas is only
+started: the answer does not wait for its end, which is another entry of the audit log (collector/move_runs.py).
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean
-from broker_cy.console.acts.plan import CHANGES_MAX, Command, Plan, execute
+from broker_cy.console.acts.moves import MoveReplicas
+from broker_cy.console.acts.plan import CHANGES_MAX, Command, Plan, Report, execute
 from broker_cy.console.fields import Form
+from dashboard.collector.move_runs import Run
 from dashboard.security.roles import Identity, Need, Role
 
 if TYPE_CHECKING:
@@ -144,6 +147,8 @@ class Acts:
         self._clients: OrderedDict[tuple[str, str], _Client] = OrderedDict()
 
     async def close(self) -> None:
+        """Stop the moves that were started here, which use these clients, and close the clients."""
+        await asyncio.gather(*(hub.moves.close() for hub in self._context.hubs.values()))
         await asyncio.gather(*(each.client.close() for each in self._clients.values()))
         self._clients.clear()
 
@@ -199,16 +204,11 @@ class Acts:
             # It may have been executed while other clients were closed.
             if self._plans.pop(place, None) is None:
                 raise ClientError(Failure.INVALID, _NO_PLAN)
-            report = await execute(client, kept.plan, typed)
-        self._context.security.audit.note(
-            user=identity.name,
-            address=identity.address,
-            cluster=hub.name,
-            act=kept.act,
-            subject=kept.plan.title,
-            command="" if _ACTS[kept.act].HAS_SECRETS else kept.plan.command,
-            result=report.problem or report.said,
-        )
+            if isinstance(kept.plan.act, MoveReplicas):
+                report = self._start(identity, kept, kept.plan.act)
+            else:
+                report = await execute(client, kept.plan, typed)
+        self._note(identity, kept, report.problem or report.said)
         hub.session.refresh()
         return {
             "said": clean(report.said),
@@ -216,6 +216,28 @@ class Acts:
             "done": len(report.done),
             "failed": [f"{clean(each.what)}: {clean(str(each.error))}" for each in report.failed[:FAILURES_SHOWN]],
         }
+
+    def _start(self, identity: Identity, kept: _Kept, moves: MoveReplicas) -> Report:
+        """Start moves, with the user's own client until they end. Raises ClientError."""
+        if kept.plan.problem:
+            raise ClientError(Failure.INVALID, kept.plan.problem)
+        hub = kept.hub
+        client = self._client(hub, identity)
+        hub.moves.start(
+            Run(kept.plan.title, identity.name, moves, client, lambda result: self._note(identity, kept, result))
+        )
+        return Report(f"started: {kept.plan.affected}. The page Moves shows how far it is")
+
+    def _note(self, identity: Identity, kept: _Kept, result: str) -> None:
+        self._context.security.audit.note(
+            user=identity.name,
+            address=identity.address,
+            cluster=kept.hub.name,
+            act=kept.act,
+            subject=kept.plan.title,
+            command="" if _ACTS[kept.act].HAS_SECRETS else kept.plan.command,
+            result=result,
+        )
 
     @asynccontextmanager
     async def _call(self, request: Mapping[str, Any]) -> AsyncIterator[tuple[Act, Call]]:

@@ -10,31 +10,31 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from broker_cy.admin import AdminClient, ClientError
-from broker_cy.admin.topics import NewTopic
-from broker_cy.core.errors import ErrorCode
+from broker_cy.admin import ClientError
+from broker_cy.client.address import Address, parse_address
+from demo.nodes import CONTROLLERS_AFTER, NODES_MAX, NODES_MIN, Node, one_broker, several_nodes, start_all
 from demo.packages import packages
-from demo.processes import Broker, Dashboard, DemoError, Process, address_in, stop_all
-from demo.topics import CRASHING, GROUPS, PRODUCERS, QUICK, SLOW, TOPICS
+from demo.processes import Dashboard, DemoError, Process, stop_all
+from demo.setup import create_topics
+from demo.supervision import KILL_EVERY_S, RESTART_AFTER_S, Crashes, Outages, supervise
+from demo.topics import CRASHING, GROUPS, HEARTBEATS, PRODUCERS, QUICK, SLOW, TOPICS
 
 DESCRIPTION = """\
 Runs a broker with a workload until Ctrl-C: three producers write the packages that are installed on this machine, and
-two groups read them. One group is too slow; a member of the other one crashes now and then."""
+two groups read them. One group is too slow; a member of the other one crashes now and then. With several nodes, one of
+them is killed now and then, too."""
 
 EXAMPLES = """\
 examples:
   make demo
+  make demo ARGS="--nodes 3"                           three nodes, of which one is killed now and then
   make demo ARGS="--listener 127.0.0.1:0"              use a free port
   make demo ARGS="--dir ./demo-data --rate 10"         keep the data, and write ten times as many records
 """
-# How often the processes are checked.
-LOOK_S = 0.1
-# A process that ends unexpectedly is restarted after this.
-RESTART_S = 2.0
+PORT_MAX = 65_535
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,16 +51,35 @@ def parser() -> argparse.ArgumentParser:
         help="directory for data and logs; a temporary directory by default",
     )
     top.add_argument(
+        "--nodes",
+        metavar="N",
+        type=_nodes_count,
+        default=1,
+        help=f"brokers that are controllers as well: 1, or {NODES_MIN} to {NODES_MAX}; default %(default)s",
+    )
+    top.add_argument(
+        "--kill-every",
+        metavar="S",
+        type=_positive,
+        help=f"with several nodes: time between two kills of a node; default {KILL_EVERY_S:g} s",
+    )
+    top.add_argument(
+        "--restart-after",
+        metavar="S",
+        type=_positive,
+        help=f"time until it is restarted; default {RESTART_AFTER_S:g} s",
+    )
+    top.add_argument(
         "--listener",
         metavar="HOST:PORT",
         default="127.0.0.1:9092",
-        help="address of the broker; default %(default)s; port 0 selects a free port",
+        help="address of the broker; default %(default)s; port 0 selects a free port; further nodes have the next ones",
     )
     top.add_argument(
         "--metrics",
         metavar="HOST:PORT",
         default="127.0.0.1:9404",
-        help="address of the metrics; default %(default)s; empty for none",
+        help="address of the metrics; default %(default)s; empty for none; further nodes have the next ones",
     )
     top.add_argument(
         "--dashboard",
@@ -101,6 +120,15 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _nodes_count(text: str) -> int:
+    allowed = f"1, or {NODES_MIN} to {NODES_MAX}"
+    if text == "2":
+        raise argparse.ArgumentTypeError(f"'2': two nodes stop when one of them is killed; allowed are {allowed}")
+    if not (text.isascii() and text.isdecimal()) or int(text) not in (1, *range(NODES_MIN, NODES_MAX + 1)):
+        raise argparse.ArgumentTypeError(f"{text!r}: allowed are {allowed}")
+    return int(text)
+
+
 def _positive(text: str) -> float:
     try:
         value = float(text)
@@ -113,20 +141,20 @@ def _positive(text: str) -> float:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; returns the exit code."""
-    given = parser().parse_args(argv)
+    top = parser()
+    given = top.parse_args(argv)
+    _check(top, given)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     with _directory(given.dir) as directory:
-        settings = [f"group.min.session.timeout.ms={min(6000, _ms(given.session_timeout))}", *given.settings]
-        if given.metrics:
-            settings.insert(0, f"brokercy.metrics.listener={given.metrics}")
-        broker = Broker(directory, given.listener, settings)
+        nodes: list[Node] = []
         clients: dict[str, Process] = {}
         try:
-            ready = broker.start_and_wait(stop)
-            bootstrap = address_in(ready)
-            asyncio.run(_create_topics(bootstrap))
+            nodes = _nodes(directory, given)
+            start_all(nodes, stop)
+            bootstrap = ",".join(node.address for node in nodes)
+            asyncio.run(create_topics(bootstrap, given.nodes))
             clients = _clients(bootstrap, directory, given.rate, _ms(given.session_timeout))
             for each in clients.values():
                 each.start()
@@ -135,8 +163,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 dashboard = Dashboard(directory, given.dashboard, bootstrap)
                 clients["dashboard"] = dashboard
                 page = dashboard.start_at(stop)
-            _announce(ready, bootstrap, directory, given, page)
-            _live(broker, clients, given.crash_every, given.back_after, stop)
+            _announce(nodes, bootstrap, directory, given, page)
+            _live(nodes, bootstrap, clients, given, stop)
         except (DemoError, ClientError) as error:
             if not stop.is_set():
                 print(f"demo: {error}", file=sys.stderr)
@@ -144,9 +172,66 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             # The clients stop first: members leave their groups, and producers end their transactions.
             stop_all(list(clients.values()))
-            stop_all([broker])
+            stop_all(nodes)
     print("demo: stopped", flush=True)
     return 0
+
+
+def _check(top: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """End with a usage error if options do not go together."""
+    if given.nodes == 1:
+        for name in ("kill_every", "restart_after"):
+            if getattr(given, name) is not None:
+                top.error(f"--{name.replace('_', '-')} goes with --nodes: a broker that is alone is not killed")
+        return
+    for name in ("listener", "metrics"):
+        text = getattr(given, name)
+        try:
+            place = _place(text) if text else None
+        except ValueError as error:
+            top.error(f"argument --{name}: {error}")
+        last = CONTROLLERS_AFTER + given.nodes - 1 if name == "listener" else given.nodes - 1
+        if place is not None and place.port and place.port + last > PORT_MAX:
+            top.error(f"argument --{name}: {text!r}: the ports after it up to {place.port + last} are needed as well")
+
+
+def _place(text: str) -> Address:
+    """Parse HOST:PORT, where port 0 is allowed. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    return Address(parse_address(f"{host}:1").host, 0) if colon and port == "0" else parse_address(text)
+
+
+def _nodes(directory: Path, given: argparse.Namespace) -> list[Node]:
+    settings = [f"group.min.session.timeout.ms={min(6000, _ms(given.session_timeout))}", *given.settings]
+    if given.nodes == 1:
+        return one_broker(directory, given.listener, given.metrics, settings)
+    metrics = _place(given.metrics) if given.metrics else None
+    return several_nodes(given.nodes, directory, _place(given.listener), metrics, settings)
+
+
+def _live(
+    nodes: Sequence[Node],
+    bootstrap: str,
+    clients: dict[str, Process],
+    given: argparse.Namespace,
+    stop: threading.Event,
+) -> None:
+    """Supervise everything until it is time to stop. Raises DemoError."""
+    crashes = Crashes(clients, given.crash_every, given.back_after)
+    if len(nodes) == 1:
+        supervise(nodes, [crashes], stop)
+        return
+    outages = Outages(
+        nodes,
+        bootstrap,
+        KILL_EVERY_S if given.kill_every is None else given.kill_every,
+        RESTART_AFTER_S if given.restart_after is None else given.restart_after,
+        stop,
+    )
+    try:
+        supervise(nodes, [crashes, outages], stop)
+    finally:
+        outages.close()
 
 
 def _ms(seconds: float) -> int:
@@ -163,15 +248,6 @@ def _directory(given: Path | None) -> Iterator[Path]:
         yield given.resolve()
 
 
-async def _create_topics(bootstrap: str) -> None:
-    """Create the topics that an earlier run has not created."""
-    async with AdminClient(bootstrap, client_id="demo") as client:
-        wanted = [NewTopic(name, partitions, 1, configs=configs) for name, (partitions, configs) in TOPICS.items()]
-        for error in (await client.topics.create(wanted)).failed.values():
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise error
-
-
 def _clients(bootstrap: str, directory: Path, rate: float, session_timeout_ms: int) -> dict[str, Process]:
     found = {
         kind: Process(kind, ["demo.worker", "produce", kind, bootstrap, str(per_s * rate)], directory)
@@ -184,13 +260,24 @@ def _clients(bootstrap: str, directory: Path, rate: float, session_timeout_ms: i
     return found
 
 
-def _announce(ready: str, bootstrap: str, directory: Path, given: argparse.Namespace, page: str) -> None:
+def _kills(nodes: Sequence[Node], given: argparse.Namespace) -> str:
+    if len(nodes) == 1:
+        return ""
+    every_s = KILL_EVERY_S if given.kill_every is None else given.kill_every
+    return (
+        f"  of {len(nodes)} nodes one is killed every {every_s:g} s while all replicas are in sync; the gap is what a "
+        f"producer of topic {HEARTBEATS} sees\n"
+    )
+
+
+def _announce(nodes: Sequence[Node], bootstrap: str, directory: Path, given: argparse.Namespace, page: str) -> None:
     def command(name: str) -> str:
         beside = Path(sys.executable).with_name(name)
         here = beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside
         return shlex.quote(str(here))
 
     shell, at = command("broker-cy"), f"--bootstrap {bootstrap}"
+    ready = "\n".join(node.ready_line for node in nodes)
     kept = "are kept" if given.dir else "are removed at the end"
     print(
         f"""{ready}
@@ -199,7 +286,7 @@ demo: {len(packages()):,} packages of this machine, written by {", ".join(PRODUC
   topics {", ".join(TOPICS)}
   group {QUICK.group_id} keeps up; its member {CRASHING} crashes every {given.crash_every:g} s and is restarted
   group {SLOW.group_id} is too slow: its lag grows
-  data and logs in {directory} {kept}
+{_kills(nodes, given)}  data and logs in {directory} {kept}
 
 {f"In a browser: {page}" if page else "Without a dashboard (--dashboard)"}
 In another terminal:
@@ -212,34 +299,3 @@ Ctrl-C stops everything.
 """,
         flush=True,
     )
-
-
-def _live(
-    broker: Process, clients: dict[str, Process], crash_every_s: float, back_after_s: float, stop: threading.Event
-) -> None:
-    """Supervise the processes until it is time to stop; kills one of them now and then. Raises DemoError."""
-    starts_at_s: dict[str, float] = {}
-    crash_at_s = time.monotonic() + crash_every_s
-    while not stop.wait(LOOK_S):
-        now_s = time.monotonic()
-        if broker.has_ended:
-            raise DemoError(f"the broker ended:\n{broker.last_words()}")
-        if now_s >= crash_at_s and not clients[CRASHING].has_ended:
-            clients[CRASHING].kill()
-            starts_at_s[CRASHING] = now_s + back_after_s
-            crash_at_s = now_s + max(crash_every_s, back_after_s)
-            _say(f"{CRASHING} crashed (kill -9)")
-        for name, process in clients.items():
-            if not process.has_ended:
-                continue
-            if name not in starts_at_s:
-                _say(f"{name} ended unexpectedly: {process.log_path}\n{process.last_words()}")
-                starts_at_s[name] = now_s + RESTART_S
-            elif now_s >= starts_at_s[name]:
-                del starts_at_s[name]
-                process.start()
-                _say(f"{name} was restarted")
-
-
-def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

@@ -1,4 +1,4 @@
-"""The demo's processes: a broker and its clients. They end with the demo, however it ends."""
+"""The demo's processes: brokers and their clients. They end with the demo, however it ends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import ClassVar
 
 ROOT = Path(__file__).resolve().parents[1]
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 # Lines of a log that are shown when a process ended unexpectedly.
 LOG_LINES = 5
 _PR_SET_PDEATHSIG = 1
-_READY = re.compile(r"ready on ([^ ,]+)")
+READY = re.compile(r"ready on ([^ ,]+)")
 _DASHBOARD_READY = re.compile(r"broker-dash: (https?://\S+)")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -90,31 +90,22 @@ class ReadyProcess(Process):
 
     READY: ClassVar[re.Pattern[str]]
 
-    def start_and_wait(self, stop: threading.Event) -> str:
-        """Start it and wait until it is ready; returns its ready line. Raises DemoError."""
-        said = os.path.getsize(self.log_path) if self.log_path.exists() else 0
-        self.start()
-        until_s = time.monotonic() + START_TIMEOUT_S
+    _said = 0
+
+    def start(self) -> None:
+        self._said = os.path.getsize(self.log_path) if self.log_path.exists() else 0
+        super().start()
+
+    def wait_until_ready(self, stop: threading.Event, until_s: float) -> str:
+        """Return the ready line of this start. Raises DemoError if it ends, or takes longer than `until_s`."""
         while not stop.wait(0.02):
-            text = self.log_path.read_text(errors="replace")[said:]
+            text = self.log_path.read_text(errors="replace")[self._said :]
             for line in text.splitlines():
                 if self.READY.search(line) and text.endswith("\n"):
                     return line
             if self.has_ended or time.monotonic() > until_s:
                 raise DemoError(f"the {self.name} did not start:\n{self.last_words()}")
         raise DemoError("interrupted")
-
-
-class Broker(ReadyProcess):
-    """`broker-cy start`."""
-
-    READY = _READY
-
-    def __init__(self, directory: Path, listener: str, settings: Sequence[str]) -> None:
-        arguments = ["broker_cy.cli", "start", "--data-dir", str(directory / "data"), "--listener", listener]
-        for each in settings:
-            arguments += ["--set", each]
-        super().__init__("broker", arguments, directory)
 
 
 class Dashboard(ReadyProcess):
@@ -130,17 +121,10 @@ class Dashboard(ReadyProcess):
 
     def start_at(self, stop: threading.Event) -> str:
         """Start it and return its address. Raises DemoError."""
-        found = self.READY.search(self.start_and_wait(stop))
+        self.start()
+        found = self.READY.search(self.wait_until_ready(stop, time.monotonic() + START_TIMEOUT_S))
         assert found is not None
         return found[1]
-
-
-def address_in(ready_line: str) -> str:
-    """Return HOST:PORT of a broker's ready line."""
-    found = _READY.search(ready_line)
-    if found is None:
-        raise DemoError(f"no address in {ready_line!r}")
-    return found[1]
 
 
 def stop_all(processes: Sequence[Process]) -> None:

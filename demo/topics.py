@@ -8,6 +8,10 @@ PACKAGES = "packages"
 UPDATES = "package-updates"
 INDEX = "package-index"
 AUDIT = "audit-trail"
+# Only with several nodes: see outage.py. Some partitions of it for each node.
+HEARTBEATS = "heartbeats"
+HEARTBEATS_OF_A_NODE = 2
+HEARTBEATS_CONFIGS = {"retention.bytes": str(1 << 20), "segment.bytes": str(1 << 20)}
 
 # Each partition is bounded, so that a demo that runs for a long time does not fill the disk: 1 GiB in total.
 _BOUNDED = {"retention.bytes": str(64 << 20), "segment.bytes": str(8 << 20)}

@@ -3,7 +3,8 @@ that writes its figures as JSON.
 
 - sources: seconds in which the segment source and Spark's Kafka source read one topic into the sink `noop`, in turn.
 - range: bytes that are read for the hundredth of a topic's records in the middle of its time.
-- lake: the lake of a made-up cluster, of which nothing is measured.
+- lake: the lake of a made-up cluster with planted anomalies, of which nothing is measured.
+- planted: which of these are in the tables that all jobs have written for that lake, and what is there besides.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_analytics.lake import Lake
+from spark_analytics.planted import Answers, Size, plant
 from spark_analytics.segments import options as known
 from spark_analytics.segments import plan, report, source
 from spark_analytics.segments.report import Counters
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
 # A running broker notes every 5 s up to where its logs are readable.
 NOTED_S = 60.0
 LOOK_S = 0.2
-# Of the lake: three brokers with three topics of 40 partitions, read by as many groups as the commits need.
-PARTITIONS, DAYS = 40, 14
+# Of the lake: three brokers with three topics, read by two groups, and as many partitions as the commits need (37 for
+# 10^8). What is after the first two weeks is judged by them, too.
+DAYS, COMMIT_S = 16, 3
+SLOW_A_DAY = 3
 PYTHON_WORKER = b"pyspark"
 
 
@@ -53,6 +57,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--warm-up", type=float, default=60.0, help="seconds that each source reads unmeasured")
     parser.add_argument("--lake", type=Path)
     parser.add_argument("--commits", type=int, help="rows of the table `commits`")
+    parser.add_argument("--tables", type=Path, help="the folder with the tables of all jobs")
     given = parser.parse_args(argv)
     missing = [each for each in NEEDED[given.part] if getattr(given, each) is None]
     if missing:
@@ -165,19 +170,41 @@ def io_bytes() -> dict[int, int]:
     return found
 
 
+def planted_in(commits: int) -> tuple[Size, Answers]:
+    """Return the cluster with at least so many commits, and what is planted in it."""
+    size = Size(days=DAYS, commit_s=COMMIT_S).with_commits(commits)
+    return size, plant(size, slow=SLOW_A_DAY * DAYS)
+
+
 def lake(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
     """Write a lake with at least so many commits; return the rows of its tables."""
-    from spark_analytics.planted import Answers, Size
     from spark_analytics.synthetic_lake import write
 
-    size = Size(partitions=PARTITIONS, days=DAYS).with_commits(given.commits)
-    write(spark, Lake(given.lake), size, answers=Answers())
+    size, answers = planted_in(given.commits)
+    write(spark, Lake(given.lake), size, answers=answers)
     return {"rows": sum(size.rows.values()), **size.rows}
 
 
-PARTS = {"sources": sources, "range": time_range, "lake": lake}
+def planted(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
+    """Return how many of the planted answers were found, and the false alarms."""
+    from spark_analytics.planted_found import judge
+
+    size, answers = planted_in(given.commits)
+    found = judge(spark, given.tables, size, answers)
+    return {
+        "answers": found.planted,
+        "recall": found.recall,
+        "false_alarms_per_broker_day": len(found.false) / (size.brokers * size.days),
+        "jobs": len(found.answers),
+        "jobs_found": len(found.jobs_found),
+        "missed": found.missed,
+        "false": found.false,
+    }
+
+
+PARTS = {"sources": sources, "range": time_range, "lake": lake, "planted": planted}
 _LOG = ("directory", "topic", "records")
-NEEDED = {"sources": (*_LOG, "bootstrap"), "range": _LOG, "lake": ("lake", "commits")}
+NEEDED = {"sources": (*_LOG, "bootstrap"), "range": _LOG, "lake": ("lake", "commits"), "planted": ("tables", "commits")}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

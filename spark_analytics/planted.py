@@ -51,6 +51,14 @@ class Size:
         return self.days * DAY_S
 
     @property
+    def end(self) -> datetime:
+        return self.start + timedelta(seconds=self.seconds)
+
+    def broker_of(self, topic: int, partition: int) -> int:
+        """Return the broker that leads a partition."""
+        return (partition + topic) % self.brokers
+
+    @property
     def rows(self) -> dict[str, int]:
         """The number of rows of each table."""
         samples = self.brokers * (self.seconds // self.sample_s)
@@ -66,11 +74,11 @@ class Size:
         }
 
     def with_commits(self, count: int) -> Size:
-        """Return the size with about as many commits (and not less), by committing more often or in more groups."""
-        places = self.groups * self.topics * self.partitions * self.seconds
-        commit_s = min(self.seconds, max(1, places // max(1, count)))
-        groups = max(self.groups, math.ceil(count * commit_s / (self.topics * self.partitions * self.seconds)))
-        return replace(self, commit_s=commit_s, groups=groups)
+        """Return the size with about as many commits (and not less): with more partitions, or fewer commits of each."""
+        at_once = self.groups * self.topics
+        if count < self.rows["commits"]:
+            return replace(self, commit_s=self.seconds // max(1, math.ceil(count / (at_once * self.partitions))))
+        return replace(self, partitions=math.ceil(count / (at_once * (self.seconds // self.commit_s))))
 
 
 @dataclass(frozen=True)
@@ -160,7 +168,7 @@ def plant(size: Size, seed: int = 1, slow: int = 10) -> Answers:
         lasts = timedelta(minutes=chance.randint(8, 25))
         start = _minute(size.start + number * room + chance.random() * (room - lasts - timedelta(minutes=2)))
         slows.append(Slow(chance.randrange(size.brokers), start, start + lasts, chance.uniform(5, 10)))
-    end = size.start + timedelta(days=size.days)
+    end = size.end
     surges: tuple[Surge, ...] = ()
     if size.days > 15:
         start = _minute(end - timedelta(hours=chance.uniform(10, 20)))

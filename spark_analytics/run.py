@@ -37,6 +37,8 @@ def run(
     """Run jobs one after the other. Raises LakeError if the lake has nothing in the span, and PlanError for a plan that
     does not fit the lake.
     """
+    from pyspark import StorageLevel
+
     progress = Progress(spark)
     names = sorted({name for job in jobs for name in job.tables})
     with progress.during("reading the lake"):
@@ -50,6 +52,8 @@ def run(
         for found in _all_of(job, tables, progress):
             with progress.during(f"{job.name}, {found.name}"):
                 if out is not None:
+                    # What is shown is not computed a second time.
+                    found.rows.persist(StorageLevel.DISK_ONLY)
                     found.rows.write.mode("overwrite").parquet(url(out / job.name / found.name))
                 shown = _table(found, limit)
             console.print(shown)

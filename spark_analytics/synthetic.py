@@ -168,13 +168,11 @@ class _Made:
         return F.array(F.floor(DISK_BYTES * (1 - F.greatest(F.lit(0.0), F.least(F.lit(1.0), used)))), F.lit(DISK_BYTES))
 
     def _broker_rates(self) -> list[list[float]]:
-        """Return the mean rate in records/s of each topic (row) on each broker; a partition is on the broker that its
-        number tells.
-        """
+        """Return the mean rate in records/s of each topic (row) on each broker."""
         found = [[0.0] * self._size.brokers for _ in self._rates]
         for topic, shares in enumerate(self._shares):
             for part, share in enumerate(shares):
-                found[topic][(part + topic) % self._size.brokers] += share * self._rates[topic]
+                found[topic][self._size.broker_of(topic, part)] += share * self._rates[topic]
         return found
 
     def topic_rates(self) -> DataFrame:

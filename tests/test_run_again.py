@@ -19,6 +19,8 @@ BESIDE_KAFKA = "tests/broker_cy/admin/test_groups.py::test_members[kafka]"
     [
         ([BESIDE_KAFKA], None),
         ([BESIDE_KAFKA, "tests/bench/test_modes.py::test_run"], None),
+        (["tests/broker_cy/commands/test_operating_kafka.py::test_moves"], None),
+        (["tests/broker_cy/commands/test_operating_ours.py::test_moves"], "is final"),
         ([BESIDE_KAFKA, "tests/broker_cy/admin/test_groups.py::test_members[ours]"], "test_members[ours] is final"),
         (["tests/history/test_workloads.py::test_kills[kafka]"], "is final"),
         (["tests/sim/test_power_cut.py::test_what_was_synced_survives_power_cuts[0]"], "is final"),

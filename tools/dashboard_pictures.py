@@ -1,6 +1,7 @@
 """Take the pictures of docs/dashboard.md from a running demo: `python -m tools.dashboard_pictures [--page NAME ...]`.
 
-Takes about three minutes: the demo's groups need a history. Console messages of the browser end the program with exit
+Takes about six minutes: the demo's groups need a history, and pages about several nodes have a demo of their own, in
+which replicas are on the move, and then a node is killed. Console messages of the browser end the program with exit
 code 1.
 """
 
@@ -12,11 +13,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from bench.launch.chromium import BrowserError, launched
 from dashboard.pages.registry import PAGES
@@ -38,24 +39,39 @@ QUERIES = {
     "broker": "broker=1",
     "broker-settings": "broker=1",
 }
+# Pages that show what only several nodes have. The first one is taken while replicas move.
+MOVES = "moves"
+OF_NODES = (MOVES, "brokers", "broker", "quorum", "events")
+NODES = ["--nodes", "4", "--kill-every", "45", "--restart-after", "3600"]
+DRAINED = "4"
 SETTLED = """() => {
   const states = [...document.querySelectorAll("[data-panel] [data-state]")];
   return states.every((each) => ["ok", "empty", "absent"].includes(each.dataset.state));
 }"""
 
 
-@contextmanager
-def running_demo() -> Iterator[str]:
-    """Run the demo, and yield the address of its dashboard."""
-    command = [sys.executable, "-m", "demo", "--listener", "127.0.0.1:0", "--metrics", "", "--dashboard", "127.0.0.1:0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if match := re.search(r"In a browser: (\S+)", line):
-                yield match[1]
-                return
+class Demo:
+    """A demo that runs."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.url = self.said(r"In a browser: (\S+)")
+
+    def said(self, pattern: str) -> str:
+        """Wait until it says something, and return the first group of `pattern`."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if match := re.search(pattern, line):
+                return match[1]
         raise SystemExit("the demo ended")
+
+
+@contextmanager
+def running_demo(options: Sequence[str] = ()) -> Iterator[Demo]:
+    command = [sys.executable, "-m", "demo", "--listener", "127.0.0.1:0", "--metrics", "", "--dashboard", "127.0.0.1:0"]
+    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
+    try:
+        yield Demo(process)
     finally:
         process.send_signal(signal.SIGINT)
         try:
@@ -94,6 +110,45 @@ def take(browser: Browser, url: str, names: Sequence[str]) -> list[str]:
     return problems
 
 
+def act(page: Page, label: str, values: Mapping[str, str]) -> None:
+    """Execute an act of the page that is shown."""
+    page.get_by_role("button", name=label, exact=True).click()
+    dialog = page.locator("dialog.dialog")
+    for name, text in values.items():
+        dialog.locator(f"[name='{name}']").fill(text)
+    if values:
+        dialog.locator("button[type=submit]").click()
+    dialog.locator(".affected").wait_for()
+    dialog.locator(".dialog-buttons button").last.click()
+    dialog.wait_for(state="hidden")
+
+
+def take_of_nodes(browser: Browser, demo: Demo, names: Sequence[str]) -> list[str]:
+    """Take the pictures of pages about several nodes, and return what the browser reported."""
+    problems: list[str] = []
+    if MOVES in names:
+        page = browser.new_page()
+        page.goto(demo.url)
+        page.wait_for_url("**/overview")
+        base = page.url.removesuffix("/overview")
+        page.goto(f"{base}/broker?broker={DRAINED}")
+        act(page, "Drain", {"concurrent": "4", "throttle": "10k"})
+        page.goto(f"{base}/{MOVES}")
+        page.locator(".ag-row").first.wait_for()
+        time.sleep(15)
+        problems += take(browser, demo.url, [MOVES])
+        act(page, "Stop", {})
+        page.goto(f"{base}/broker?broker={DRAINED}")
+        act(page, "Uncordon", {})
+        page.close()
+    others = [name for name in names if name != MOVES]
+    if others:
+        demo.said(r"(node-\d) was killed")
+        time.sleep(15)
+        problems += take(browser, demo.url, others)
+    return problems
+
+
 def main() -> int:
     names = [page.name for page in PAGES]
     parser = argparse.ArgumentParser(
@@ -103,9 +158,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=150.0, help="history before the first picture; %(default)g s")
     given = parser.parse_args()
     try:
-        with launched() as browser, running_demo() as url:
-            time.sleep(given.seconds)
-            problems = take(browser, url, given.page or names)
+        chosen = given.page or names
+        alone, of_nodes = ([name for name in chosen if (name in OF_NODES) is several] for several in (False, True))
+        problems = []
+        with launched() as browser:
+            if alone:
+                with running_demo() as demo:
+                    time.sleep(given.seconds)
+                    problems += take(browser, demo.url, alone)
+            if of_nodes:
+                with running_demo(NODES) as demo:
+                    problems += take_of_nodes(browser, demo, of_nodes)
     except BrowserError as error:
         problems = [f"dashboard_pictures: {error}"]
     for problem in problems:

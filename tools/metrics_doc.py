@@ -20,6 +20,9 @@ With `brokercy.metrics.listener=HOST:PORT` the broker serves three pages over HT
 - `/healthz`: status 200 while the event loop runs.
 - `/readyz`: status 200 once clients are accepted and the coordinators are loaded; before that, 503 and what is missing.
 
+With `--shards` the parent serves the pages for all shards: counters and histograms are sums, gauges are sums or have
+the label `shard`, and `/readyz` needs every shard.
+
 Counting is on by default. `brokercy.metrics.enable=false` turns it off, also at run time, and
 `broker-bench compare ours ours-uncounted -w produce-100b` shows its cost.
 

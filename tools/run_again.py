@@ -21,7 +21,9 @@ RUN_AGAIN_MAX = 3
 # pytest's exit code for "tests failed"; the others are crashes and wrong arguments.
 TESTS_FAILED = 1
 MAY_RUN_AGAIN = re.compile(
-    r"^tests/(bench|admin_tui|dashboard/browser|documents)/|^tests/(broker_cy|compat)/.*\[.*kafka.*\]$"
+    r"^tests/(bench|admin_tui|dashboard/browser|documents)/"
+    r"|^tests/broker_cy/commands/test_\w+_kafka\.py::"
+    r"|^tests/(broker_cy|compat)/.*\[.*kafka.*\]$"
 )
 
 

@@ -11,6 +11,11 @@ need mvn maven
 need chromium chromium
 need valgrind valgrind
 need tmux tmux
+# The hosts of tests/lab, which need root as well; without it those tests are skipped.
+if [ "$(id -u)" = 0 ]; then
+    need ip iproute2
+    need nft nftables
+fi
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "installing for the tests:$missing"

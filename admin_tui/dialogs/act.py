@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import ClassVar
 
 from rich.text import Text
@@ -14,6 +15,7 @@ from textual.widgets import Button, Input, Static
 from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError
 from broker_cy.client.text import clean, clean_lines
+from broker_cy.console.acts.moves import MoveReplicas, progress_text
 from broker_cy.console.acts.plan import CHANGES_MAX, Failed, Plan, Report, execute
 
 # Failures that are shown individually; the first line gives their number.
@@ -101,8 +103,11 @@ class ActDialog(ModalScreen[str | None]):
             self._start()
 
     def action_cancel(self) -> None:
-        # Requests that were sent cannot be recalled: the dialog waits to show their results.
-        if self._is_running:
+        # Requests that were sent cannot be recalled: the dialog waits to show their results. Moves can be cancelled.
+        if self._is_running and isinstance(self.plan.act, MoveReplicas):
+            self._say("cancelling what is under way ...")
+            self.workers.cancel_node(self)
+        elif self._is_running:
             self._say("the requests were sent; waiting for the responses")
         else:
             self.dismiss(None)
@@ -119,9 +124,16 @@ class ActDialog(ModalScreen[str | None]):
         self.run_worker(self._run(), exclusive=True)
 
     async def _run(self) -> None:
-        typed = self.query("#typed")
+        typed, act = self.query("#typed"), self.plan.act
         try:
-            report = await execute(self._client, self.plan, typed.first(Input).value if typed else None)
+            if isinstance(act, MoveReplicas) and not self.plan.problem:
+                report = await act.follow(self._client, lambda now: self._say(progress_text(now)))
+            else:
+                report = await execute(self._client, self.plan, typed.first(Input).value if typed else None)
+        except asyncio.CancelledError:
+            # Only now is everything put back that was under way.
+            self.app.call_later(self.dismiss, f"cancelled: {self.plan.title}")
+            raise
         except ClientError as error:
             report = Report("", failed=(Failed(self.plan.title, error),))
         if not report.failed:

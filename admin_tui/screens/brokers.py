@@ -9,72 +9,79 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import ListView
+from admin_tui.tones import STYLES
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.client.text import clean, count, duration, percent, size
 from broker_cy.console.acts.brokers import plan_cordon
+from broker_cy.console.acts.decommission import plan_decommission
+from broker_cy.console.acts.moves import Wish, pace_form, pace_of, plan_drain, plan_moves
 from broker_cy.console.acts.plan import Plan
-from broker_cy.console.rows import BrokerRow, broker_rows
+from broker_cy.console.broker_state import newest_about, state_of_host
+from broker_cy.console.hosts import address_text, id_text
+from broker_cy.console.rows import BrokerRow, broker_rows, host_rows
+from broker_cy.metrics.events import Event
+from broker_cy.metrics.sample import Sample
 
 
 class BrokersView(ListView):
     """All brokers."""
 
     NAME = "brokers"
-    ABOUT = """Every broker, including fenced ones: how many partitions it leads, the size of its logs, and from its
-    own samples its uptime, CPU, memory and connections. `enter` or `e` opens its settings.
+    ABOUT = """Every broker: its state (fenced, with the cause from the cluster's events; shutting down; cordoned), how
+    many partitions it leads, the size of its logs, and from its own samples its uptime, CPU, memory and connections.
+    `enter` or `e` opens its settings. The shards of a host (`broker-cy start --shards`) are one row, with their sums:
+    `enter` opens it into its shards, and closes it.
 
-`c` cordons a broker, so that it takes no new replicas, or lifts that. `broker-cy brokers drain` moves its replicas
-away; `m` shows how far that is."""
-    CHANGES = frozenset({"cordon"})
+`c` cordons a broker, so that it takes no new replicas, or lifts that. `d` cordons it and moves its replicas away; `D`
+does that to take it out for good, and removes its registration when it was stopped. `f` gives a new broker its share,
+and `b` balances all. They ask how fast. Cancelling keeps what has moved. `m` shows all moves, `r` the partitions that
+lack replicas."""
+    CHANGES = frozenset({"cordon", "drain", "decommission", "fill", "balance"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "settings", "Settings", id="brokers.settings"),
         Binding("l", "log_dirs", "Log dirs", id="brokers.log_dirs"),
         Binding("c", "cordon", "Cordon", id="brokers.cordon"),
+        Binding("d", "drain", "Drain", id="brokers.drain"),
+        Binding("D", "decommission", "Decommission", id="brokers.decommission"),
+        Binding("f", "fill", "Fill", id="brokers.fill"),
+        Binding("b", "balance", "Balance", id="brokers.balance"),
         Binding("m", "moves", "Moves", id="brokers.moves"),
+        Binding("r", "replication", "Replication", id="brokers.replication"),
         Binding("u", "quorum", "Quorum", id="brokers.quorum"),
     ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        # The newest event about the state of each broker.
+        self._newest: Mapping[int, Event] = {}
+        # The first brokers of hosts that are opened into their shards.
+        self._opened: set[int] = set()
+
+    def _state(self, row: BrokerRow) -> Text:
+        text, tone = state_of_host(row, self._newest)
+        return Text(text, STYLES[tone])
 
     def make_grid(self) -> Grid[Any]:
         return Grid[BrokerRow](
             [
-                Column(
-                    "Id", lambda row: str(row.info.broker_id), 5, lambda row: row.info.broker_id, "right", letter="I"
-                ),
-                Column("Address", lambda row: clean(f"{row.info.host}:{row.info.port}"), 21, flex=True),
+                Column("Id", _id, 7, lambda row: row.info.broker_id, "right", letter="I"),
+                Column("Address", lambda row: clean(address_text([each.info for each in row.parts])), 21, flex=True),
                 Column("Rack", lambda row: clean(row.info.rack or "-"), 8, drop=5),
-                Column("Role", _role, 10, drop=1),
+                Column("State", self._state, 14, drop=1),
                 Column("Leads", lambda row: count(row.leads), 7, lambda row: row.leads, "right", letter="L"),
                 Column("Logs", lambda row: size(row.size_bytes), 9, lambda row: row.size_bytes, "right", letter="S"),
-                Column(
-                    "Up", lambda row: duration(row.sample.uptime_ms) if row.sample else "-", 10, None, "right", drop=2
-                ),
-                Column(
-                    "CPU",
-                    lambda row: percent(row.sample.cpu_us / 1000, row.sample.interval_ms) if row.sample else "-",
-                    5,
-                    None,
-                    "right",
-                    drop=3,
-                ),
-                Column(
-                    "Memory",
-                    lambda row: size(row.sample.resident_bytes) if row.sample else "-",
-                    9,
-                    None,
-                    "right",
-                    drop=4,
-                ),
-                Column(
-                    "Conns", lambda row: count(row.sample.connections) if row.sample else "-", 6, None, "right", drop=3
-                ),
+                Column("Up", _up, 10, None, "right", drop=2),
+                Column("CPU", _cpu, 5, None, "right", drop=3),
+                Column("Memory", _memory, 9, None, "right", drop=4),
+                Column("Conns", _connections, 6, None, "right", drop=3),
             ],
-            key=lambda row: row.info.broker_id,
+            key=lambda row: (row.info.broker_id, bool(row.shards)),
             title="Brokers",
         )
 
     def connect(self) -> None:
         self.link(self.session.cluster(), self.grid, self._show)
-        for source in (self.session.topics(), self.session.log_dirs(), self.session.samples):
+        for source in (self.session.topics(), self.session.log_dirs(), self.session.samples, self.session.events):
             self.also(source, self._show)
 
     def _show(self) -> None:
@@ -82,16 +89,29 @@ away; `m` shows how far that is."""
         if cluster is None or not self.is_attached:
             return
         session = self.session
-        self.grid.set_rows(
-            broker_rows(cluster, session.topics().value, session.log_dirs().value, list(session.samples.items))
-        )
+        self._newest = newest_about(session.events.items)
+        rows = broker_rows(cluster, session.topics().value, session.log_dirs().value, list(session.samples.items))
+        self.grid.set_rows(host_rows(rows, self._opened))
 
     def on_grid_selected(self, event: Grid.Selected) -> None:
         event.stop()
-        self.action_settings()
+        row: BrokerRow | None = self.grid.selected
+        if row is not None and row.shards:
+            self._opened ^= {row.info.broker_id}
+            self._show()
+        else:
+            self.action_settings()
+
+    def _broker(self) -> BrokerRow | None:
+        """The selected broker; None for a host, which has to be opened into its shards first."""
+        row: BrokerRow | None = self.grid.selected
+        if row is None or not row.shards:
+            return row
+        self.tell("This row is a host: enter opens it into its shards", is_error=True)
+        return None
 
     def action_settings(self) -> None:
-        row: BrokerRow | None = self.grid.selected
+        row = self._broker()
         if row is not None:
             self.console_app.show_view("broker-settings", str(row.info.broker_id))
 
@@ -99,7 +119,7 @@ away; `m` shows how far that is."""
         self.console_app.show_view("log-dirs")
 
     def action_cordon(self) -> None:
-        row: BrokerRow | None = self.grid.selected
+        row = self._broker()
         if row is None:
             return
         broker, cordoned = row.info.broker_id, not row.is_cordoned
@@ -109,6 +129,45 @@ away; `m` shows how far that is."""
 
         self.act(plan)
 
+    def action_drain(self) -> None:
+        row = self._broker()
+        if row is None:
+            return
+        broker = row.info.broker_id
+
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_drain(self.client, self.command, [broker], pace_of(values))
+
+        self.act(plan, form=pace_form(f"Drain broker {broker}"))
+
+    def action_decommission(self) -> None:
+        row = self._broker()
+        if row is None:
+            return
+        broker = row.info.broker_id
+
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_decommission(self.client, self.command, broker, pace_of(values))
+
+        self.act(plan, form=pace_form(f"Decommission broker {broker}"))
+
+    def action_fill(self) -> None:
+        row = self._broker()
+        if row is not None:
+            self._move(Wish(add=(row.info.broker_id,)), f"Give broker {row.info.broker_id} its share")
+
+    def action_balance(self) -> None:
+        self._move(Wish(is_balance=True), "Balance replicas and bytes of all brokers")
+
+    def _move(self, wish: Wish, title: str) -> None:
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_moves(self.client, self.command, wish, pace_of(values))
+
+        self.act(plan, form=pace_form(title))
+
+    def action_replication(self) -> None:
+        self.console_app.show_view("replication")
+
     def action_moves(self) -> None:
         self.console_app.show_view("moves")
 
@@ -116,9 +175,30 @@ away; `m` shows how far that is."""
         self.console_app.show_view("quorum")
 
 
-def _role(row: BrokerRow) -> Text:
-    if row.info.is_fenced:
-        return Text("fenced", "bold red")
-    if row.is_cordoned:
-        return Text("cordoned", "yellow")
-    return Text("controller", "cyan") if row.is_controller else Text("broker")
+def _id(row: BrokerRow) -> str:
+    return id_text([each.info.broker_id for each in row.parts])
+
+
+def _samples(row: BrokerRow) -> list[Sample]:
+    return [each.sample for each in row.parts if each.sample is not None]
+
+
+def _up(row: BrokerRow) -> str:
+    found = _samples(row)
+    return duration(min(each.uptime_ms for each in found)) if found else "-"
+
+
+def _cpu(row: BrokerRow) -> str:
+    found = [each for each in _samples(row) if each.interval_ms > 0]
+    # Of one core: a host of four shards may show 400 %.
+    return percent(sum(each.cpu_us / 1000 / each.interval_ms for each in found), 1) if found else "-"
+
+
+def _memory(row: BrokerRow) -> str:
+    found = _samples(row)
+    return size(sum(each.resident_bytes for each in found)) if found else "-"
+
+
+def _connections(row: BrokerRow) -> str:
+    found = _samples(row)
+    return count(sum(each.connections for each in found)) if found else "-"

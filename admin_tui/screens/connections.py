@@ -7,7 +7,7 @@ from typing import Any
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.client.text import clean, count, duration, short, size
-from broker_cy.console.figures import RATE_SAMPLES, connection_rates
+from broker_cy.console.figures import connection_rates, newest_of
 from broker_cy.metrics.sample import Connection
 
 
@@ -59,7 +59,7 @@ class ConnectionsView(ListView):
         self.link(self.session.samples, self.grid, self._show)
 
     def _show(self) -> None:
-        samples = list(self.session.samples.items)[-RATE_SAMPLES:]
+        samples = newest_of(list(self.session.samples.items))
         if not samples:
             return
         last = samples[-1]

@@ -14,7 +14,7 @@ from admin_tui.widgets.chart import Chart
 from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.client.text import count, micros, short, size
-from broker_cy.console.figures import RATE_SAMPLES, ApiRow, PhaseRow, api_p99_us, api_rows, phase_rows, process_facts
+from broker_cy.console.figures import ApiRow, PhaseRow, api_p99_us, api_rows, newest_of, phase_rows, process_facts
 
 
 class MetricsView(View):
@@ -89,7 +89,7 @@ class MetricsView(View):
     def _show(self) -> None:
         samples = list(self.session.samples.items)
         if samples:
-            self.query_one("#apis", Grid).set_rows(api_rows(samples[-RATE_SAMPLES:]))
+            self.query_one("#apis", Grid).set_rows(api_rows(newest_of(samples)))
             self.query_one("#process", Facts).set_facts(toned(process_facts(samples[-1])))
             self._show_api()
 
@@ -105,6 +105,6 @@ class MetricsView(View):
             return
         phases = self.query_one("#phases", Grid)
         phases.title = f"Phases of {row.name}"
-        phases.set_rows(phase_rows(row.name, samples[-RATE_SAMPLES:]))
+        phases.set_rows(phase_rows(row.name, newest_of(samples)))
         values = [api_p99_us(sample, row.name) for sample in samples]
         self.query_one("#chart", Chart).set_values(values, samples[-1].interval_ms)

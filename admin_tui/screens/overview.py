@@ -17,12 +17,12 @@ from broker_cy.client.event_text import kind_of, line_of, subject_of
 from broker_cy.client.text import clean, micros, short, size, when
 from broker_cy.console.event_text import tone_of
 from broker_cy.console.figures import (
-    RATE_SAMPLES,
     BusyTopic,
     api_p99_us,
     busiest,
     health_of,
     in_bytes_per_s,
+    newest_of,
     out_bytes_per_s,
 )
 from broker_cy.metrics.events import Rebalance, Stamped
@@ -122,7 +122,7 @@ actions."""
         self.query_one("#in", Chart).set_values([in_bytes_per_s(each) for each in samples], interval)
         self.query_one("#out", Chart).set_values([out_bytes_per_s(each) for each in samples], interval)
         self.query_one("#p99", Chart).set_values([api_p99_us(each, "Produce") for each in samples], interval)
-        self.query_one("#busy", Grid).set_rows(busiest(samples[-RATE_SAMPLES:]))
+        self.query_one("#busy", Grid).set_rows(busiest(newest_of(samples)))
         self._show_health()
 
     def _show_events(self) -> None:

@@ -1,12 +1,13 @@
-"""The metadata quorum: leader, voters and their lag; and the features of the cluster."""
+"""The metadata quorum: leader, voters and their lag; add and remove voters; and the features of the cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import View
 from admin_tui.widgets.facts import Facts
@@ -14,6 +15,14 @@ from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.cluster import FeatureRange
 from broker_cy.admin.quorum import QuorumReplica
 from broker_cy.client.text import clean, count, duration
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.acts.quorum import (
+    add_voter_form,
+    plan_add_voter_of,
+    plan_remove_voter_of,
+    plan_upgrade,
+    remove_voter_form,
+)
 from broker_cy.console.session import now_ms
 
 _Replica = tuple[str, QuorumReplica]
@@ -23,9 +32,17 @@ class QuorumView(View):
     """Quorum and features."""
 
     NAME = "quorum"
-    ABOUT = """The leader of the metadata log, the lag of each voter and observer behind it, and the feature levels of
-    the cluster."""
-    BINDINGS: ClassVar[list[BindingType]] = []
+    ABOUT = """The leader of the metadata log, the lag of each voter and observer behind it, the endpoints of voters,
+    and the feature levels of the cluster.
+
+`a` makes the selected observer a voter, which needs its controller endpoints; `r` makes the selected voter an observer.
+`U` lets the log keep the voters (kraft.version 1), which both need; there is no way back."""
+    CHANGES = frozenset({"add_voter", "remove_voter", "upgrade"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "add_voter", "Add voter", id="quorum.add_voter"),
+        Binding("r", "remove_voter", "Remove voter", id="quorum.remove_voter"),
+        Binding("U", "upgrade", "Upgrade", id="quorum.upgrade"),
+    ]
     DEFAULT_CSS = "QuorumView Facts { max-height: 5; }"
 
     def body(self) -> ComposeResult:
@@ -37,9 +54,11 @@ class QuorumView(View):
                 Column("Log end", lambda row: count(row[1].log_end_offset), 14, None, "right"),
                 Column("Behind", lambda row: count(row[1].lag), 10, lambda row: row[1].lag, "right"),
                 Column("Caught up", lambda row: _ago(row[1].last_caught_up_ms), 14, None, "right", drop=1),
-                Column("Directory", lambda row: clean(row[1].directory_id), 24, flex=True, drop=2),
+                Column("Endpoints", lambda row: clean(" ".join(map(str, row[1].endpoints))) or "-", 27, flex=True),
+                Column("Directory", _directory, 24, drop=2),
             ],
-            key=lambda row: row[1].replica_id,
+            # The leader shows an observer for minutes after its directory was formatted again.
+            key=lambda row: (row[1].replica_id, row[1].directory_id),
             title="Replicas",
             id="replicas",
         )
@@ -65,8 +84,9 @@ class QuorumView(View):
         quorum = self.session.quorum().value
         if quorum is None:
             return
+        has_leader = quorum.leader_id >= 0
         facts: list[Any] = [
-            ("leader", str(quorum.leader_id), "bold green" if quorum.leader_id >= 0 else "bold red"),
+            ("leader", str(quorum.leader_id) if has_leader else "none", "bold green" if has_leader else "bold red"),
             ("epoch", str(quorum.leader_epoch)),
             ("high watermark", count(quorum.high_watermark)),
             ("voters", str(len(quorum.voters))),
@@ -76,10 +96,37 @@ class QuorumView(View):
         rows = [("leader" if each.replica_id == quorum.leader_id else "voter", each) for each in quorum.voters]
         self.query_one("#replicas", Grid).set_rows(rows + [("observer", each) for each in quorum.observers])
 
+    def _selected(self, *roles: str) -> int | None:
+        """The node of the selected replica, if it has one of these roles."""
+        row: _Replica | None = self.query_one("#replicas", Grid).selected
+        return row[1].replica_id if row is not None and row[0] in roles else None
+
+    def action_add_voter(self) -> None:
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_add_voter_of(self.client, self.command, values)
+
+        self.act(plan, form=add_voter_form(self._selected("observer")))
+
+    def action_remove_voter(self) -> None:
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_remove_voter_of(self.client, self.command, values)
+
+        self.act(plan, form=remove_voter_form(self._selected("voter", "leader")))
+
+    def action_upgrade(self) -> None:
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_upgrade(self.client, self.command)
+
+        self.act(plan)
+
     def _show_features(self) -> None:
         features = self.session.features().value
         if features is not None:
             self.query_one("#features", Grid).set_rows(features)
+
+
+def _directory(row: _Replica) -> str:
+    return clean(row[1].directory_id) if row[1].has_directory else "-"
 
 
 def _ago(ms: int | None) -> str:

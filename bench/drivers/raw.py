@@ -2,9 +2,11 @@
 
 Producing: a closed loop with `in_flight` requests per connection, or the workload's schedule, whose requests go to the
 connections in turn. Partitions are spread over the connections; with more connections than partitions, several share
-one. On a schedule, only the ring of a connection limits the requests in flight (8,192, fewer with thousands of
-connections): a due request without room waits and keeps its due time. With acks=0, a request counts when it is written
-to the socket, and there is no end-to-end latency because no response has the base offsets.
+one. In a cluster each producer and each consumer has a connection to every node that leads a partition, as Kafka's
+clients have; the leaders are asked for once, in `prepare`. On a schedule, only the ring of a connection limits the
+requests in flight (8,192, fewer with thousands of connections): a due request without room waits and keeps its due
+time. With acks=0, a request counts when it is written to the socket, and there is no end-to-end latency because no
+response has the base offsets.
 
 Consuming with concurrent producers follows the log, starting at its end when a run begins; without producers, each run
 repeatedly reads from the log's start to the end it found. If there are more consumers than partitions, a partition is
@@ -15,7 +17,7 @@ read by several, as by another group. End-to-end latency has one value for each 
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 
 from bench import batches, protocol, transactional
@@ -36,15 +38,26 @@ CATCH_UP_S = 5.0  # acknowledged records are lost if no record arrives for this 
 FOREVER_S = 30 * 24 * 3600.0
 NO_LIMIT = 1 << 62
 Address = tuple[str, int]
+Leaders = Mapping[int, Address]  # where each partition is written and read
+Share = tuple[Address, tuple[int, ...]]  # of a connection: its node, and its partitions
 Interval = tuple[float, int, int, int, int, Histogram]  # the fields of a Sample
 
 
 class RawDriver:
     """LoadDriver of `workload` on `topic`, which exists with all its partitions. Times and bounds: see the module."""
 
-    def __init__(self, address: Address, topic: str, workload: Workload, answer_timeout_s: float = 30) -> None:
+    def __init__(
+        self,
+        address: Address,
+        topic: str,
+        workload: Workload,
+        answer_timeout_s: float = 30,
+        leaders: Callable[[], Leaders] | None = None,
+    ) -> None:
         self.address, self.topic, self.workload = address, topic, workload
         self.answer_timeout_s = answer_timeout_s
+        self._find = leaders
+        self.leaders: Leaders = dict.fromkeys(range(workload.partitions), address)
         self.producer: Driver | None = None
         self.consumer: Driver | None = None
         self.arrivals: Arrivals | None = None
@@ -52,10 +65,13 @@ class RawDriver:
 
     def prepare(self) -> None:
         """Encode and connect; raises DriverError."""
-        wanted = self.workload.producers + self.workload.consumers + SPARE_FILES
-        if (allowed := raise_file_limit(wanted)) < wanted:
-            raise DriverError(f"{wanted} open files are needed, the system allows {allowed} (ulimit -n)")
         try:
+            if self._find is not None:
+                self.leaders = self._find()
+            clients = self.workload.producers + self.workload.consumers
+            wanted = clients * len(set(self.leaders.values())) + SPARE_FILES
+            if (allowed := raise_file_limit(wanted)) < wanted:
+                raise DriverError(f"{wanted} open files are needed, the system allows {allowed} (ulimit -n)")
             due_times = self._prepare_producer() if self.workload.producers else None
             if self.workload.consumers:
                 self._prepare_consumer(due_times)
@@ -69,31 +85,33 @@ class RawDriver:
     def _prepare_producer(self) -> DueTimes | None:
         """Create the producer; returns the due times for a consumer, or None if none needs them."""
         workload = self.workload
-        plan = produce_plan(self.topic, workload)
+        shares = shares_of(workload.producers, self.leaders)
+        plan = produce_plan(self.topic, workload, shares)
         self.rate = requests_per_s(workload, plan)
         least = min(template.records for templates in plan for template in templates)
         wanted = workload.consumers > 0 and workload.acks != "0"
         due_times = DueTimes(workload.partitions, least) if wanted else None
         self.producer = Driver(
-            self.address,
+            [address for address, _ in shares],
             plan,
             unanswered=workload.acks == "0",
-            producers=self._producer_ids() if workload.idempotent else None,
+            producers=self._producer_ids(len(shares)) if workload.idempotent else None,
             due_times=due_times,
             answer_timeout_s=self.answer_timeout_s,
         )
         return due_times
 
-    def _producer_ids(self) -> list[tuple[int, int]]:
+    def _producer_ids(self, connections: int) -> list[tuple[int, int]]:
         """Request a producer id and epoch for each connection."""
         with protocol.Client(self.address, self.answer_timeout_s) as client:
-            return [transactional.init_producer(client) for _ in range(self.workload.producers)]
+            return [transactional.init_producer(client) for _ in range(connections)]
 
     def _prepare_consumer(self, due_times: DueTimes | None) -> None:
         self.arrivals = None if due_times is None else Arrivals(due_times)
+        shares = shares_of(self.workload.consumers, self.leaders)
         self.consumer = Driver(
-            self.address,
-            fetch_plan(self.topic, self.workload),
+            [address for address, _ in shares],
+            fetch_plan(self.topic, self.workload, shares),
             fetching=True,
             committed=self.workload.isolation == READ_COMMITTED,
             arrivals=self.arrivals,
@@ -142,12 +160,12 @@ class RawDriver:
         workload = self.workload
         if (consumer := self.consumer) is not None:
             consumer.reconnect()
-            ends = list_offsets(self.address, self.topic, workload.partitions, protocol.LATEST)
+            ends = list_offsets(self.leaders, self.topic, protocol.LATEST)
             if self.producer is not None:
                 consumer.seek(ends, {})
                 consumer.start_closed(depth=1, requests=NO_LIMIT, seconds=FOREVER_S)
             else:
-                starts = list_offsets(self.address, self.topic, workload.partitions, protocol.EARLIEST)
+                starts = list_offsets(self.leaders, self.topic, protocol.EARLIEST)
                 if empty := [partition for partition in ends if starts[partition] == ends[partition]]:
                     raise LoadError(f"partition {empty[0]} of {self.topic} is empty")
                 consumer.seek(starts, ends)
@@ -257,9 +275,9 @@ def _thread(driver: Driver) -> threading.Thread:
     return thread
 
 
-def produce_plan(topic: str, workload: Workload) -> list[list[Template]]:
+def produce_plan(topic: str, workload: Workload, shares: Sequence[Share]) -> list[list[Template]]:
     """Return the Produce requests of each connection, sent in turn: one batch of each of its partitions, repeatedly."""
-    connections, partitions = workload.producers, workload.partitions
+    connections, partitions = len(shares), workload.partitions
     each = max(batches.BATCHES_MIN, TEMPLATES_MAX // max(connections, partitions))
     pool = batches.pool(workload, each)
     payloads = [batch.data + protocol.PRODUCE_TAIL for batch in pool]
@@ -270,21 +288,20 @@ def produce_plan(topic: str, workload: Workload) -> list[list[Template]]:
         order = [(partition + number) % len(pool) for number in range(min(each, len(pool)))]
         frames.append([protocol.produce_apart(topic, partition, payloads[at], pool[at].records, acks) for at in order])
     plan = []
-    for connection in range(connections):
-        mine = [frames[p] for p in _share(connection, connections, partitions)]
+    for _, share in shares:
+        mine = [frames[p] for p in share]
         plan.append([one[number] for number in range(len(mine[0])) for one in mine])
     return plan
 
 
-def fetch_plan(topic: str, workload: Workload) -> list[list[Template]]:
+def fetch_plan(topic: str, workload: Workload, shares: Sequence[Share]) -> list[list[Template]]:
     """Return the Fetch requests of each connection.
 
     With concurrent producers, each request has all partitions of the connection; otherwise one partition, in turn.
     """
     plan = []
     committed = workload.isolation == READ_COMMITTED
-    for connection in range(workload.consumers):
-        mine = _share(connection, workload.consumers, workload.partitions)
+    for _, mine in shares:
         if workload.producers == 0:
             plan.append([protocol.fetch_request(topic, p, workload.fetch_bytes, committed=committed) for p in mine])
             continue
@@ -298,9 +315,19 @@ def fetch_plan(topic: str, workload: Workload) -> list[list[Template]]:
     return plan
 
 
-def _share(connection: int, connections: int, partitions: int) -> tuple[int, ...]:
-    """Return the partitions of one connection; every partition has a connection, and every connection a partition."""
-    return tuple(range(connection, partitions, connections)) or (connection % partitions,)
+def shares_of(clients: int, leaders: Leaders) -> list[Share]:
+    """Return the connections of `clients`, each of which has one to every leader.
+
+    Every partition has a connection, and every connection a partition.
+    """
+    led: dict[Address, list[int]] = {}
+    for partition in sorted(leaders):
+        led.setdefault(leaders[partition], []).append(partition)
+    return [
+        (address, tuple(partitions[client::clients] or [partitions[client % len(partitions)]]))
+        for client in range(clients)
+        for address, partitions in led.items()
+    ]
 
 
 def requests_per_s(workload: Workload, plan: list[list[Template]]) -> tuple[float, float]:
@@ -315,7 +342,10 @@ def requests_per_s(workload: Workload, plan: list[list[Template]]) -> tuple[floa
     return rate.start / factor, rate.end / factor
 
 
-def list_offsets(address: Address, topic: str, partitions: int, which: int) -> dict[int, int]:
+def list_offsets(leaders: Leaders, topic: str, which: int) -> dict[int, int]:
     """Return the first or next offset of each partition. Raises OSError and ProtocolError."""
-    with protocol.Client(address) as client:
-        return client.list_offsets(topic, partitions, which)
+    found: dict[int, int] = {}
+    for address in dict.fromkeys(leaders.values()):
+        with protocol.Client(address) as client:
+            found |= client.list_offsets(topic, [each for each, at in leaders.items() if at == address], which)
+    return found

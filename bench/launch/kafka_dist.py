@@ -76,6 +76,13 @@ def java(*flags: str, log_level: str = "WARN") -> list[str]:
     ]
 
 
+def tool_command(class_name: str) -> list[str]:
+    """Return the start of the command line of one of Kafka's tools, for programs that run it themselves."""
+    archive = _home() / "tools.jsa"
+    shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+    return [*java(*_TOOL_FLAGS, *shared), class_name]
+
+
 def run_tool(
     class_name: str, *arguments: str | Path, stdin: bytes = b"", timeout_s: float = 90.0, check: bool = True
 ) -> subprocess.CompletedProcess[bytes]:
@@ -86,12 +93,7 @@ def run_tool(
     """
     archive = _home() / "tools.jsa"
     if archive.exists():
-        return run(
-            [*java(*_TOOL_FLAGS, f"-XX:SharedArchiveFile={archive}"), class_name, *arguments],
-            stdin=stdin,
-            timeout_s=timeout_s,
-            check=check,
-        )
+        return run([*tool_command(class_name), *arguments], stdin=stdin, timeout_s=timeout_s, check=check)
     making = _home() / f"tools-making-{os.getpid()}.jsa"
     argv = [*java(*_TOOL_FLAGS, f"-XX:ArchiveClassesAtExit={making}"), class_name, *arguments]
     done = run(argv, stdin=stdin, timeout_s=timeout_s, check=check)

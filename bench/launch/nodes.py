@@ -27,14 +27,13 @@ PORTS_FROM, PORTS_LEAST = 10_000, 1_000
 # First starts of a node, each with other ports, while another program takes the ports that were just free.
 START_ATTEMPTS = 3
 _POLL_S = 0.002
-_ADDRESS = re.compile(r"\b127\.0\.0\.1:(\d+)")
 # What Kafka and what our broker report.
 _PORT_TAKEN = re.compile(r"Address already in use|is in use: stop the program that listens there")
 _PROBE_TIMEOUT_S = 1.0
 # ApiVersions version 0: api key, version, correlation id, and a null client id, after the frame's length.
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
-_CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
+CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
 # The flags of kafka-run-class.sh and kafka-server-start.sh.
 JVM_FLAGS = (
     "-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
@@ -105,7 +104,7 @@ class Node:
         By default, a node is ready when a complete line of stdout contains its address.
         """
         complete = child.stdout().rpartition("\n")[0]
-        if found := _ADDRESS.search(complete):
+        if found := re.search(rf"\b{re.escape(self.host)}:(\d+)", complete):
             self.port = int(found[1])
         return found is not None
 
@@ -161,8 +160,17 @@ class Node:
                     raise
         raise AssertionError("unreachable")
 
+    def prepare(self) -> None:
+        """Write what the process reads at its start; the ports are chosen."""
+
     def _start_once(self) -> Self:
-        child = self.launch()
+        self.prepare()
+        self.launch()
+        return self.wait_until_ready()
+
+    def wait_until_ready(self) -> Self:
+        """Wait until the launched process is ready; one that does not become ready is killed. Raises ProcessError."""
+        child = self.child
         deadline = time.monotonic() + self.ready_timeout_s
         try:
             while not self.ready(child):
@@ -227,10 +235,10 @@ class Kafka(Node):
         super().__init__(directory, settings, data_dir)
         self.jvm_flags = jvm_flags  # after JVM_FLAGS: of two contradictory flags, the JVM uses the last
         self.ready_timeout_s = 90.0
-        self._controller_port = 0
+        self.controller_port = 0
 
     def choose_ports(self) -> None:
-        self.port, self._controller_port = free_ports(2)
+        self.port, self.controller_port = free_ports(2)
 
     def command(self) -> Sequence[str | Path]:
         flags = [*JVM_FLAGS, *self.jvm_flags, f"-Dkafka.logs.dir={self.directory}"]
@@ -245,14 +253,14 @@ class Kafka(Node):
         except OSError:
             return False
 
-    def _start_once(self) -> Self:
+    def prepare(self) -> None:
+        """Write the properties, and format the data directory of the first start. Raises ProcessError."""
         if (sentence := kafka_dist.missing()) is not None:
             raise ProcessError(sentence)
         self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
-            arguments = ("format", "-t", _CLUSTER_ID, "-c", self._properties, "--ignore-formatted")
+            arguments = ("format", "-t", CLUSTER_ID, "-c", self._properties, "--ignore-formatted")
             kafka_dist.run_tool("kafka.tools.StorageTool", *arguments)
-        return super()._start_once()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Send SIGTERM and return the exit code; Java's 128 + 15 after an orderly stop is returned as 0."""
@@ -268,8 +276,8 @@ class Kafka(Node):
         listener = f"PLAINTEXT://{self.host}:{self.port}"
         merged = {
             **_SINGLE_NODE,
-            "controller.quorum.voters": f"1@{self.host}:{self._controller_port}",
-            "listeners": f"{listener},CONTROLLER://{self.host}:{self._controller_port}",
+            "controller.quorum.voters": f"1@{self.host}:{self.controller_port}",
+            "listeners": f"{listener},CONTROLLER://{self.host}:{self.controller_port}",
             "advertised.listeners": listener,
             "log.dirs": str(self.data_dir),
             **self.settings,

@@ -194,7 +194,7 @@ class _Log:
         deadline = time.monotonic() + READY_S
         while True:
             try:
-                return client.list_offsets(self.topic, 1, protocol.LATEST)
+                return client.list_offsets(self.topic, (0,), protocol.LATEST)
             except protocol.ProtocolError:
                 if time.monotonic() > deadline:
                     raise
@@ -220,7 +220,7 @@ class _Log:
         stop = Event()
 
         @contextlib.contextmanager
-        def compacting(pid: int) -> Iterator[None]:
+        def compacting(*pids: int) -> Iterator[None]:
             compactions.append(pool.submit(self.clean, stop))
             yield
 

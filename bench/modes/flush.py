@@ -82,15 +82,15 @@ def _measure(session: Session, name: str, target: Target, workload: Workload, pa
 class _Counted:
     """Counts the disk's flushes in the pieces of a window, without the warming of memory between them."""
 
-    def __init__(self, directory: Path, observe: Callable[[int], contextlib.AbstractContextManager[None]]) -> None:
+    def __init__(self, directory: Path, observe: Callable[..., contextlib.AbstractContextManager[None]]) -> None:
         self.directory, self.observe = directory, observe
         self.flushes = 0
         self.known = disk_flushes(directory) is not None
 
     @contextlib.contextmanager
-    def piece(self, pid: int) -> Iterator[None]:
+    def piece(self, *pids: int) -> Iterator[None]:
         """Count the flushes of one piece."""
-        with self.observe(pid):
+        with self.observe(*pids):
             before = disk_flushes(self.directory)
             yield
             after = disk_flushes(self.directory)

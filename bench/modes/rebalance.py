@@ -92,7 +92,7 @@ def _measure(session: Session, name: str, target: Target, workload: Workload, pl
                 runs.append(future.result())
         session.go_on()
         if not runs[0].failed:
-            ends = list_offsets(target.address, topic, workload.partitions, LATEST)
+            ends = list_offsets(target.leaders(topic, workload.partitions), topic, LATEST)
             _catch_up(session, group, ends)
             _tell(steps, runs[0], group, workload, begins, ends)
             runs += steps

@@ -35,14 +35,22 @@ def main(options: argparse.Namespace) -> int:
 
 
 def chosen(plan: Plan, names: Sequence[str] | None) -> list[Measurement]:
-    """Return the measurements with these names, or of tables with these names; all for None. Raises PlanError."""
+    """Return the measurements with these names, of tables or of groups with these names; all for None.
+
+    Raises PlanError.
+    """
     if names is None:
         return list(plan.measurements)
-    of_tables = {table.name: {row.measurement for row in table.rows} for table in plan.tables}
-    known = {each.name for each in plan.measurements} | of_tables.keys()
+    several = {table.name: {row.measurement for row in table.rows} for table in plan.tables}
+    for each in plan.measurements:
+        if each.group:
+            several.setdefault(each.group, set()).add(each.name)
+    known = {each.name for each in plan.measurements} | several.keys()
     if unknown := [name for name in names if name not in known]:
-        raise PlanError(f"--only {unknown[0]}: no such measurement or table (allowed: {', '.join(sorted(known))})")
-    wanted = set(names).union(*(of_tables.get(name, set()) for name in names))
+        raise PlanError(
+            f"--only {unknown[0]}: no such measurement, table or group (allowed: {', '.join(sorted(known))})"
+        )
+    wanted = set(names).union(*(several.get(name, set()) for name in names))
     return [each for each in plan.measurements if each.name in wanted]
 
 

@@ -10,7 +10,10 @@ from typing import Any
 
 FILE = Path(__file__).with_name("tables.toml")
 # These write {figure: number}, or {figure: [number of each repeat]}, as JSON.
-PROGRAMS = ("bench.analytics", "bench.console", "bench.dashboard", "bench.lag", "bench.load", "bench.scrape")
+PROGRAMS = (
+    "bench.analytics", "bench.console", "bench.dashboard", "bench.lag", "bench.load", "bench.many_partitions",
+    "bench.scrape",
+)  # fmt: skip
 _REACH = re.compile(r"(>=|<=) ([0-9.]+)")
 
 
@@ -25,6 +28,7 @@ class Measurement:
     name: str
     command: tuple[str, ...]  # `broker-bench MODE ...` or `python -m MODULE ...`
     seconds: float  # approximate duration on two cores
+    group: str = ""  # by which several are chosen together
 
     @property
     def text(self) -> str:
@@ -92,10 +96,7 @@ def load(path: Path = FILE) -> Plan:
     try:
         found = tomllib.loads(path.read_text())
         plan = Plan(
-            tuple(
-                Measurement(each["name"], tuple(shlex.split(each["command"])), float(each["seconds"]))
-                for each in found["measurement"]
-            ),
+            tuple(_measurement(each) for each in found["measurement"]),
             tuple(_table(each) for each in found["table"]),
         )
     except (KeyError, ValueError, TypeError) as error:
@@ -105,6 +106,11 @@ def load(path: Path = FILE) -> Plan:
     if wrong or len(set(names)) < len(names):
         raise PlanError(f"{path}: {wrong[0].measurement if wrong else names}: no such measurement, or two of a name")
     return plan
+
+
+def _measurement(found: Mapping[str, Any]) -> Measurement:
+    command = tuple(shlex.split(found["command"]))
+    return Measurement(found["name"], command, float(found["seconds"]), found.get("group", ""))
 
 
 def _table(found: Mapping[str, Any]) -> Table:

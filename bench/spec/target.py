@@ -10,6 +10,7 @@ from bench.spec.toml_file import Table, read
 
 # No data is removed by age or size during a measurement, and files of a deleted topic are removed before the next one.
 BROKER_SETTINGS = {"log.retention.ms": "-1", "log.segment.delete.delay.ms": "1000"}
+NODES_MAX = 9
 KINDS = ("ours", "kafka", "floor", "address")
 
 
@@ -23,6 +24,7 @@ class TargetSpec:
     pid: int | None = None  # of an address on this host: without it the cost of the broker is not reported
     settings: Mapping[str, str] = field(default_factory=dict)  # by Kafka's names, of a broker that is started here
     jvm: tuple[str, ...] = ()  # flags in addition to those of Kafka's own script
+    nodes: int = 1  # of a cluster that is started here, each of them broker and controller
 
     def describe(self) -> dict[str, Any]:
         """Return the settings for the report."""
@@ -51,6 +53,7 @@ def parse(top: Table, name: str) -> TargetSpec:
         pid=top.take("pid", units.integer(1, 1 << 22), None),
         settings={**defaults, **settings},
         jvm=top.take("jvm", _flags, ()),
+        nodes=top.take("nodes", _nodes, 1),
     )
     top.finish()
     if (kind == "address") != (spec.bootstrap is not None):
@@ -59,9 +62,18 @@ def parse(top: Table, name: str) -> TargetSpec:
         raise top.error("pid", 'only for kind = "address"')
     if settings and kind not in ("ours", "kafka"):
         raise top.error("settings", f'kind = "{kind}" has no settings')
+    if spec.nodes > 1 and kind not in ("ours", "kafka"):
+        raise top.error("nodes", 'only for kind = "ours" and kind = "kafka"')
     if spec.jvm and kind != "kafka":
         raise top.error("jvm", 'only for kind = "kafka"')
     return spec
+
+
+def _nodes(value: Any) -> int:
+    found = units.integer(1, NODES_MAX)(value)
+    if found == 2:
+        raise ValueError(f"2 (allowed: 1, and 3 to {NODES_MAX}: two nodes stop if one fails)")
+    return found
 
 
 def _bootstrap(value: Any) -> tuple[str, int]:

@@ -67,7 +67,7 @@ class ClusterReplicas:
 
     def slots(self) -> list[BrokerSlot]:
         return [
-            BrokerSlot(each.broker_id, each.rack, each.is_in_service and not each.is_cordoned)
+            BrokerSlot(each.broker_id, each.rack, each.is_in_service and not each.is_cordoned, each.info.host)
             for each in self.brokers
             if each.info is not None
         ]

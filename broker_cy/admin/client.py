@@ -28,6 +28,7 @@ from broker_cy.admin.reset import ResetCalls
 from broker_cy.admin.throttles import ThrottleCalls
 from broker_cy.admin.topics import TopicCalls
 from broker_cy.admin.transactions import TransactionCalls
+from broker_cy.client.outgoing import MACHINE
 from broker_cy.client.pool import Pool
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -51,7 +52,7 @@ class AdminClient:
         client_id: str = DEFAULT_CLIENT_ID,
     ) -> None:
         addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
-        metadata = Metadata(Pool(client_id), addresses)
+        metadata = Metadata(Pool(client_id, MACHINE), addresses)
         self._set_up(
             Caller(metadata, timeout_s),
             Coordinators(metadata, CoordinatorType.GROUP),

@@ -1,17 +1,18 @@
-"""Which replicas move where: plans to drain brokers, to fill new ones, and to balance. Pure computation.
+"""Which replicas move where: plans to drain brokers, to fill new ones, to balance, and to change the number of
+replicas. Pure computation.
 
 Every plan keeps these invariants, which tests/broker_cy/admin/test_placement.py checks with random clusters:
 
-- a partition keeps its number of replicas, on different brokers;
+- a partition keeps its number of replicas, or gets the one that is asked for, on different brokers;
 - a replica moves only to a broker in service that is not cordoned, and that the plan does not empty;
 - a replica that has to leave goes to a rack without another replica of the partition, as long as there is one; one
-  that moves to even out brokers is never in a fuller rack than before;
+  that moves to even out brokers is never in a fuller rack than before; the same holds for hosts, after racks;
 - a replica takes the place in the list of the one that it replaces, so that preferred leaders spread with the replicas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from broker_cy.admin.metadata import TopicPartition
@@ -23,15 +24,20 @@ from broker_cy.client.text import plural
 PASSES_MAX = 10
 # A move that evens the brokers out by less is not worth the copying; 1 is a whole broker's share.
 _GAIN_MIN = 1e-4
+# Topics that an error names.
+TOPICS_NAMED_MAX = 10
+# No broker has this id.
+_NOBODY = -1
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSlot:
-    """A broker as a place for replicas. `accepts`: it is in service, and not cordoned."""
+    """A broker as a place for replicas. `accepts`: it is in service, and not cordoned; `host`: what it advertises."""
 
     broker_id: int
     rack: str | None
     accepts: bool = True
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +103,14 @@ class Placement:
             if after != self.partitions[key].replicas
         )
 
-    def drain(self, leaving: Collection[int]) -> None:
-        """Move every replica away from `leaving`. Raises ClientError, naming a partition, if it has no other place."""
+    def drain(self, leaving: Collection[int], *, shrink: bool = False) -> None:
+        """Move every replica away from `leaving`. With `shrink` a partition loses replicas that have no other place, as
+        long as one is left. Raises ClientError, naming the topics, if some have no other place.
+        """
         self._check_known(leaving, among=self.replicas)
         targets = self._accepting(leaving)
         self._weigh(targets)
+        stuck = set()
         # The largest first: what is left to even out at the end is small.
         for placed in sorted(self.partitions.values(), key=lambda each: (-each.size_bytes, each.partition)):
             key = placed.partition
@@ -109,15 +118,68 @@ class Placement:
                 if broker not in leaving:
                     continue
                 free = [each for each in targets if each not in self._now[key]]
+                if free:
+                    self._move(key, broker, min(free, key=lambda each: self._cost(key, broker, each)))
+                elif shrink and len(self._now[key]) > 1:
+                    self._put(key, tuple(each for each in self._now[key] if each != broker))
+                else:
+                    stuck.add(key)
+        if stuck:
+            raise self._no_place(stuck, targets, shrink=shrink)
+
+    def _no_place(self, stuck: Collection[TopicPartition], targets: Sequence[int], *, shrink: bool) -> ClientError:
+        topics = sorted({key.topic for key in stuck})
+        listed = ", ".join(topics[:TOPICS_NAMED_MAX]) + (", ..." if len(topics) > TOPICS_NAMED_MAX else "")
+        first = self.partitions[min(stuck)]
+        names = ", ".join(map(str, targets)) or "none"
+        remedy = (
+            "add a broker first"
+            if shrink
+            else "add a broker first, or let them have fewer replicas (`brokers drain --shrink`)"
+        )
+        return ClientError(
+            Failure.INVALID,
+            f"{plural(len(stuck), 'partition')} of {plural(len(topics), 'topic')} ({listed}) cannot move: no other "
+            f"broker can take a replica (brokers that accept replicas: {names}); {first.partition} has "
+            f"{plural(len(first.replicas), 'replica')}, on {_listed(first.replicas)}: {remedy}",
+        )
+
+    def resize(self, factor: int, wanted: Callable[[TopicPartition], bool]) -> None:
+        """Give each partition that is `wanted` so many replicas. The first one, which is preferred to lead, stays
+        unless its broker accepts none. Raises ClientError, naming a partition, if there are not enough brokers.
+        """
+        targets = self._accepting(())
+        self._weigh(targets)
+        for placed in sorted(self.partitions.values(), key=lambda each: (-each.size_bytes, each.partition)):
+            key = placed.partition
+            if not wanted(key):
+                continue
+            while len(self._now[key]) > factor:
+                self._put(key, tuple(each for each in self._now[key] if each != self._dispensable(key)))
+            while len(self._now[key]) < factor:
+                free = [each for each in targets if each not in self._now[key]]
                 if not free:
-                    names = ", ".join(map(str, targets)) or "none"
                     raise ClientError(
                         Failure.INVALID,
-                        f"it has {plural(len(placed.replicas), 'replica')}, on {_listed(placed.replicas)}, and no "
-                        f"other broker can take one (brokers that accept replicas: {names}): add a broker first",
+                        f"it cannot have {plural(factor, 'replica')}: {plural(len(self._now[key]), 'replica')} on "
+                        f"{_listed(self._now[key])}, and no other broker can take one (brokers that accept replicas: "
+                        f"{', '.join(map(str, targets)) or 'none'})",
                         what=f"partition {key}",
                     )
-                self._move(key, broker, min(free, key=lambda each: self._cost(key, broker, each)))
+                added = min(free, key=lambda each: self._cost(key, _NOBODY, each))
+                self._put(key, (*self._now[key], added))
+
+    def _dispensable(self, key: TopicPartition) -> int:
+        """The replica to give up: on a broker that accepts none, near another one, on the fullest broker."""
+        replicas = self._now[key]
+
+        def rank(broker: int) -> tuple[bool, bool, tuple[int, int], float, int]:
+            known = self.brokers.get(broker)
+            is_alive = known is not None and known.accepts
+            clashes = self._clashes(key, broker, broker)
+            return not is_alive, broker != replicas[0], clashes, self._load(broker), broker
+
+        return max(replicas, key=rank)
 
     def fill(self, new: Collection[int], moves_max: int | None = None) -> None:
         """Move replicas of at most `moves_max` partitions to the brokers `new`, until these have their share. Raises
@@ -153,7 +215,7 @@ class Placement:
         """Move one replica to the broker where it evens out most; whether there was one."""
         replicas = self._now[key]
         here = self._clashes(key, source, source)
-        free = [each for each in targets if each not in replicas and self._clashes(key, source, each) <= here]
+        free = [each for each in targets if each not in replicas and self._no_worse(key, source, each, here)]
         best = min(free, key=lambda each: (self._gain(key, source, each), each), default=None)
         if best is None or self._gain(key, source, best) >= -_GAIN_MIN:
             return False
@@ -187,32 +249,43 @@ class Placement:
         apart_bytes = (self.bytes[target] - self.bytes[source]) * self._byte_share
         return 2 * one * (apart + one) + 2 * size * (apart_bytes + size)
 
-    def _clashes(self, key: TopicPartition, source: int, target: int) -> int:
-        """How many replicas are in the rack of `target`, except the one on `source`, which is to move."""
-        rack = self._rack(target)
-        others = (each for each in self._now[key] if each != source)
-        return 0 if rack is None else sum(self._rack(each) == rack for each in others)
+    def _no_worse(self, key: TopicPartition, source: int, target: int, here: tuple[int, int]) -> bool:
+        in_rack, on_host = self._clashes(key, source, target)
+        return in_rack <= here[0] and on_host <= here[1]
 
-    def _rack(self, broker: int) -> str | None:
-        known = self.brokers.get(broker)
-        return None if known is None else known.rack
+    def _clashes(self, key: TopicPartition, source: int, target: int) -> tuple[int, int]:
+        """How many replicas are in the rack and on the host of `target`, except that on `source`, which is to move."""
+        place = self.brokers.get(target)
+        if place is None:
+            return 0, 0
+        others = [self.brokers[each] for each in self._now[key] if each != source and each in self.brokers]
+        return (
+            0 if place.rack is None else sum(each.rack == place.rack for each in others),
+            0 if place.host is None else sum(each.host == place.host for each in others),
+        )
 
-    def _cost(self, key: TopicPartition, source: int, target: int) -> tuple[int, float, int]:
+    def _cost(self, key: TopicPartition, source: int, target: int) -> tuple[tuple[int, int], float, int]:
         return self._clashes(key, source, target), self._load(target), target
 
     def _move(self, key: TopicPartition, source: int, target: int) -> None:
-        self._now[key] = tuple(target if each == source else each for each in self._now[key])
-        self._held[source].discard(key)
-        self._held[target].add(key)
-        if self._now[key] == self.partitions[key].replicas:
+        self._put(key, tuple(target if each == source else each for each in self._now[key]))
+
+    def _put(self, key: TopicPartition, after: tuple[int, ...]) -> None:
+        """Have the replicas of a partition on these brokers."""
+        before, self._now[key] = self._now[key], after
+        size_bytes = self.partitions[key].size_bytes
+        for broker in set(before).difference(after):
+            self._held[broker].discard(key)
+            self.replicas[broker] -= 1
+            self.bytes[broker] -= size_bytes
+        for broker in set(after).difference(before):
+            self._held[broker].add(key)
+            self.replicas[broker] += 1
+            self.bytes[broker] += size_bytes
+        if after == self.partitions[key].replicas:
             self._changed.discard(key)
         else:
             self._changed.add(key)
-        size_bytes = self.partitions[key].size_bytes
-        self.replicas[source] -= 1
-        self.replicas[target] += 1
-        self.bytes[source] -= size_bytes
-        self.bytes[target] += size_bytes
 
 
 def moves_to(

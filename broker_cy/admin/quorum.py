@@ -14,6 +14,10 @@ from broker_cy.core.uuid import to_text
 from broker_cy.wire import messages
 
 _METADATA_TOPIC = "__cluster_metadata"
+KRAFT_VERSION = "kraft.version"
+_NO_DIRECTORY = to_text(UUID(int=0))
+# Kafka's FeatureUpdate.UpgradeType.
+_UPGRADE = 1
 
 
 class QuorumEndpoint(NamedTuple):
@@ -40,6 +44,11 @@ class QuorumReplica:
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
     endpoints: tuple[QuorumEndpoint, ...] = ()
+
+    @property
+    def has_directory(self) -> bool:
+        """Whether its directory id is known; that of a voter which a configuration file lists is not."""
+        return self.directory_id != _NO_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +140,34 @@ class QuorumCalls:
             what=f"voter {voter_id}",
         )
 
+    async def upgrade(self, kraft_version: int) -> None:
+        """Finalize a kraft.version. Returns when that is committed. Raises ClientError: INVALID_UPDATE_VERSION if a
+        node does not support it, or is not known to.
+        """
+        deadline = self._caller.deadline()
+        update = messages.UpdateFeaturesRequest.FeatureUpdateKey(
+            feature=KRAFT_VERSION, max_version_level=kraft_version, upgrade_type=_UPGRADE
+        )
+        await self._caller.ask(
+            messages.UpdateFeaturesRequest(timeout_ms=deadline.left_ms, feature_updates=[update]),
+            messages.UpdateFeaturesResponse,
+            _update_problem,
+            controller=True,
+            deadline=deadline,
+            what=KRAFT_VERSION,
+        )
+
     async def _cluster_id(self) -> str | None:
         """The id that the brokers compare with their own, so that no other cluster is changed by mistake."""
         await self._caller.metadata.refresh((), self._caller.deadline())
         return self._caller.metadata.cluster_id
+
+
+def _update_problem(answer: messages.UpdateFeaturesResponse) -> Problem | None:
+    problem = problem_of(answer.error_code, answer.error_message)
+    for each in answer.results:
+        problem = problem or problem_of(each.error_code, each.error_message)
+    return problem
 
 
 def _quorum_problem(answer: messages.DescribeQuorumResponse) -> Problem | None:

@@ -8,15 +8,15 @@ import asyncio
 import contextlib
 
 from broker_cy.client.address import Address
+from broker_cy.client.answer_reader import AnswerReader
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.exchange import SIZE_BYTES, Exchange, ExchangeError
+from broker_cy.client.outgoing import Outgoing
 
 # Requests of one connection that have no answer yet; further ones wait for their turn. A broker reads no further
 # request of a connection while it processes one, so that more depth gains little, and requests that wait here can still
 # be cancelled.
 IN_FLIGHT_MAX = 8
-# Bytes that the stream buffers before it stops reading the socket.
-STREAM_LIMIT_BYTES = 1 << 20
 
 
 class ConnectionFailed(Exception):
@@ -51,7 +51,7 @@ def reason_of(error: OSError) -> str:
 class Connection:
     """Created by `open_connection`; used by any number of tasks of one loop. It is never reopened."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str) -> None:
+    def __init__(self, reader: AnswerReader, writer: asyncio.StreamWriter, client_id: str) -> None:
         self._reader = reader
         self._writer = writer
         self._exchange: Exchange[asyncio.Future[memoryview]] = Exchange(client_id)
@@ -71,8 +71,12 @@ class Connection:
                 await self._free.acquire()
                 answer = self._send(api_key, version, body)
                 sent = True
-                await self._writer.drain()
-                return await answer
+                try:
+                    await self._writer.drain()
+                    return await answer
+                finally:
+                    # Nobody else waits for it: an error that it got later would be reported as one that was ignored.
+                    answer.cancel()
         except TimeoutError:
             if sent:
                 self.close("an answer did not arrive in time")
@@ -113,8 +117,8 @@ class Connection:
         exchange = self._exchange
         try:
             while True:
-                size = exchange.answer_bytes(await self._reader.readexactly(SIZE_BYTES))
-                data = await self._reader.readexactly(size)
+                size = exchange.answer_bytes(await self._reader.read_exactly(SIZE_BYTES))
+                data = await self._reader.read_exactly(size)
                 answer, body = exchange.take(memoryview(data))
                 self._free.release()
                 if not answer.done():
@@ -157,11 +161,11 @@ class Connection:
             await self._writer.wait_closed()
 
 
-async def open_connection(address: Address, client_id: str, deadline: Deadline) -> Connection:
+async def open_connection(address: Address, client_id: str, deadline: Deadline, outgoing: Outgoing) -> Connection:
     """Open a connection to `address`. Raises ConnectionFailed and TimedOut."""
     try:
         async with asyncio.timeout_at(deadline.at):
-            reader, writer = await asyncio.open_connection(address.host, address.port, limit=STREAM_LIMIT_BYTES)
+            reader, writer = await outgoing.connect(address.host, address.port)
     except TimeoutError:
         raise TimedOut(sent=False) from None
     except OSError as error:

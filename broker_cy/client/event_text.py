@@ -6,12 +6,17 @@ from collections.abc import Sequence
 
 from broker_cy.client.text import clean, count, duration, plural, size
 from broker_cy.metrics.events import (
+    BrokerFenced,
     BrokerStarted,
     BrokerStopped,
+    BrokerUnfenced,
     Commits,
     Committed,
     ConfigChanged,
+    ControllerChanged,
     Event,
+    InSyncBelowMin,
+    LeadersElected,
     PartitionsAdded,
     Rebalance,
     RecordsDeleted,
@@ -23,6 +28,7 @@ from broker_cy.metrics.events import (
 
 # Partitions of one commit event that are shown; a group may have thousands.
 COMMITS_SHOWN_MAX = 4
+PARTITIONS_SHOWN_MAX = 6
 
 
 def kind_of(event: Event) -> str:
@@ -74,6 +80,14 @@ def line_of(event: Event) -> str:
             return f"after {duration(event.uptime_ms)}"
         case Commits():
             return _commits(event.offsets)
+        case BrokerFenced():
+            return clean(f"epoch {event.epoch}: {event.cause.replace('_', ' ')}")
+        case BrokerUnfenced():
+            return f"epoch {event.epoch}: in service"
+        case ControllerChanged():
+            return f"node {event.before} -> node {event.after}" if event.before >= 0 else f"node {event.after}"
+        case LeadersElected() | InSyncBelowMin():
+            return _partitions(event)
     return clean(event.TYPE)
 
 
@@ -81,6 +95,13 @@ def _commits(offsets: Sequence[Committed]) -> str:
     shown = [f"{each.topic}-{each.partition}: {count(each.offset)} of {count(each.end)}" for each in offsets]
     more = [f"and {plural(len(shown) - COMMITS_SHOWN_MAX, 'other')}"] if len(shown) > COMMITS_SHOWN_MAX else []
     return clean(", ".join(shown[:COMMITS_SHOWN_MAX] + more))
+
+
+def _partitions(event: LeadersElected | InSyncBelowMin) -> str:
+    cause = f"{event.cause.replace('_', ' ')}: " if isinstance(event, LeadersElected) else ""
+    more = ", .." if event.partitions_total > PARTITIONS_SHOWN_MAX else ""
+    shown = ", ".join(event.partitions[:PARTITIONS_SHOWN_MAX])
+    return clean(f"{cause}{plural(event.partitions_total, 'partition')}: {shown}{more}")
 
 
 def _value(value: str | None) -> str:
@@ -94,7 +115,7 @@ def topics_of(event: Event) -> frozenset[str]:
             return frozenset(move.topic for move in event.moves)
         case Commits():
             return frozenset(each.topic for each in event.offsets)
-        case TransactionTimedOut():
+        case TransactionTimedOut() | LeadersElected() | InSyncBelowMin():
             return frozenset(name.rpartition("-")[0] for name in event.partitions)
         case ConfigChanged():
             return frozenset({event.resource} if event.resource_type == "topic" else ())

@@ -12,7 +12,8 @@ from broker_cy.client.connection import Connection, ConnectionFailed, TimedOut, 
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, problem_of, refused
 from broker_cy.client.exchange import ANSWER_BYTES_MAX
-from broker_cy.client.turns import Turns
+from broker_cy.client.outgoing import Outgoing
+from broker_cy.client.turns import TURN_S, Turns
 from broker_cy.client.versions import Negotiation, UnsupportedApi, Versions, offered_versions
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
@@ -57,8 +58,9 @@ class Peer(NamedTuple):
 class Pool:
     """At most one connection per peer, opened when it is first needed and again after it broke."""
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, outgoing: Outgoing) -> None:
         self.client_id = client_id
+        self._outgoing = outgoing
         self._links: dict[Peer, Link] = {}
         self._opening: dict[Peer, asyncio.Task[Link]] = {}
         self._turns = asyncio.Semaphore(REQUESTS_MAX)
@@ -107,7 +109,7 @@ class Pool:
 
     async def _open(self, peer: Peer, deadline: Deadline) -> Link:
         try:
-            connection = await open_connection(peer.address, self.client_id, deadline)
+            connection = await open_connection(peer.address, self.client_id, deadline, self._outgoing)
         except TimedOut:
             raise _timed_out(peer.name, "connect", deadline, sent=False) from None
         except ConnectionFailed as error:
@@ -146,7 +148,8 @@ class Pool:
                 raise _timed_out(link.name, api, deadline, sent=error.sent) from None
             except ConnectionFailed as error:
                 raise ClientError(Failure.UNREACHABLE, str(error), broker=link.name, api=api) from None
-        return await _decoded_in_turns(answer, version, data, link.name, api), version
+        turns = Turns(TURN_S, self._outgoing.clock)
+        return await _decoded_in_turns(answer, version, data, link.name, api, turns), version
 
     async def tell(self, peer: Peer, request: Message, deadline: Deadline, *, at_least: int = 0) -> None:
         """Send a request that has no answer. Raises ClientError."""
@@ -233,9 +236,8 @@ def _decoded(answer: type[R], version: int, data: memoryview, broker: str, api: 
         raise _malformed(api, version, error, broker) from None
 
 
-async def _decoded_in_turns(answer: type[R], version: int, data: memoryview, broker: str, api: str) -> R:
+async def _decoded_in_turns(answer: type[R], version: int, data: memoryview, broker: str, api: str, turns: Turns) -> R:
     """As `_decoded`; a large answer takes a tenth of a second, in which others may run."""
-    turns = Turns()
     parts = codec.decode_parts(answer, version, data, ANSWER_ELEMENTS_MAX)
     try:
         while True:

@@ -15,14 +15,18 @@ from broker_cy.commands.output import Cell, plain, print_error, print_json, prin
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.reassign import pace_options
 from broker_cy.console.acts.brokers import plan_cordon, plan_unregister
+from broker_cy.console.acts.decommission import plan_decommission
 from broker_cy.console.acts.moves import Pace, plan_drain
+from broker_cy.console.hosts import address_text, by_host, id_text, state_of
 from broker_cy.console.moving import moves_under_way, throttle_text
 
 EPILOG = """\b
 examples:
   broker-cy brokers list
+  broker-cy brokers list --shards
   broker-cy brokers show 3 --json
-  broker-cy brokers drain 3 --throttle 50M             to decommission it: drain, stop it, unregister
+  broker-cy brokers drain 3 --throttle 50M
+  broker-cy brokers decommission 3                     once to drain it, and again when it was stopped
   broker-cy brokers cordon 3
   broker-cy brokers uncordon 3
   broker-cy brokers unregister 3
@@ -38,15 +42,18 @@ def command() -> None:
 
 @command.command("list", epilog=EPILOG)
 @cluster_command
-async def list_brokers(target: Target, client: AdminClient) -> None:
-    """List the brokers, with replicas, leaders, disk usage and state."""
+@click.option("--shards", is_flag=True, help="List the shards of a host (broker-cy start --shards) one by one.")
+async def list_brokers(target: Target, client: AdminClient, shards: bool) -> None:
+    """List the brokers, with replicas, leaders, disk usage and state. JSON has each shard."""
     found = await client.brokers.replicas()
+    hosts = by_host(found.brokers, lambda each: each.info)
     if target.as_json:
-        print_json([_summary(each) for each in found.brokers])
+        print_json([{**_summary(each), "shard_of": _shard_of(host)} for host in hosts for each in host])
     else:
         places = [">BROKER", "ADDRESS", "RACK", "STATE"]
         counts = [">LEADERS", ">PREFERRED", ">REPLICAS", ">OUT OF SYNC", ">SIZE", ">FREE"]
-        print_table([*places, *counts], [_row(each) for each in found.brokers])
+        rows = [(each,) for host in hosts for each in host] if shards else hosts
+        print_table([*places, *counts], [_row(each) for each in rows])
     for broker, error in found.unanswered.items():
         if found.broker(broker).is_in_service:
             print_error(error, as_json=target.as_json)
@@ -67,19 +74,30 @@ def _address(broker: BrokerState) -> str | None:
     return None if broker.info is None else f"{broker.info.host}:{broker.info.port}"
 
 
-def _row(each: BrokerState) -> Sequence[Cell]:
+def _row(host: Sequence[BrokerState]) -> Sequence[Cell]:
+    """One broker, or all shards of a host."""
+    first = host[0]
+    infos = [each.info for each in host if each.info is not None]
+    sizes = [each.size_bytes for each in host if each.size_bytes is not None]
+    usable = [each.usable_bytes for each in host if each.usable_bytes is not None]
     return [
-        each.broker_id,
-        _address(each),
-        each.rack,
-        state_text(each),
-        each.leaders,
-        each.preferred,
-        each.replicas,
-        each.out_of_sync,
-        size(each.size_bytes),
-        size(each.usable_bytes),
+        id_text([each.broker_id for each in host]),
+        address_text(infos) if infos else None,
+        first.rack,
+        state_of([state_text(each) for each in host]),
+        sum(each.leaders for each in host),
+        sum(each.preferred for each in host),
+        sum(each.replicas for each in host),
+        sum(each.out_of_sync for each in host),
+        size(sum(sizes) if len(sizes) == len(host) else None),
+        # The shards of a host are usually on one volume.
+        size(min(usable) if len(usable) == len(host) else None),
     ]
+
+
+def _shard_of(host: Sequence[BrokerState]) -> int | None:
+    """The id of shard 0 of a host with several shards."""
+    return host[0].broker_id if len(host) > 1 else None
 
 
 def _summary(each: BrokerState) -> dict[str, object]:
@@ -131,6 +149,7 @@ async def show(target: Target, client: AdminClient, broker: int) -> None:
 @click.argument("brokers", type=click.IntRange(0), nargs=-1, required=True)
 @pace_options
 @click.option("--no-cordon", is_flag=True, help="Let the brokers take new replicas meanwhile, and afterwards.")
+@click.option("--shrink", is_flag=True, help="Remove replicas that have no other place; each partition keeps one.")
 @dry_run_option
 @yes_option
 async def drain(
@@ -140,6 +159,7 @@ async def drain(
     concurrent: int,
     throttle: int | None,
     no_cordon: bool,
+    shrink: bool,
     dry_run: bool,
     yes: bool,
 ) -> int:
@@ -148,8 +168,30 @@ async def drain(
     Ctrl-C cancels the moves that are under way and removes the throttle; the same command continues later.
     """
     plan = await plan_drain(
-        client, command_of(target), sorted(set(brokers)), Pace(concurrent, throttle), cordon=not no_cordon
+        client,
+        command_of(target),
+        sorted(set(brokers)),
+        Pace(concurrent, throttle),
+        cordon=not no_cordon,
+        shrink=shrink,
     )
+    return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)
+
+
+@command.command("decommission", epilog=EPILOG)
+@cluster_command
+@broker_argument
+@pace_options
+@dry_run_option
+@yes_option
+async def decommission(
+    target: Target, client: AdminClient, broker: int, concurrent: int, throttle: int | None, dry_run: bool, yes: bool
+) -> int:
+    """Take a broker out for good: drain it, then, when it was stopped, remove its registration.
+
+    The command does the next step and says what comes after it: repeat it until the registration is removed.
+    """
+    plan = await plan_decommission(client, command_of(target), broker, Pace(concurrent, throttle))
     return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)
 
 

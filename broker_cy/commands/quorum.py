@@ -12,12 +12,13 @@ from broker_cy.commands.context import Target, cluster_command, dry_run_option, 
 from broker_cy.commands.output import Cell, duration, number, print_json, print_table
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.values import Parsed
-from broker_cy.console.acts.quorum import parse_endpoint, plan_add_voter, plan_remove_voter
+from broker_cy.console.acts.quorum import parse_endpoint, plan_add_voter, plan_remove_voter, plan_upgrade
 from broker_cy.console.values import parse_time
 
 EPILOG = """\b
 examples:
   broker-cy quorum show --bootstrap 127.0.0.1:9092
+  broker-cy quorum upgrade
   broker-cy quorum add 4 --endpoint CONTROLLER://10.0.0.4:9093
   broker-cy quorum remove 2 --dry-run
 """
@@ -31,6 +32,16 @@ directory_option = click.option(
 @click.group("quorum", epilog=EPILOG)
 def command() -> None:
     """Show the voters and observers of the metadata log, and add and remove voters."""
+
+
+@command.command("upgrade", epilog=EPILOG)
+@cluster_command
+@dry_run_option
+@yes_option
+async def upgrade(target: Target, client: AdminClient, dry_run: bool, yes: bool) -> int:
+    """Keep the voters in the log (kraft.version 1), so that they can be added and removed. There is no way back."""
+    plan = await plan_upgrade(client, command_of(target))
+    return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)
 
 
 @command.command("show", epilog=EPILOG)

@@ -10,11 +10,11 @@ import click
 from broker_cy.admin import AdminClient
 from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX
 from broker_cy.client.text import percent
-from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
+from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.leaders import chooser, topics_option
 from broker_cy.commands.output import Cell, print_json, print_table, size
 from broker_cy.commands.plans import command_of, run_plan
-from broker_cy.commands.values import BYTES, COUNT
+from broker_cy.commands.values import BYTES, COUNT, TOPIC_PARTITIONS
 from broker_cy.console.acts.moves import (
     MoveReplicas,
     Pace,
@@ -33,6 +33,7 @@ examples:
   broker-cy reassign plan --balance --json > moves.json
   broker-cy reassign apply moves.json --throttle 50M --concurrent 5
   broker-cy reassign apply --add 4 --throttle 100M --yes
+  broker-cy reassign apply --replication-factor 3 --topic orders --topic payments
   broker-cy reassign status
   broker-cy reassign cancel --topic orders
 """
@@ -49,6 +50,21 @@ def wish_options(function: F) -> F:
         ),
         click.option("--add", type=click.IntRange(0), multiple=True, metavar="ID", help="Give a new broker its share."),
         click.option("--balance", is_flag=True, help="Even out replicas and bytes of all brokers."),
+        click.option(
+            "--replication-factor",
+            type=COUNT,
+            metavar="N",
+            help="Give the partitions of each --topic N replicas.",
+        ),
+        click.option(
+            "--topic",
+            "topics",
+            type=TOPIC_PARTITIONS,
+            multiple=True,
+            metavar="TOPIC[:LIST]",
+            help="A topic, or these partitions of it, for --replication-factor; may be repeated.",
+            shell_complete=complete_topics,
+        ),
         click.option(
             "--max-moves", type=COUNT, metavar="N", help="Partitions to move at most, with --add and --balance."
         ),
@@ -82,15 +98,31 @@ def pace_options(function: F) -> F:
 
 
 def wish_of(
-    file: IO[str] | None, drain: Sequence[int], add: Sequence[int], balance: bool, max_moves: int | None
+    file: IO[str] | None,
+    drain: Sequence[int],
+    add: Sequence[int],
+    balance: bool,
+    max_moves: int | None,
+    replication_factor: int | None,
+    topics: Sequence[tuple[str, tuple[int, ...] | None]],
 ) -> Wish:
     """Return what the options wish. Raises click.UsageError unless exactly one was given; ClientError for the file."""
-    if sum((file is not None, bool(drain), bool(add), balance)) != 1:
-        raise click.UsageError("specify exactly one of FILE, --drain, --add, --balance")
+    if sum((file is not None, bool(drain), bool(add), balance, replication_factor is not None)) != 1:
+        raise click.UsageError("specify exactly one of FILE, --drain, --add, --balance, --replication-factor")
+    if (replication_factor is not None) != bool(topics):
+        raise click.UsageError("--replication-factor and --topic go together: name each topic to change")
     if max_moves is not None and not (add or balance):
         raise click.UsageError("--max-moves goes with --add or --balance: the others are done only as a whole")
     listed = () if file is None else read_moves(file.read())
-    return Wish(tuple(drain), tuple(add), balance, listed, max_moves)
+    return Wish(
+        tuple(drain),
+        tuple(add),
+        balance,
+        listed,
+        max_moves,
+        replication_factor=replication_factor,
+        topics=tuple(topics),
+    )
 
 
 @click.group("reassign", epilog=EPILOG)
@@ -109,12 +141,14 @@ async def plan_command(
     add: Sequence[int],
     balance: bool,
     max_moves: int | None,
+    replication_factor: int | None,
+    topics: Sequence[tuple[str, tuple[int, ...] | None]],
 ) -> None:
     """Compute which replicas would move, without moving any. --json prints the format of kafka-reassign-partitions.
 
     FILE has that format as well; - is the standard input.
     """
-    wish = wish_of(file, drain, add, balance, max_moves)
+    wish = wish_of(file, drain, add, balance, max_moves, replication_factor, topics)
     plan = await plan_moves(client, command_of(target), wish, Pace())
     assert isinstance(plan.act, MoveReplicas)
     if target.as_json:
@@ -141,6 +175,8 @@ async def apply(
     add: Sequence[int],
     balance: bool,
     max_moves: int | None,
+    replication_factor: int | None,
+    topics: Sequence[tuple[str, tuple[int, ...] | None]],
     concurrent: int,
     throttle: int | None,
     dry_run: bool,
@@ -150,7 +186,7 @@ async def apply(
 
     Ctrl-C cancels the moves that are under way and removes the throttle; the same command continues later.
     """
-    wish = wish_of(file, drain, add, balance, max_moves)
+    wish = wish_of(file, drain, add, balance, max_moves, replication_factor, topics)
     plan = await plan_moves(client, command_of(target), wish, Pace(concurrent, throttle))
     return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)
 

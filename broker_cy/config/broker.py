@@ -9,7 +9,7 @@ from typing import Any
 
 from broker_cy.config import dynamic, startup
 from broker_cy.config.checks import check_values, connections_per_ip_overrides
-from broker_cy.config.definitions import BROKER, Support
+from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, Support
 from broker_cy.config.listeners import Listener
 from broker_cy.config.types import ConfigError
 from broker_cy.core.logs import Event, facts
@@ -198,7 +198,11 @@ class BrokerConfig(Mapping[str, Any]):
     def _report_inert(before: Mapping[str, str], after: Mapping[str, str]) -> None:
         for name, text in after.items():
             setting = startup.setting_of(name)
-            served = setting is not None and setting.support is Support.EFFECTIVE and name in BROKER
+            served = (
+                setting is not None
+                and setting.support is Support.EFFECTIVE
+                and (name in BROKER or name in BROKER_QUOTAS)
+            )
             if not served and before.get(name) != text:
                 startup.no_effect(name, text).log(log, logging.WARNING)
 

@@ -12,6 +12,7 @@ from broker_cy.config.definitions import GROUP_BOUNDS
 from broker_cy.config.listeners import parse_map
 from broker_cy.config.types import ConfigError
 
+EVERY_DIR = "*"
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]+", re.ASCII)
 
 
@@ -21,6 +22,7 @@ class RequirementError(ConfigError):
 
 def check_values(values: Mapping[str, Any]) -> None:
     """Raise RequirementError or ConfigError for the first condition that fails; values are typed, by Kafka's name."""
+    _check_cordoned(values)
     _check_log(values)
     _check_network(values)
     _check_groups(values)
@@ -29,6 +31,19 @@ def check_values(values: Mapping[str, Any]) -> None:
 def _require(holds: bool, message: str) -> None:
     if not holds:
         raise RequirementError(message)
+
+
+def _check_cordoned(values: Mapping[str, Any]) -> None:
+    cordoned, directories = values["cordoned.log.dirs"], values["log.dirs"] or values["log.dir"]
+    if EVERY_DIR in cordoned:
+        _require(len(cordoned) == 1, "When cordoned.log.dirs is set to *, it must not contain other values")
+        return
+    missing = [each for each in cordoned if each not in directories]
+    _require(
+        not missing,
+        "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+        f"Missing entries : {', '.join(missing)}",
+    )
 
 
 def _check_log(values: Mapping[str, Any]) -> None:

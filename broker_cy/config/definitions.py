@@ -144,7 +144,8 @@ GROUP_BOUNDS: dict[str, GroupBounds] = {
     row["name"]: GroupBounds(row["server_default"], row["server_min"], row["server_max"]) for row in _GROUP_ROWS
 }
 
-# Quotas that exist only as dynamic settings of a broker (QuotaConfig.brokerQuotaConfigs), in bytes per second.
+# Quotas that exist only as dynamic settings of a broker (QuotaConfig.brokerQuotaConfigs), in bytes per second. The last
+# one limits copies between the directories of a broker, of which there is one.
 _UNLIMITED = 2**63 - 1
 BROKER_QUOTAS: dict[str, Setting] = {
     name: Setting(
@@ -153,14 +154,14 @@ BROKER_QUOTAS: dict[str, Setting] = {
         _UNLIMITED,
         False,
         from_column("[0,...]", ConfigType.LONG),
-        Support.INERT,
+        support,
         UpdateMode.CLUSTER_WIDE,
         None,
     )
-    for name in (
-        "leader.replication.throttled.rate",
-        "follower.replication.throttled.rate",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
+    for name, support in (
+        ("leader.replication.throttled.rate", Support.EFFECTIVE),
+        ("follower.replication.throttled.rate", Support.EFFECTIVE),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", Support.INERT),
     )
 }
 

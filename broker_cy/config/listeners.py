@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker_cy.config.types import ConfigError
 
@@ -15,8 +15,7 @@ _LISTENER = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)", re.ASCII)
 PORT_MAX = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     """One address. An empty host stands for every address when listening, and for this machine's name when advertised;
     port 0 for a free port.
     """

@@ -5,7 +5,6 @@ line why it cannot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,8 +35,7 @@ LISTENER_PREFIX = "listener.name."
 NO_EFFECT = "setting has no effect yet"
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(NamedTuple):
     """The resolved settings of listeners. `listeners` are those for clients, in the order of the file; a node that is
     only a controller has none. `controller_names` are those of controller.listener.names, the preferred one first.
     """
@@ -125,8 +123,10 @@ def report(properties: Mapping[str, str]) -> list[Event]:
             events.append(no_effect(name, text))
         elif setting.support is Support.REFUSED and setting.parse(text) != setting.default:
             raise ConfigError(refusal(name, text, setting))
-        elif setting.support is Support.INERT or (
-            setting.support is Support.EFFECTIVE and name.startswith(LISTENER_PREFIX)
+        elif (
+            setting.support is Support.INERT
+            or name in BROKER_QUOTAS  # they have no static level
+            or (setting.support is Support.EFFECTIVE and name.startswith(LISTENER_PREFIX))
         ):
             events.append(no_effect(name, text))
     return events
@@ -180,6 +180,11 @@ def _check_roles(values: Mapping[str, Any]) -> None:
             f"voters controller.quorum.voters={','.join(voters)}"
         )
     if "controller" not in roles:
+        if values["controller.quorum.auto.join.enable"]:
+            raise ConfigError(
+                "controller.quorum.auto.join.enable is only supported when process.roles contains the 'controller' "
+                "role."
+            )
         if is_voter:
             raise ConfigError(
                 f"If process.roles contains just the 'broker' role, the node id {node_id} must not be included in the "

@@ -8,7 +8,18 @@ from typing import Any
 from broker_cy.client.event_text import line_of, subject_of
 from broker_cy.client.text import clean, duration, when
 from broker_cy.console.tone import Tone
-from broker_cy.metrics.events import BrokerStarted, Event, RecordsDeleted, TopicDeleted, TransactionTimedOut
+from broker_cy.metrics.events import (
+    BrokerFenced,
+    BrokerStarted,
+    BrokerUnfenced,
+    ControllerChanged,
+    Event,
+    InSyncBelowMin,
+    LeadersElected,
+    RecordsDeleted,
+    TopicDeleted,
+    TransactionTimedOut,
+)
 
 # Fields that are times, in ms since 1970. Other fields that end in _ms are durations.
 _MOMENTS = frozenset({"started_ms", "commit_ms", "record_time_ms"})
@@ -51,6 +62,18 @@ def tone_of(event: Event) -> Tone:
     """Return how much attention an event deserves."""
     if isinstance(event, TransactionTimedOut | TopicDeleted | RecordsDeleted):
         return Tone.WARN
-    if isinstance(event, BrokerStarted) and (not event.clean or event.truncated_bytes):
-        return Tone.BAD
+    match event:
+        case BrokerStarted() if not event.clean or event.truncated_bytes:
+            return Tone.BAD
+        case BrokerFenced():
+            # One that was stopped, or started again, is no failure.
+            return Tone.BAD if event.cause == "lost" else Tone.WARN
+        case BrokerUnfenced():
+            return Tone.GOOD
+        case ControllerChanged():
+            return Tone.WARN
+        case LeadersElected():
+            return Tone.WARN if event.cause == "failure" else Tone.BAD
+        case InSyncBelowMin():
+            return Tone.BAD
     return Tone.PLAIN

@@ -13,8 +13,8 @@ from broker_cy.client.text import count, duration, micros, percent, size
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.sample import Connection, Sample, Times, Topic
 
-# Samples over which a rate is computed.
-RATE_SAMPLES = 10
+# Time over which a rate is computed, before the newest sample of any broker. Each broker writes one sample a second.
+RATE_MS = 10_000
 _DISK_FREE_SHARE_LOW = 0.1
 _LOOP_LAG_HIGH_US = 100_000
 
@@ -133,17 +133,36 @@ def api_p99_us(sample: Sample, name: str) -> float | None:
     return times.p99_us if times is not None and times.count else None
 
 
-def busiest(samples: Sequence[Sample]) -> list[BusyTopic]:
-    """Rates of each topic over the samples."""
-    seconds = sum(sample.interval_ms for sample in samples) / 1000 or 1.0
-    sums: dict[str, list[int]] = {}
+def newest_of(samples: Sequence[Sample]) -> list[Sample]:
+    """Return the samples of the last RATE_MS, of all brokers, the oldest first."""
+    found: list[Sample] = []
+    for sample in reversed(samples):
+        if samples[-1].time_ms - sample.time_ms >= RATE_MS:
+            break
+        found.append(sample)
+    return found[::-1]
+
+
+def _weights(samples: Sequence[Sample]) -> dict[int, float]:
+    """Return what turns amounts of a broker's samples into amounts per second; rates of brokers can be added."""
+    covered_ms: dict[int, int] = {}
     for sample in samples:
+        covered_ms[sample.broker] = covered_ms.get(sample.broker, 0) + sample.interval_ms
+    return {broker: 1000 / (ms or 1000) for broker, ms in covered_ms.items()}
+
+
+def busiest(samples: Sequence[Sample]) -> list[BusyTopic]:
+    """Rates of each topic over the samples, which may be those of several brokers."""
+    weights = _weights(samples)
+    rates: dict[str, list[float]] = {}
+    for sample in samples:
+        weight = weights[sample.broker]
         for name, topic in sample.topics.items():
-            total = sums.setdefault(name, [0, 0, 0])
-            total[0] += topic.in_records
-            total[1] += topic.in_bytes
-            total[2] += topic.out_bytes
-    return [BusyTopic(name, *(each / seconds for each in total)) for name, total in sums.items()]
+            total = rates.setdefault(name, [0.0, 0.0, 0.0])
+            total[0] += topic.in_records * weight
+            total[1] += topic.in_bytes * weight
+            total[2] += topic.out_bytes * weight
+    return [BusyTopic(name, *total) for name, total in rates.items()]
 
 
 def health_of(cluster: ClusterDescription | None, topics: TopicCounts | None, sample: Sample | None) -> list[Fact]:
@@ -206,19 +225,20 @@ def _mean(times: Times) -> float | None:
 
 
 def api_rows(samples: Sequence[Sample]) -> list[ApiRow]:
-    """Each API over the samples."""
-    seconds = max(0.001, sum(sample.interval_ms for sample in samples) / 1000)
+    """Each API over the samples, which may be those of several brokers."""
+    weights = _weights(samples)
     rows = []
     for name in sorted({name for sample in samples for name in sample.apis}):
-        apis = [sample.apis[name] for sample in samples if name in sample.apis]
+        weighed = [(weights[sample.broker], sample.apis[name]) for sample in samples if name in sample.apis]
+        apis = [api for _, api in weighed]
         times = merged([api.phases[TOTAL] for api in apis if TOTAL in api.phases])
         rows.append(
             ApiRow(
                 name,
-                sum(api.requests for api in apis) / seconds,
+                sum(weight * api.requests for weight, api in weighed),
                 sum(sum(api.errors.values()) for api in apis),
-                sum(api.in_bytes for api in apis) / seconds,
-                sum(api.out_bytes for api in apis) / seconds,
+                sum(weight * api.in_bytes for weight, api in weighed),
+                sum(weight * api.out_bytes for weight, api in weighed),
                 _mean(times),
                 times.p99_us if times.count else None,
                 times.max_us if times.count else None,
@@ -245,17 +265,21 @@ def phase_rows(name: str, samples: Sequence[Sample]) -> list[PhaseRow]:
 
 
 def connection_rates(samples: Sequence[Sample]) -> list[Connection]:
-    """Return the connections in the samples; requests and bytes are per second over all samples."""
-    seconds = max(1.0, sum(sample.interval_ms for sample in samples) / 1000)
-    newest: dict[str, Connection] = {}
-    sums: dict[str, list[int]] = {}
+    """Return the connections in the samples, which may be those of several brokers; requests and bytes are per second
+    over all samples of the connection's broker.
+    """
+    weights = _weights(samples)
+    newest: dict[tuple[int, str], Connection] = {}
+    sums: dict[tuple[int, str], list[float]] = {}
     for sample in samples:
+        weight = weights[sample.broker]
         for each in sample.busy:
-            newest[each.id] = each
-            total = sums.setdefault(each.id, [0, 0, 0])
-            total[0] += each.requests
-            total[1] += each.in_bytes
-            total[2] += each.out_bytes
+            key = (sample.broker, each.id)
+            newest[key] = each
+            total = sums.setdefault(key, [0.0, 0.0, 0.0])
+            total[0] += each.requests * weight
+            total[1] += each.in_bytes * weight
+            total[2] += each.out_bytes * weight
     return [
         Connection(
             each.id,
@@ -263,7 +287,7 @@ def connection_rates(samples: Sequence[Sample]) -> list[Connection]:
             each.host,
             each.listener,
             each.age_ms,
-            *(round(amount / seconds) for amount in sums[each.id]),
+            *map(round, sums[key]),
         )
-        for each in newest.values()
+        for key, each in newest.items()
     ]

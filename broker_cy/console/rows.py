@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.client.text import duration
-from broker_cy.console.figures import RATE_SAMPLES, busiest
+from broker_cy.console.figures import busiest, newest_of
+from broker_cy.console.hosts import by_host
 from broker_cy.console.session import GroupSummary, GroupView
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.sample import Sample
@@ -44,6 +45,41 @@ class BrokerRow:
     size_bytes: int | None
     sample: Sample | None
     is_cordoned: bool = False
+    shards: tuple[BrokerRow, ...] = ()  # of a host, in one row: which has no sample; empty for a broker
+
+    @property
+    def parts(self) -> tuple[BrokerRow, ...]:
+        """The brokers that the row shows."""
+        return self.shards or (self,)
+
+
+def host_rows(rows: Sequence[BrokerRow], opened: Collection[int]) -> list[BrokerRow]:
+    """Return one row for each host with shards, and for each other broker. A host whose first broker is in `opened` is
+    followed by the rows of its shards.
+    """
+    found = []
+    for host in by_host(rows, lambda row: row.info):
+        if len(host) == 1:
+            found.append(host[0])
+            continue
+        found.append(_host_row(host))
+        if host[0].info.broker_id in opened:
+            found += host
+    return found
+
+
+def _host_row(host: tuple[BrokerRow, ...]) -> BrokerRow:
+    leads = [row.leads for row in host if row.leads is not None]
+    sizes = [row.size_bytes for row in host if row.size_bytes is not None]
+    return BrokerRow(
+        host[0].info,
+        any(row.is_controller for row in host),
+        sum(leads) if len(leads) == len(host) else None,
+        sum(sizes) if len(sizes) == len(host) else None,
+        None,
+        all(row.is_cordoned for row in host),
+        host,
+    )
 
 
 def broker_rows(
@@ -57,7 +93,7 @@ def broker_rows(
     for topic in topics or ():
         for part in topic.partitions:
             leads[part.leader_id] = leads.get(part.leader_id, 0) + 1
-    newest = {sample.broker: sample for sample in samples[-RATE_SAMPLES:]}
+    newest = {sample.broker: sample for sample in newest_of(samples)}
     return [
         BrokerRow(
             info,
@@ -112,7 +148,7 @@ def each_topic_row(
     topics: Iterable[TopicInfo], sizes: Mapping[str, int] | None, samples: Sequence[Sample]
 ) -> Iterator[TopicRow]:
     """Yield the rows of `topic_rows`: whoever has 15,000 topics lets other tasks run in between."""
-    rates = {each.name: each for each in busiest(samples[-RATE_SAMPLES:])}
+    rates = {each.name: each for each in busiest(newest_of(samples))}
     idle = 0.0 if samples else None
     for info in topics:
         rate = rates.get(info.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.admin.quorum import QuorumDescription
 from broker_cy.admin.segments import segments_of
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
@@ -30,6 +32,11 @@ from broker_cy.console.history import Events, Samples
 from broker_cy.console.listeners import LoopOwner
 from broker_cy.console.moving import Moving, moving_now
 
+# Partitions out of sync whose needs are asked for; of more topics than that only the first.
+SICK_TOPICS_MAX = 1_000
+# They are found in an answer of this age at most: that of the feed of topics.
+TOPICS_AGE_S = 5.0
+MOVES_RATE_MS = 15_000
 # Groups whose lag is requested at once.
 LAG_GROUPS_A_CALL = 50
 _TRANSACTION_TIMEOUT = "transaction.max.timeout.ms"
@@ -125,8 +132,8 @@ class Session:
         self._sizes: Mapping[str, int] = {}
         # The groups of each topic, from the newest lags of all groups.
         self._readers: Mapping[str, Mapping[str, int]] | None = None
-        # The newest answer of `moves`, and when it came.
-        self._moved: tuple[Moving | None, int] = (None, 0)
+        # The answers of `moves` over which the rate is computed, and when they came.
+        self._moved: deque[tuple[int, Moving]] = deque()
         # As the sizes, for the counts of topics and partitions.
         self._counts_of: tuple[TopicInfo, ...] | None = None
         self._counts: TopicCounts | None = None
@@ -149,7 +156,7 @@ class Session:
         return self._feeds.get("cluster", self._quick.cluster.describe, 5.0)
 
     def topics(self) -> Feed[tuple[TopicInfo, ...]]:
-        return self._feeds.get("topics", self._quick.topics.list_all, 5.0)
+        return self._feeds.get("topics", self._quick.topics.list_all, TOPICS_AGE_S)
 
     def log_dirs(self) -> Feed[Outcome[int, tuple[LogDir, ...]]]:
         return self._feeds.get("log_dirs", self._quick.log_dirs.describe, 10.0)
@@ -209,8 +216,16 @@ class Session:
         return self._feeds.get("quorum", self._quick.quorum.describe, 5.0)
 
     def moves(self) -> Feed[Moving]:
-        """Replicas that are being moved, with their rate since the answer before."""
+        """Replicas that are being moved, with their rate over the last MOVES_RATE_MS: a throttle lets them copy in
+        steps, some of which are seconds apart.
+        """
         return self._feeds.get("moves", self._moves, 2.0)
+
+    def sick(self) -> Feed[tuple[PartitionHealth, ...]]:
+        """Partitions without a leader, or with replicas out of sync: what each needs, and who may lead it; of at most
+        SICK_TOPICS_MAX topics.
+        """
+        return self._feeds.get("sick", self._sick, 5.0)
 
     def features(self) -> Feed[tuple[FeatureRange, ...]]:
         return self._feeds.get("features", self._quick.cluster.features, 30.0)
@@ -218,13 +233,26 @@ class Session:
     def producers(self, topic: str) -> Feed[tuple[tuple[TopicPartition, ProducerState], ...]]:
         return self._feeds.get(("producers", topic), lambda: self._producers(topic), 5.0)
 
+    async def _sick(self) -> tuple[PartitionHealth, ...]:
+        topics = [
+            topic
+            for topic in await self.topics().fresh(TOPICS_AGE_S)
+            if any(part.is_offline or part.is_under_replicated for part in topic.partitions)
+        ]
+        found = await self._quick.partition_health.of(topics[:SICK_TOPICS_MAX])
+        return tuple(each for each in found if not each.is_healthy)
+
     async def _moves(self) -> Moving:
-        before, began_ms = self._moved
         now, at_ms = await moving_now(self._quick), now_ms()
-        if before is not None and before.partitions and at_ms > began_ms:
-            rate = now.copied_since(before) * 1000 / (at_ms - began_ms)
-            now = replace(now, rate_bytes_per_s=rate)
-        self._moved = now, at_ms
+        while len(self._moved) > 1 and at_ms - self._moved[0][0] > MOVES_RATE_MS:
+            self._moved.popleft()
+        if not now.partitions:
+            self._moved.clear()
+        elif self._moved and at_ms > self._moved[0][0]:
+            began_ms, before = self._moved[0]
+            now = replace(now, rate_bytes_per_s=now.copied_since(before) * 1000 / (at_ms - began_ms))
+        if now.partitions:
+            self._moved.append((at_ms, now))
         return now
 
     async def _all_lags(self) -> dict[str, GroupSummary]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from broker_cy.controller.broker_records import check_epoch
 from broker_cy.controller.elections import Working
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.controller.partition_change import RECOVERED, RECOVERING
-from broker_cy.controller.registration import check_epoch
 from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import MetadataImage, PartitionImage, TopicImage

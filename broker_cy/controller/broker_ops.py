@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from broker_cy.controller.broker_states import fence_record
+from broker_cy.controller.broker_records import check_epoch, fence_record, registration_record
+from broker_cy.controller.broker_states import cordon_records
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.controller.partition_change import PartitionChange
-from broker_cy.controller.registration import check_epoch, registration_record
 from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
@@ -20,6 +20,8 @@ from broker_cy.wire import messages
 
 PRODUCER_ID_BLOCK_SIZE = 1000  # Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE
 PRODUCER_ID_MAX = 2**63 - 1
+# The end of a PartitionImage, from `removing_replicas` on, where nothing goes on: no reassignment, no ELR, no recovery.
+_SETTLED = PartitionImage((), (), 0, 0, 0)[6:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +76,35 @@ class StartBroker(Operation[int]):
         return Step(records, epoch, atomic=False)
 
     def _lead(self, rules: Rules, topic: TopicImage, index: int, partition: PartitionImage) -> VersionedRecord | None:
+        only = (self.broker_id,)
+        if (
+            partition.replicas == only
+            and partition.isr == only
+            and partition.leader == self.broker_id
+            and len(partition.directories) == 1
+            and partition[6:] == _SETTLED
+        ):
+            # What a PartitionChange comes to for nearly all partitions of a node that is alone, at a third of the time.
+            record = messages.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=self.broker_id)
+            return VersionedRecord(record, rules.change_version)
         change = PartitionChange(rules, topic, index, partition)
         change.isr = tuple(r for r in partition.isr if r == self.broker_id)
         change.new_epoch = partition.leader == self.broker_id
         return change.record()
+
+
+@dataclass(frozen=True, slots=True)
+class CordonDirectories(Operation[None]):
+    """Note which log directories of this broker take no new replicas: what heartbeats do, for a node that is alone."""
+
+    broker_id: int
+    cordoned: tuple[UUID, ...]
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
+        broker = state.brokers[self.broker_id]
+        if not self.cordoned and not broker.cordoned_log_dirs:
+            return Step([], None)
+        return Step(cordon_records(state.features.metadata_version, broker, self.cordoned), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """BrokerHeartbeat (63), and fencing: the states of a broker, and what a change of state does to its partitions.
 
-    FENCED -> UNFENCED            it has applied its own registration
+    FENCED -> UNFENCED            it has applied its own registration, and its hold-down has ended if it flaps
     UNFENCED -> FENCED            it asks for it, or its session ends (`FenceBrokers`)
     UNFENCED -> SHUTTING_DOWN     it asks to stop and leads partitions: they move to others first
     any -> SHUTDOWN_NOW           nothing holds it any more; it is fenced, and may stop
@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from broker_cy.controller import elections
+from broker_cy.controller.broker_records import check_epoch, fence_record
 from broker_cy.controller.heartbeats import Contact
 from broker_cy.controller.operation import Operation, OperationContext, Step
-from broker_cy.controller.registration import check_epoch
 from broker_cy.controller.rules import Rules, directory_of
 from broker_cy.metadata import features
 from broker_cy.metadata.image import BrokerImage, MetadataImage
@@ -51,13 +51,19 @@ class HeartbeatReply(NamedTuple):
     state: State
 
 
-def fence_record(broker: BrokerImage, *, fenced: bool) -> VersionedRecord:
-    """Fence or unfence a broker."""
-    return VersionedRecord(
-        messages.BrokerRegistrationChangeRecord(
-            broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=1 if fenced else -1
-        )
+def cordon_records(level: int, broker: BrokerImage, cordoned: Iterable[UUID]) -> list[VersionedRecord]:
+    """Note which log directories of a broker take no new replicas (KIP-1066), if that is new, and metadata.version
+    `level` has it.
+    """
+    directories = list(cordoned)
+    if level < features.MV_CORDONED or (
+        broker.cordoned_log_dirs is not None and set(directories) == set(broker.cordoned_log_dirs)
+    ):
+        return []
+    record = messages.BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=directories
     )
+    return [VersionedRecord(record, 3)]
 
 
 def fence(state: MetadataImage, context: OperationContext, brokers: Iterable[BrokerImage]) -> list[VersionedRecord]:
@@ -83,12 +89,14 @@ def _of_all(state: MetadataImage, brokers: frozenset[int]) -> elections.Partitio
 class FenceBrokers(Operation[tuple[int, ...]]):
     """Fence brokers that are known to be dead, for `reason`, a text for logs and events. The reply is the ids of those
     that were not fenced yet; ids that are not registered are ignored. With `epochs`, by broker, a broker that has
-    registered again since is spared.
+    registered again since is spared. Unless they `ended`, their processes keep their sessions: no other ones may
+    register in their place.
     """
 
     broker_ids: tuple[int, ...]
     reason: str
     epochs: dict[int, int] | None = None
+    ended: bool = True
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[tuple[int, ...]]:
         chosen = []
@@ -96,9 +104,11 @@ class FenceBrokers(Operation[tuple[int, ...]]):
             broker = state.brokers.get(broker_id)
             if broker is None or (self.epochs is not None and self.epochs.get(broker_id) not in (None, broker.epoch)):
                 continue
-            # Its process is dead: another one may register now.
-            context.heartbeats.contact(broker).heard = False
+            if self.ended:
+                # Its process is dead: another one may register now.
+                context.heartbeats.contact(broker).heard = False
             if not broker.fenced:
+                context.heartbeats.contact(broker).fence(context.monotonic_ms)
                 chosen.append(broker)
         if not chosen:
             return Step([], ())
@@ -117,7 +127,9 @@ class Heartbeat(Operation[HeartbeatReply]):
         contact = context.heartbeats.contact(broker)
         lowest = context.heartbeats.lowest_offset(state.brokers)
         current = _state_of(broker, contact)
-        after = self._next(state, current, contact, lowest)
+        # Where no other broker serves, anybody is welcome.
+        is_held = context.monotonic_ms < contact.held_until_ms and any(b.is_active for b in state.brokers.values())
+        after = self._next(state, current, contact, lowest, is_held=is_held)
         assert after in SUCCESSORS[current]
         records: list[VersionedRecord] = []
         if after is State.SHUTTING_DOWN:
@@ -134,12 +146,12 @@ class Heartbeat(Operation[HeartbeatReply]):
         is_caught_up = request.current_metadata_offset >= contact.registered_at
         return Step(records, HeartbeatReply(is_caught_up, is_fenced, after is State.SHUTDOWN_NOW, after), atomic=False)
 
-    def _next(self, state: MetadataImage, current: State, contact: Contact, lowest: int) -> State:
+    def _next(self, state: MetadataImage, current: State, contact: Contact, lowest: int, *, is_held: bool) -> State:
         request = self.request
         if current is State.FENCED:
             if request.want_shut_down:
                 return State.SHUTDOWN_NOW
-            if not request.want_fence and request.current_metadata_offset >= contact.registered_at:
+            if not is_held and not request.want_fence and request.current_metadata_offset >= contact.registered_at:
                 return State.UNFENCED
             return State.FENCED
         leads = next(iter(state.topics.led_by(request.broker_id)), None) is not None
@@ -198,16 +210,7 @@ class Heartbeat(Operation[HeartbeatReply]):
             )
             records.append(VersionedRecord(record, 2))
         cordoned = self.request.cordoned_log_dirs
-        if (
-            cordoned is not None
-            and level >= features.MV_CORDONED
-            and (broker.cordoned_log_dirs is None or set(cordoned) != set(broker.cordoned_log_dirs))
-        ):
-            record = messages.BrokerRegistrationChangeRecord(
-                broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned)
-            )
-            records.append(VersionedRecord(record, 3))
-        return records
+        return records + ([] if cordoned is None else cordon_records(level, broker, cordoned))
 
 
 def _state_of(broker: BrokerImage, contact: Contact) -> State:

@@ -74,12 +74,13 @@ OK = Outcome(ErrorCode.NONE, None)
 @dataclass(slots=True)
 class AlterConfigs(Operation[list[Outcome]]):
     """Change configurations. The reply has one outcome for each of `resources`, which must be distinct. With
-    `validate_only`, nothing is written.
+    `validate_only`, nothing is written. `is_direct`: no broker has checked its own settings before.
     """
 
     resources: list[ResourceChange]
     config: BrokerConfig
     validate_only: bool = False
+    is_direct: bool = False
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[list[Outcome]]:
         records: list[VersionedRecord] = []
@@ -134,6 +135,7 @@ class AlterConfigs(Operation[list[Outcome]]):
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
             case t if t == RESOURCE_BROKER:
                 _validate_broker(state, resource, after, current)
+                _validate_cordon(state, resource, after, current, is_direct=self.is_direct)
             case t if t == RESOURCE_CLIENT_METRICS:
                 validate_client_metrics(name, after)
             case t if t == RESOURCE_GROUP:
@@ -157,6 +159,32 @@ def _validate_broker(
         raise ConfigError(f"Broker-level {name} cannot be altered while ELR is enabled.")
     if not resource.name and name in current and name not in after:
         raise ConfigError(f"Cluster-level {name} cannot be removed while ELR is enabled.")
+
+
+def _validate_cordon(
+    state: MetadataImage,
+    resource: ResourceChange,
+    after: Mapping[str, str],
+    current: Mapping[str, str],
+    *,
+    is_direct: bool,
+) -> None:
+    """Check cordoned.log.dirs (KIP-1066), which only its broker can compare with log.dirs. Raises ConfigError."""
+    name = "cordoned.log.dirs"
+    if not any(change.name == name for change in resource.changes):
+        return
+    if state.features.metadata_version < features.MV_CORDONED:
+        raise ConfigError(
+            f"The {name} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+        )
+    if is_direct and not _listed(after.get(name)) <= _listed(current.get(name)):
+        raise ConfigError(
+            f"When updating {name} via controllers,  the new value must be a subset of the current configuration value."
+        )
+
+
+def _listed(text: str | None) -> set[str]:
+    return {part.strip() for part in (text or "").split(",") if part.strip()}
 
 
 def _clear_elr(state: MetadataImage, records: list[VersionedRecord]) -> list[VersionedRecord]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from broker_cy.controller.broker_records import check_epoch
 from broker_cy.controller.elections import Working
 from broker_cy.controller.operation import Operation, OperationContext, Step
-from broker_cy.controller.registration import check_epoch
 from broker_cy.controller.rules import Rules, has_online_directory
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features

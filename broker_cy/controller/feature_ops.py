@@ -3,7 +3,9 @@
 Every registered broker and controller has to support a level. With eligible leader replicas, min.insync.replicas
 decides who may lead, so it is set for the cluster, and removed from single brokers, before they are enabled (KIP-966).
 
-Omissions: metadata.version and kraft.version keep their current level; a request for that level succeeds.
+kraft.version is kept by the quorum: the operation checks its level, and the reply is what the quorum has to finalize.
+
+Omissions: metadata.version keeps its current level; a request for that level succeeds.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
 
-_FIXED: Final = frozenset({features.METADATA_VERSION, features.KRAFT_VERSION})
+_FIXED: Final = frozenset({features.METADATA_VERSION})
 
 
 class FeatureUpdate(NamedTuple):
@@ -35,9 +37,10 @@ class FeatureUpdate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateFeatures(Operation[None]):
+class UpdateFeatures(Operation[int | None]):
     """Apply all of `updates` or none; if a feature occurs more than once, its last update is used. With
-    `validate_only`, nothing is written. `kraft_version` is the current level of kraft.version, which the quorum keeps.
+    `validate_only`, nothing is written. `kraft_version` is the current level of kraft.version, which the quorum keeps;
+    `voters` are its voters. The reply is the new level of kraft.version, None if it does not change.
 
     Raises KafkaError(INVALID_UPDATE_VERSION).
     """
@@ -45,13 +48,15 @@ class UpdateFeatures(Operation[None]):
     updates: list[FeatureUpdate]
     kraft_version: int
     validate_only: bool = False
+    voters: tuple[int, ...] = ()
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[int | None]:
         records: list[VersionedRecord] = []
+        kraft_version = None
         for update in {each.name: each for each in self.updates}.values():
             kept_by_quorum = update.name == features.KRAFT_VERSION
             current = self.kraft_version if kept_by_quorum else state.features.level(update.name)
-            problem = _problem(state, update, current, context.config.node_id)
+            problem = _problem(state, update, current, context.config.node_id, self.voters)
             if problem is not None:
                 raise KafkaError(
                     ErrorCode.INVALID_UPDATE_VERSION,
@@ -59,11 +64,13 @@ class UpdateFeatures(Operation[None]):
                 )
             if update.name == features.ELIGIBLE_LEADER_REPLICAS and update.level > 0:
                 records = _one_min_isr(state, context) + records
-            if not kept_by_quorum:
+            if kept_by_quorum:
+                kraft_version = update.level if update.level != current else None
+            else:
                 # As in Kafka, written even if the level does not change.
                 message = messages.FeatureLevelRecord(name=update.name, feature_level=update.level)
                 records.append(VersionedRecord(message))
-        return Step([] if self.validate_only else records, None)
+        return Step([] if self.validate_only else records, kraft_version)
 
 
 def _one_min_isr(state: MetadataImage, context: OperationContext) -> list[VersionedRecord]:
@@ -84,7 +91,9 @@ def _config(broker: str, value: str | None) -> VersionedRecord:
     )
 
 
-def _problem(state: MetadataImage, update: FeatureUpdate, current: int, node_id: int) -> str | None:
+def _problem(
+    state: MetadataImage, update: FeatureUpdate, current: int, node_id: int, voters: tuple[int, ...]
+) -> str | None:
     """The reason why a feature may not be set, in the order of Kafka's checks; None if it may."""
     name, level, upgrade_type = update
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
@@ -96,7 +105,7 @@ def _problem(state: MetadataImage, update: FeatureUpdate, current: int, node_id:
         if high == 0:
             return f"Local controller {node_id} does not support this feature."
         return f"Local controller {node_id} only supports versions {low}-{high}"
-    problem = _not_supported_by(state, name, level)
+    problem = _not_supported_by(state, name, level, node_id, voters)
     if problem is not None:
         return problem
     if level < current and upgrade_type == UPGRADE:
@@ -108,6 +117,8 @@ def _problem(state: MetadataImage, update: FeatureUpdate, current: int, node_id:
         return "Can't downgrade to a newer version."
     if name not in features.SUPPORTED:
         return f"Feature {name} not found."
+    if name == features.KRAFT_VERSION and level < current:
+        return "Can't downgrade the version of this feature."
     if name in _FIXED and level != current:
         return f"Its level, {current}, cannot be changed by this version of broker-cy."
     if name == features.ELIGIBLE_LEADER_REPLICAS and level > 0 and state.features.metadata_version < features.MV_ELR:
@@ -115,8 +126,10 @@ def _problem(state: MetadataImage, update: FeatureUpdate, current: int, node_id:
     return None
 
 
-def _not_supported_by(state: MetadataImage, name: str, level: int) -> str | None:
-    """The reason why a broker or another controller cannot have the level; None if all can."""
+def _not_supported_by(state: MetadataImage, name: str, level: int, node_id: int, voters: tuple[int, ...]) -> str | None:
+    """The reason why a broker or another controller cannot have the level; None if all can. A controller that is not
+    registered may be one that cannot (KIP-919).
+    """
     members = [(f"Broker {broker.broker_id}", broker.features) for broker in state.brokers.values()]
     for controller in state.controllers.values():
         levels = {each.name: (each.min_supported_version, each.max_supported_version) for each in controller.features}
@@ -127,4 +140,8 @@ def _not_supported_by(state: MetadataImage, name: str, level: int) -> str | None
             return (
                 f"{who} does not support this feature." if high == 0 else f"{who} only supports versions {low}-{high}"
             )
+    if state.features.metadata_version >= features.MV_CONTROLLER_REGISTRATION:
+        absent = [voter for voter in voters if voter != node_id and voter not in state.controllers]
+        if absent:
+            return f"controller {absent[0]} has not registered, and may not support this feature"
     return None

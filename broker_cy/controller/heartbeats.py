@@ -17,6 +17,11 @@ from broker_cy.metadata.image import BrokerImage
 
 SESSION_TIMEOUT_MS = 9_000  # Kafka's default of broker.session.timeout.ms
 _NEVER = 2**63 - 1
+# A broker that was fenced and is alive is back at once. If that happens again within FLAP_FORGIVEN_MS, it stays fenced
+# for so long, and twice as long each further time: each change moves leaders, and clients with them.
+FLAP_HOLD_MS = 500
+FLAP_HOLD_MS_MAX = 8_000
+FLAP_FORGIVEN_MS = 300_000
 
 
 @dataclass(slots=True)
@@ -26,7 +31,8 @@ class Contact:
     The broker is to have applied the metadata up to `registered_at`, the offset of its registration, before it is
     unfenced. `shutdown_at` is the end of the log when its controlled shutdown began, -1 before: it may stop when the
     other brokers have applied the log to there, so that no client is sent to it any more. `heard` is whether it has
-    sent a heartbeat, and was not told since that it may stop.
+    sent a heartbeat, and got no answer since that it may stop. `flaps` is how often in a row it was fenced without
+    asking for it, the last time at `fenced_ms`.
     """
 
     epoch: int
@@ -35,6 +41,20 @@ class Contact:
     metadata_offset: int = -1
     registered_at: int = -1
     shutdown_at: int = -1
+    flaps: int = 0
+    fenced_ms: int = -_NEVER
+
+    @property
+    def held_until_ms(self) -> int:
+        """When it may be unfenced."""
+        if self.flaps < 2:
+            return -_NEVER
+        return self.fenced_ms + min(FLAP_HOLD_MS << min(self.flaps - 2, 16), FLAP_HOLD_MS_MAX)
+
+    def fence(self, now_ms: int) -> None:
+        """It is fenced, and has not asked for it."""
+        self.flaps = self.flaps + 1 if now_ms - self.fenced_ms <= FLAP_FORGIVEN_MS else 1
+        self.fenced_ms = now_ms
 
     @property
     def is_shutting_down(self) -> bool:
@@ -67,8 +87,11 @@ class Heartbeats:
     def register(self, broker_id: int, epoch: int, registered_at: int, now_ms: int) -> None:
         """Note a registration. A controlled shutdown, if there was one, begins again with the next heartbeat."""
         old = self._contacts.get(broker_id)
-        heard = old is not None and old.epoch == epoch and old.heard
-        self._contacts[broker_id] = Contact(epoch, now_ms, heard, registered_at=registered_at)
+        if old is None or old.epoch != epoch:
+            self._contacts[broker_id] = Contact(epoch, now_ms, registered_at=registered_at)
+            return
+        old.last_ms, old.registered_at = now_ms, registered_at
+        old.metadata_offset = old.shutdown_at = -1
 
     def contact(self, broker: BrokerImage) -> Contact:
         """The contact of the registered incarnation; a new one, as if never heard from, if there is none."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from broker_cy.controller.heartbeats import Heartbeats
@@ -44,8 +44,7 @@ class Step(Generic[R]):
             yield self.records[start : start + RECORDS_PER_STEP_MAX]
 
 
-@dataclass(frozen=True, slots=True)
-class OperationContext:
+class OperationContext(NamedTuple):
     """The environment of an operation: the time, the source of ids, and the settings of the controller.
 
     `next_offset` is the offset that the first record of the step will have. `monotonic_ms` is the time of `heartbeats`,

@@ -7,7 +7,7 @@ brokers would otherwise follow each other for ever.
 
 What Kafka has not: two replicas of a partition are not placed on one host if that can be avoided. Brokers whose first
 listener, by name, advertises the same host are on one host: with `--shards`, they are processes of one machine, and
-fail together.
+fail together. Within a rack, a follower is placed on the leader's lane if another host has it: shard i follows shard i.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from broker_cy.controller.rules import default_directory
+from broker_cy.core import shard_ids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
 from broker_cy.metadata.image import BrokerImage, MetadataImage
@@ -91,7 +92,8 @@ class _Placer:
         self._order = list(range(len(names)))
         self._offset = start
         self._mixer = _Mixer(start)
-        self._active = sum(not broker.fenced for broker in brokers)
+        self._fenced = {broker.broker_id for broker in brokers if broker.fenced}
+        self._active = len(brokers) - len(self._fenced)
         self._placed = 0
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
@@ -115,8 +117,8 @@ class _Placer:
         return tuple(replicas)
 
     def _add(self, replicas: list[int], racks: list[_Rack], turn: int) -> int:
-        """Add one replica, of the next rack that has a broker on another host than the replicas so far, or else of the
-        next rack that has any broker left. Returns the place of that rack.
+        """Add one replica, of the next rack that has a broker on another host than the replicas so far, on the leader's
+        lane if it can be, or else of the next rack that has any broker left. Returns the place of that rack.
         """
         hosts = {self._hosts[broker_id] for broker_id in replicas}
         fallback: tuple[int, int] | None = None
@@ -125,13 +127,19 @@ class _Placer:
             left = [b for b in racks[at].candidates(leader=False) if b not in replicas]
             elsewhere = [b for b in left if self._hosts[b] not in hosts]
             if elsewhere:
-                replicas.append(elsewhere[0])
+                replicas.append(self._on_lane(elsewhere, shard_ids.lane_of(replicas[0])))
                 return at
             if left and fallback is None:
                 fallback = at, left[0]
         assert fallback is not None, "the replication factor was checked"
         replicas.append(fallback[1])
         return fallback[0]
+
+    def _on_lane(self, candidates: list[int], lane: int) -> int:
+        """The first of the candidates that is on the lane, or else the first one; a fenced one only if all are."""
+        fenced = candidates[0] in self._fenced
+        found = (b for b in candidates if shard_ids.lane_of(b) == lane and (fenced or b not in self._fenced))
+        return next(found, candidates[0])
 
 
 def place(

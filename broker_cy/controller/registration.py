@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from broker_cy.controller import elections
+from broker_cy.controller.broker_records import registration_record
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.controller.rules import Rules
 from broker_cy.core import uuid as uuids
@@ -25,54 +25,6 @@ _DUPLICATE = (
 )
 # Since this version, a request has the epoch of the incarnation before, which ended in order (KIP-966).
 PREVIOUS_EPOCH_SINCE = 3
-
-
-def check_epoch(state: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
-    """The registration of the broker. Raises KafkaError(STALE_BROKER_EPOCH) unless it has this epoch."""
-    broker = state.brokers.get(broker_id)
-    if broker is None:
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
-    if broker.epoch != epoch:
-        raise KafkaError(
-            ErrorCode.STALE_BROKER_EPOCH, f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}"
-        )
-    return broker
-
-
-def registration_record(
-    level: int,
-    broker_id: int,
-    epoch: int,
-    incarnation_id: UUID,
-    listeners: dict[str, Endpoint],
-    supported: dict[str, tuple[int, int]],
-    rack: str | None,
-    log_dirs: tuple[UUID, ...],
-) -> VersionedRecord:
-    """The record of a fenced broker."""
-    version = features.register_broker_version(level)
-    record = messages.RegisterBrokerRecord(
-        broker_id=broker_id,
-        incarnation_id=incarnation_id,
-        broker_epoch=epoch,
-        end_points=[
-            messages.RegisterBrokerRecord.BrokerEndpoint(
-                name=name, host=at.host, port=at.port, security_protocol=at.security_protocol
-            )
-            for name, at in listeners.items()
-        ],
-        features=[
-            messages.RegisterBrokerRecord.BrokerFeature(
-                name=name, min_supported_version=low, max_supported_version=high
-            )
-            for name, (low, high) in supported.items()
-        ],
-        rack=rack,
-        fenced=True,
-    )
-    if version >= 3:
-        record.log_dirs = list(log_dirs)
-    return VersionedRecord(record, version)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from broker_cy.controller import placement
@@ -18,8 +18,7 @@ UNKNOWN_TOPIC = "This server does not host this topic-partition."
 UNKNOWN_TOPIC_ID = "This server does not host this topic ID."
 
 
-@dataclass(frozen=True, slots=True)
-class TopicChoice:
+class TopicChoice(NamedTuple):
     """A topic as a request names it: by name or by id; with both or neither, the request is invalid."""
 
     name: str | None

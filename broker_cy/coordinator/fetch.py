@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.other_groups import GroupType
-from broker_cy.coordinator.shard import GroupShard
+from broker_cy.coordinator.shard import GroupShard, MarkerBefore, OffsetBefore
+from broker_cy.coordinator.step import Step
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
@@ -12,21 +15,67 @@ from broker_cy.wire import messages
 NO_OFFSET = -1
 
 
+class _Written:
+    """The offsets of a group without what steps have changed whose records are not written yet, and may never be: in a
+    cluster, another broker may coordinate the group by now.
+    """
+
+    def __init__(self, machine: GroupShard, group_id: str, unwritten: Iterable[Step]) -> None:
+        """`unwritten` has the oldest step first."""
+        self._offsets, self._group_id = machine.offsets, group_id
+        # What was there before the oldest change.
+        self._before: dict[tuple[str, int], CommittedOffset | None] = {}
+        # Where what is pending changes.
+        self._changing: set[tuple[str, int]] = set()
+        for step in unwritten:
+            for before in step.before:
+                if not isinstance(before, OffsetBefore | MarkerBefore):
+                    continue
+                for (of, topic, partition), offset in before.offsets.committed:
+                    if of == group_id:
+                        self._before.setdefault((topic, partition), offset)
+                for _, (of, topic, partition), _ in before.offsets.pending:
+                    if of == group_id:
+                        self._changing.add((topic, partition))
+
+    def topics(self) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        current = self._offsets.topics(self._group_id)
+        if not self._before:
+            return current
+        found = {topic: dict(partitions) for topic, partitions in current.items()}
+        for (topic, partition), offset in self._before.items():
+            partitions = found.setdefault(topic, {})
+            if offset is None:
+                partitions.pop(partition, None)
+            else:
+                partitions[partition] = offset
+        return {topic: partitions for topic, partitions in found.items() if partitions}
+
+    def is_pending(self, topic: str, partition: int) -> bool:
+        return (topic, partition) in self._changing or self._offsets.is_pending(self._group_id, topic, partition)
+
+
 def fetch_offsets(
-    machine: GroupShard, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
+    machine: GroupShard,
+    request: messages.OffsetFetchRequest.OffsetFetchRequestGroup,
+    *,
+    require_stable: bool,
+    unwritten: Iterable[Step] = (),
 ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
     """Return the offsets of the requested partitions, by topic name, or of all (`topics` is None). A partition without
     an offset has offset -1 and no error, and so does every partition of an unknown group. With `require_stable`, a
-    partition with an offset in an open transaction has UNSTABLE_OFFSET_COMMIT.
+    partition with an offset in an open transaction has UNSTABLE_OFFSET_COMMIT. What the steps `unwritten`, the oldest
+    first, have changed is not visible.
     """
+    written = _Written(machine, request.group_id, unwritten)
     try:
         is_visible = _is_visible(machine, request)
     except KafkaError as error:
         return messages.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code)
     if request.topics is None:
-        topics = _all_topics(machine, request.group_id, require_stable) if is_visible else []
+        topics = _all_topics(written, require_stable) if is_visible else []
         return messages.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
-    offsets = machine.offsets.topics(request.group_id) if is_visible else {}
+    offsets = written.topics() if is_visible else {}
     results = []
     for topic in request.topics:
         found = offsets.get(topic.name, {})
@@ -37,7 +86,7 @@ def fetch_offsets(
             if offset is not None and not offset.is_of_topic(topic_id):
                 # Committed for a topic of the same name that has been deleted since.
                 offset = None
-            partitions.append(_partition(machine, request.group_id, topic.name, index, offset, require_stable))
+            partitions.append(_partition(written, topic.name, index, offset, require_stable))
         results.append(
             messages.OffsetFetchResponse.OffsetFetchResponseTopics(
                 name=topic.name, topic_id=topic.topic_id, partitions=partitions
@@ -47,30 +96,28 @@ def fetch_offsets(
 
 
 def _all_topics(
-    machine: GroupShard, group_id: str, require_stable: bool
+    written: _Written, require_stable: bool
 ) -> list[messages.OffsetFetchResponse.OffsetFetchResponseTopics]:
     return [
         messages.OffsetFetchResponse.OffsetFetchResponseTopics(
             name=name,
             topic_id=ZERO,
             partitions=[
-                _partition(machine, group_id, name, index, offset, require_stable)
-                for index, offset in partitions.items()
+                _partition(written, name, index, offset, require_stable) for index, offset in partitions.items()
             ],
         )
-        for name, partitions in machine.offsets.topics(group_id).items()
+        for name, partitions in written.topics().items()
     ]
 
 
 def _partition(
-    machine: GroupShard,
-    group_id: str,
+    written: _Written,
     topic: str,
     index: int,
     offset: CommittedOffset | None,
     require_stable: bool,
 ) -> messages.OffsetFetchResponse.OffsetFetchResponsePartitions:
-    if require_stable and machine.offsets.is_pending(group_id, topic, index):
+    if require_stable and written.is_pending(topic, index):
         return messages.OffsetFetchResponse.OffsetFetchResponsePartitions(
             partition_index=index,
             committed_offset=NO_OFFSET,

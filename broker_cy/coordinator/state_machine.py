@@ -148,9 +148,14 @@ class GroupStateMachine(GroupShard):
         return step
 
     def fetch_offsets(
-        self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
+        self,
+        request: messages.OffsetFetchRequest.OffsetFetchRequestGroup,
+        *,
+        require_stable: bool,
+        unwritten: Iterable[Step] = (),
     ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
-        return fetch.fetch_offsets(self, request, require_stable=require_stable)
+        """Without what the steps `unwritten`, the oldest first, have changed."""
+        return fetch.fetch_offsets(self, request, require_stable=require_stable, unwritten=unwritten)
 
     def describe(self, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
         return admin.describe(self, group_id, version)

@@ -40,6 +40,11 @@ def value_text(value: object) -> str:
 class LineFormatter(logging.Formatter):
     """time level logger event, then the fields; a traceback is one quoted field, so that an event stays one line."""
 
+    def __init__(self, shard: int | None = None) -> None:
+        """`shard` is the last field of each line, if this process is one of several under a parent."""
+        super().__init__()
+        self._last = [] if shard is None else [f"shard={shard}"]
+
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         parts = [
@@ -53,13 +58,13 @@ class LineFormatter(logging.Formatter):
             parts += [f"{name}={value_text(value)}" for name, value in fields.items()]
         if record.exc_info and record.exc_info[1] is not None:
             parts.append(f"traceback={value_text(self.formatException(record.exc_info))}")
-        return " ".join(parts)
+        return " ".join(parts + self._last)
 
 
-def configure(level: int = logging.INFO) -> None:
-    """Send everything of `level` and above to stderr."""
+def configure(level: int = logging.INFO, shard: int | None = None) -> None:
+    """Send everything of `level` and above to stderr; `shard` is the number of this process, if it is a shard."""
     out = logging.StreamHandler(sys.stderr)
-    out.setFormatter(LineFormatter())
+    out.setFormatter(LineFormatter(shard))
     root = logging.getLogger()
     root.handlers[:] = [out]
     root.setLevel(level)

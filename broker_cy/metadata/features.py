@@ -36,9 +36,24 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
 }
 
 
+# What a controller registers in addition. It keeps these levels and does nothing else with them; and Kafka, which has
+# no record that removes a controller's registration, would otherwise refuse them in any cluster that a controller of
+# ours has left.
+KEPT_BY_CONTROLLERS: Final[dict[str, tuple[int, int]]] = {
+    "group.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+}
+
+
 def supported() -> dict[str, tuple[int, int]]:
     """Supported ranges for ApiVersions: only features with a level above 0."""
     return {name: levels for name, levels in SUPPORTED.items() if levels[1] > 0}
+
+
+def of_controllers() -> dict[str, tuple[int, int]]:
+    """Supported ranges for ControllerRegistration."""
+    return supported() | KEPT_BY_CONTROLLERS
 
 
 def register_broker_version(metadata_version: int) -> int:

@@ -19,6 +19,8 @@ CLUSTER_METADATA: Final = "__cluster_metadata"
 # where this cannot be changed. So this broker's own topics, which are there to be read, are not among them.
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 OWN_TOPICS: Final = frozenset({CLUSTER_EVENTS, BROKER_METRICS})
+# The client id with which brokers write those of which another broker is the leader.
+OWN_CLIENT: Final = "__broker_cy_own_topics"
 PROTECTED_TOPICS: Final = INTERNAL_TOPICS | OWN_TOPICS
 NAME_LENGTH_MAX: Final = 249
 

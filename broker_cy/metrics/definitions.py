@@ -6,14 +6,12 @@ names of the Prometheus client libraries.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["counter", "gauge", "histogram"]
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """One family of time series."""
 
     name: str
@@ -87,11 +85,27 @@ _TABLE: tuple[Metric, ...] = (
         (),
         "Partitions whose logs the broker has not opened since its start. A request for one waits until it is open.",
     ),
-    Metric("broker_cy_partition_appended_batches_total", "counter", _PARTITION, "Batches appended since the start."),
-    Metric("broker_cy_partition_appended_records_total", "counter", _PARTITION, "Records appended since the start."),
-    Metric("broker_cy_partition_appended_bytes_total", "counter", _PARTITION, "Bytes of appended batches."),
-    Metric("broker_cy_partition_fetches_total", "counter", _PARTITION, "Fetches that returned records."),
-    Metric("broker_cy_partition_fetched_bytes_total", "counter", _PARTITION, "Bytes of records returned by fetches."),
+    Metric(
+        "broker_cy_partition_appended_batches_total",
+        "counter",
+        _PARTITION,
+        "Batches appended since the start, without replication.",
+    ),
+    Metric(
+        "broker_cy_partition_appended_records_total",
+        "counter",
+        _PARTITION,
+        "Records appended since the start, without replication.",
+    ),
+    Metric("broker_cy_partition_appended_bytes_total", "counter", _PARTITION, "Bytes of these batches."),
+    Metric(
+        "broker_cy_partition_replicated_bytes_total",
+        "counter",
+        _PARTITION,
+        "Bytes of batches that were appended here as a follower.",
+    ),
+    Metric("broker_cy_partition_fetches_total", "counter", _PARTITION, "Fetches of consumers that returned records."),
+    Metric("broker_cy_partition_fetched_bytes_total", "counter", _PARTITION, "Bytes of these records."),
     Metric("broker_cy_partition_log_start_offset", "gauge", _PARTITION, "First offset that can be read."),
     Metric("broker_cy_partition_high_watermark", "gauge", _PARTITION, "First offset that consumers cannot read yet."),
     Metric("broker_cy_partition_log_end_offset", "gauge", _PARTITION, "Offset of the next record."),
@@ -125,6 +139,14 @@ _TABLE: tuple[Metric, ...] = (
     Metric("broker_cy_unflushed_bytes", "gauge", (), "Bytes written but not synced yet."),
     Metric("broker_cy_log_directory_free_bytes", "gauge", ("directory",), "Free space of the directory's file system."),
     Metric("broker_cy_log_directory_total_bytes", "gauge", ("directory",), "Size of the directory's file system."),
+    # the metadata quorum
+    Metric(
+        "broker_cy_quorum_leader", "gauge", (), "Node id of the active controller, as this node knows it; -1 if none."
+    ),
+    Metric("broker_cy_quorum_epoch", "gauge", (), "Epoch of the metadata quorum, as this node knows it."),
+    Metric("broker_cy_quorum_high_watermark", "gauge", (), "Offset below which this node knows metadata as committed."),
+    Metric("broker_cy_metadata_offset", "gauge", (), "Offset of the last metadata record that this node has applied."),
+    Metric("broker_cy_active_controller", "gauge", (), "1 if this node is the active controller, else 0."),
     # the process
     Metric("broker_cy_loop_lag_seconds", "histogram", (), "Delay of an event loop timer that fires every 100 ms."),
     Metric("broker_cy_page_faults_total", "counter", ("kind",), "Page faults of the process, minor and major."),
@@ -142,6 +164,17 @@ _TABLE: tuple[Metric, ...] = (
     Metric("process_open_fds", "gauge", (), "Open file descriptors."),
     Metric("process_max_fds", "gauge", (), "Maximum number of open file descriptors."),
     Metric("process_start_time_seconds", "gauge", (), "Start time of the process, in seconds since 1970."),
+    # the parent of shards
+    Metric("broker_cy_shard_up", "gauge", ("shard",), "With --shards: 1 if the shard serves clients, else 0."),
+    Metric("broker_cy_shard_starts_total", "counter", ("shard",), "With --shards: starts of the shard by this parent."),
+    Metric(
+        "broker_cy_shard_kills_total",
+        "counter",
+        ("shard",),
+        "With --shards: how often this parent killed the shard, because it stood still or did not stop.",
+    ),
+    Metric("broker_cy_parent_cpu_seconds_total", "counter", (), "With --shards: CPU time of the parent process."),
+    Metric("broker_cy_parent_resident_memory_bytes", "gauge", (), "With --shards: resident memory of the parent."),
 )
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}

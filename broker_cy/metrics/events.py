@@ -253,6 +253,80 @@ class BrokerStopped(Event):
 
 
 @dataclass(slots=True)
+class BrokerFenced(Event):
+    """A broker is no longer in service. `cause` is lost (its session ended, or its process is known to be dead),
+    stopped (in order), started_again (another incarnation registered) or unregistered.
+    """
+
+    TYPE: ClassVar[str] = "broker_fenced"
+    node: int = -1
+    epoch: int = -1
+    cause: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"broker {self.node}"
+
+
+@dataclass(slots=True)
+class BrokerUnfenced(Event):
+    """A broker is in service: clients are sent to it, and it may lead partitions."""
+
+    TYPE: ClassVar[str] = "broker_unfenced"
+    node: int = -1
+    epoch: int = -1
+
+    @property
+    def key(self) -> str:
+        return f"broker {self.node}"
+
+
+@dataclass(slots=True)
+class ControllerChanged(Event):
+    """Another node is the active controller; -1 if none was known before."""
+
+    TYPE: ClassVar[str] = "controller_changed"
+    before: int = -1
+    after: int = -1
+
+    @property
+    def key(self) -> str:
+        return "controller"
+
+
+@dataclass(slots=True)
+class LeadersElected(Event):
+    """Partitions have another leader, because theirs was lost or stopped. `cause` is failure, unclean (the new leader
+    was not in sync: acknowledged records may be lost) or no_leader (there is none that may lead). `partitions` lists
+    the first 2,000 of `partitions_total`.
+    """
+
+    TYPE: ClassVar[str] = "leaders_elected"
+    cause: str = ""
+    partitions: list[str] = field(default_factory=list)
+    partitions_total: int = 0
+
+    @property
+    def key(self) -> str:
+        return "leaders"
+
+
+@dataclass(slots=True)
+class InSyncBelowMin(Event):
+    """The in-sync sets of partitions became smaller than min.insync.replicas: producers with acks=all are refused.
+    `partitions` lists the first 2,000 of `partitions_total`.
+    """
+
+    TYPE: ClassVar[str] = "in_sync_below_min"
+    partitions: list[str] = field(default_factory=list)
+    partitions_total: int = 0
+
+    @property
+    def key(self) -> str:
+        return "replicas"
+
+
+@dataclass(slots=True)
 class Committed:
     """One partition's committed offset. `record_time_ms` is the timestamp of the record at that offset, the next one
     that the group reads; -1 if no such record exists yet, which means that the group has read everything. `end` is
@@ -293,6 +367,11 @@ EVENTS: dict[str, type[Event]] = {
         ConfigChanged,
         BrokerStarted,
         BrokerStopped,
+        BrokerFenced,
+        BrokerUnfenced,
+        ControllerChanged,
+        LeadersElected,
+        InSyncBelowMin,
         Commits,
     )
 }

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import resource
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessStats:
+class ProcessStats(NamedTuple):
     """Counters since the start of the process, and current values; times in seconds."""
 
     cpu_s: float

@@ -5,14 +5,15 @@ under way that it does not know; and only when the record of the change before i
 old voters has a node in common with each majority of the new ones.
 
 A removed voter becomes an observer, and stays one until it is added again by name (KAFKA-19850): its own report
-(UpdateVoter) changes a voter, and never adds one.
+(UpdateVoter) changes a voter, and never adds one. With controller.quorum.auto.join.enable (KIP-1186) an observer asks
+to be added by itself, also after it was removed; its entry with a disk that is lost is removed first.
 """
 
 from __future__ import annotations
 
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
-from broker_cy.quorum.messages import KRaftVersion, UpdateVoter, UpdateVoterResponse
+from broker_cy.quorum.messages import DropVoter, JoinVoters, KRaftVersion, UpdateVoter, UpdateVoterResponse
 from broker_cy.quorum.replication import leader_error
 from broker_cy.quorum.state import NEVER, PendingChange, QuorumState
 from broker_cy.quorum.step import AddVoter, ChangeVoters, RemoveVoter, Reply, Role, UpgradeKRaftVersion
@@ -40,11 +41,12 @@ def change(state: QuorumState, event: ChangeVoters) -> None:
             case RemoveVoter(key):
                 end_offset = _append(state, _without(state, key))
                 waits, until_ms = True, state.now_ms + state.timeouts.request_ms
-            case UpgradeKRaftVersion(level):
-                if level == state.kraft_version:
+            case UpgradeKRaftVersion(level, validate_only):
+                voters = state.voters if level == state.kraft_version else _dynamic(state, level)
+                if validate_only or level == state.kraft_version:
                     state.replies.append(Reply(event.request_id, ErrorCode.NONE, ""))
                     return
-                end_offset = _append(state, _dynamic(state, level), level)
+                end_offset = _append(state, voters, level)
                 waits, until_ms = True, state.now_ms + state.timeouts.request_ms
     except _Refused as refused:
         state.replies.append(Reply(event.request_id, refused.error, refused.message))
@@ -132,10 +134,17 @@ def _dynamic(state: QuorumState, level: int) -> VoterSet:
             raise _Refused(
                 ErrorCode.REQUEST_TIMED_OUT, f"the directory id of voter {voter.key.id} is unknown: it must fetch first"
             )
+        endpoints = reported.endpoints or voter.endpoints
+        if not endpoints:
+            raise _Refused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"voter {voter.key.id} has no address for other controllers: add a listener of "
+                "controller.listener.names to its listeners, and start it again",
+            )
         found.append(
             Voter(
                 ReplicaKey(voter.key.id, directory_id),
-                reported.endpoints or voter.endpoints,
+                endpoints,
                 reported.min_kraft_version,
                 reported.max_kraft_version,
             )
@@ -191,6 +200,21 @@ def report(state: QuorumState) -> None:
         if (is_static and state.report_ms == NEVER) or (not is_static and known != me):
             state.report_ms = state.now_ms + state.timeouts.fetch_ms
             state.send(state.leader_id, UpdateVoter(state.epoch, me))
+
+
+def join(state: QuorumState) -> None:
+    """Let this observer become a voter, if it is to do that by itself."""
+    if not state.auto_join or state.role is not Role.FOLLOWER or state.is_voter or state.kraft_version < DYNAMIC:
+        return
+    if state.report_ms <= state.now_ms:
+        is_first = state.report_ms == NEVER
+        state.report_ms = state.now_ms + state.timeouts.fetch_ms
+        if is_first:
+            # It has yet to catch up.
+            return
+        lost = state.voters.get(state.node_id)
+        change = DropVoter(state.epoch, lost.key) if lost is not None else JoinVoters(state.epoch, state.me)
+        state.send(state.leader_id, change)
 
 
 def update_requested(state: QuorumState, source: int, request: UpdateVoter) -> None:

@@ -21,11 +21,13 @@ from broker_cy.quorum.messages import (
     VoteResponse,
 )
 from broker_cy.quorum.state import QuorumState
-from broker_cy.quorum.step import Role, bootstrap_id
+from broker_cy.quorum.step import LeaderGone, Role, bootstrap_id
 from broker_cy.quorum.voters import Endpoint, ReplicaKey
 
 _VOTING = frozenset({Role.UNATTACHED, Role.PROSPECTIVE})
 _LEADERLESS = frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE})
+# Who still follows the leader of the epoch, or knows it and has given it up.
+_LEADERLESS_SOON = frozenset({Role.FOLLOWER, Role.UNATTACHED, Role.PROSPECTIVE})
 
 
 def learn(state: QuorumState, source: int, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...] = ()) -> None:
@@ -60,6 +62,22 @@ def stand(state: QuorumState) -> None:
         _ask_for_leader(state, ())
     state.become(Role.PROSPECTIVE)
     _begin_round(state, pre_vote=True)
+
+
+def leader_gone(state: QuorumState, event: LeaderGone) -> None:
+    """Its followers need not wait for the end of the fetch timeout. The voter with the lowest id stands at once, the
+    others one after the other, so that they do not take votes from it; an observer searches at once.
+    """
+    if event.epoch != state.epoch or event.leader_id != state.leader_id or state.role not in _LEADERLESS_SOON:
+        return
+    # Another voter may be elected although this node heard from the leader just now.
+    state.has_fetched = False
+    state.hurry = 1
+    place = sum(1 for voter in state.others if voter != event.leader_id and voter < state.node_id)
+    delay_ms = place * state.timeouts.gone_ms if state.may_stand else 0
+    state.deadline_ms = min(state.deadline_ms, state.now_ms + delay_ms)
+    if not delay_ms:
+        stand(state)
 
 
 def _search(state: QuorumState) -> None:
@@ -128,6 +146,8 @@ def vote_requested(state: QuorumState, source: int, request: VoteRequest) -> Non
     candidate = ReplicaKey(source, request.directory_id)
     granted = error is ErrorCode.NONE and _is_long_enough(state, request.last) and _grants(state, candidate, request)
     if granted and not request.pre_vote:
+        # A candidate that is being elected is not disturbed.
+        state.hurry = 0
         state.become_unattached()
         state.voted = candidate
     state.send(

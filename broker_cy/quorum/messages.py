@@ -38,7 +38,9 @@ NO_SNAPSHOT = OffsetAndEpoch(-1, -1)
 
 
 class Leadership(NamedTuple):
-    """The first entry of each epoch (Kafka's LeaderChangeMessage). Directory ids are ZERO with kraft.version 0."""
+    """The first entry of each epoch (Kafka's LeaderChangeMessage). The log does not keep the directory ids: they are
+    ZERO where it was read.
+    """
 
     leader_id: int
     voters: tuple[ReplicaKey, ...]
@@ -196,7 +198,28 @@ class UpdateVoterResponse(NamedTuple):
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-Request = VoteRequest | BeginQuorumEpoch | EndQuorumEpoch | Fetch | FetchSnapshot | UpdateVoter
+class JoinVoters(NamedTuple):
+    """An observer asks the leader to make it a voter: AddRaftVoter, which is answered when the record is written."""
+
+    epoch: int  # not sent
+    voter: Voter
+
+
+class DropVoter(NamedTuple):
+    """A node asks the leader to remove the voter that it was with another disk: RemoveRaftVoter."""
+
+    epoch: int  # not sent
+    key: ReplicaKey
+
+
+class ChangeResponse(NamedTuple):
+    """The result of a JoinVoters or DropVoter. It does not say who leads."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+Request = VoteRequest | BeginQuorumEpoch | EndQuorumEpoch | Fetch | FetchSnapshot | UpdateVoter | JoinVoters | DropVoter
 Response = (
     VoteResponse
     | BeginQuorumEpochResponse
@@ -204,5 +227,6 @@ Response = (
     | FetchResponse
     | FetchSnapshotResponse
     | UpdateVoterResponse
+    | ChangeResponse
 )
 Message = Request | Response

@@ -17,12 +17,15 @@ from broker_cy.quorum.history import VoterHistory, VotersAt
 from broker_cy.quorum.messages import (
     BeginQuorumEpoch,
     BeginQuorumEpochResponse,
+    ChangeResponse,
+    DropVoter,
     EndQuorumEpoch,
     EndQuorumEpochResponse,
     Fetch,
     FetchResponse,
     FetchSnapshot,
     FetchSnapshotResponse,
+    JoinVoters,
     Message,
     OffsetAndEpoch,
     UpdateVoter,
@@ -37,6 +40,7 @@ from broker_cy.quorum.step import (
     ChunkWritten,
     Description,
     Event,
+    LeaderGone,
     NotLeaderError,
     NotWritten,
     Output,
@@ -70,6 +74,7 @@ class Quorum:
         *,
         snapshot_id: OffsetAndEpoch | None = None,
         bootstrap_servers: int = 0,
+        auto_join: bool = False,
     ) -> None:
         """`me` is this node, also if it is no voter; without `endpoints` it never reports them to the leader. `history`
         has the configured voters (kraft.version 0) or those of the newest snapshot, and what the log has noted since.
@@ -77,15 +82,15 @@ class Quorum:
         The machine keeps both `history` and `log` up to date. `draw` is what election timeouts are drawn with.
         `snapshot_id` is the newest snapshot on disk, None if there is none but one with offset 0, which
         `storage format` writes; a log that does not contain its last entry was emptied, and begins behind it.
-        `bootstrap_servers` is the number of controller.quorum.bootstrap.servers. Raises QuorumError if log and snapshot
-        do not fit together.
+        `bootstrap_servers` is the number of controller.quorum.bootstrap.servers; with `auto_join` an observer asks to
+        become a voter. Raises QuorumError if log and snapshot do not fit together.
         """
         if snapshot_id is not None and not log.contains(snapshot_id):
             raise QuorumError(f"the log from {log.start} to {log.end} does not continue snapshot {snapshot_id}")
         if log.start.offset and (snapshot_id is None or snapshot_id < log.start):
             raise QuorumError(f"the log begins at {log.start}, and the newest snapshot is {snapshot_id}")
         self._state = QuorumState(
-            me, history, stored, log, draw, timeouts or Timeouts(), snapshot_id, bootstrap_servers
+            me, history, stored, log, draw, timeouts or Timeouts(), snapshot_id, bootstrap_servers, auto_join
         )
 
     @property
@@ -139,7 +144,7 @@ class Quorum:
         return state.voters.endpoints(node_id)
 
     def describe(self, now_ms: int) -> Description | None:
-        """What DescribeQuorum shows; None unless this node leads."""
+        """What DescribeQuorum shows; None unless this node leads. Static voters have no directory id, as in Kafka."""
         state = self._state
         if state.role is not Role.LEADER:
             return None
@@ -185,6 +190,7 @@ class Quorum:
             replication.fetch(state)
             snapshots.fetch(state)
             changes.report(state)
+            changes.join(state)
         elif isinstance(event, Append):
             raise NotLeaderError(f"{self!r} has stopped")
         return self._output()
@@ -196,6 +202,8 @@ class Quorum:
                 _receive(state, source, message)
             case Tick():
                 _tick(state)
+            case LeaderGone():
+                elections.leader_gone(state, event)
             case Synced(end_offset):
                 replication.synced(state, end_offset)
             case Append(epoch, offset, proposals):
@@ -247,7 +255,6 @@ class Quorum:
 
 
 def _described(key: ReplicaKey, progress: Progress) -> ReplicaDescription:
-    key = ReplicaKey(key.id, progress.directory_id)
     return ReplicaDescription(key, progress.end_offset, progress.fetched_ms, progress.caught_up_ms)
 
 
@@ -298,6 +305,11 @@ def _receive(state: QuorumState, source: int, message: Message) -> None:
             snapshots.fetch_answered(state, source, message)
         case UpdateVoter():
             changes.update_requested(state, source, message)
+        case ChangeResponse():
+            # An observer that is a voter now learns it from its log; another one asks again.
+            pass
+        case JoinVoters() | DropVoter():
+            raise AssertionError(f"{message} is a ChangeVoters for its receiver")
 
 
 def _not_written(state: QuorumState, end_offset: int) -> None:

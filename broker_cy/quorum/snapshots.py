@@ -100,8 +100,19 @@ def done(state: QuorumState, event: SnapshotDone) -> None:
         state.history.replace(event.voters or state.history.newest.voters, event.kraft_version)
         state.take_voters()
         state.replace_log = snapshot_id
+        forget_fetch(state)
     if snapshot_id.offset <= state.log.end_offset and state.role is not Role.LEADER:
         state.high_watermark = max(state.high_watermark, snapshot_id.offset)
+
+
+def forget_fetch(state: QuorumState) -> None:
+    """Ignore the response to a fetch that is on its way: it continues the log that this one has replaced. The snapshot
+    may be of a fetch that was given up when its leader was, so that the node fetches from the log again.
+    """
+    if state.is_fetching and state.snapshot_fetch is None:
+        state.correlation += 1
+        state.is_fetching = False
+        state.retry_ms = NEVER
 
 
 # --- any node

@@ -104,6 +104,7 @@ class QuorumState:
         timeouts: Timeouts,
         snapshot_id: OffsetAndEpoch | None,
         bootstrap_servers: int,
+        auto_join: bool,
     ) -> None:
         """See Quorum."""
         self.me = me
@@ -119,6 +120,7 @@ class QuorumState:
         self.snapshot_id = snapshot_id
         self.timeouts = timeouts
         self.bootstrap_servers = bootstrap_servers
+        self.auto_join = auto_join and bool(me.endpoints)
         self.role: Role | None = None
         self.epoch = max(log.end.epoch, stored.epoch if stored else 0)
         self.leader_id = NO_LEADER
@@ -132,9 +134,11 @@ class QuorumState:
         self.observers: dict[ReplicaKey, Progress] = {}  # of the leader; by the time of their last fetch
         self.parked: dict[ReplicaKey, Parked] = {}  # of the leader: at most one of each replica
         self.change: PendingChange | None = None  # of the leader
+        self.hurry = 0  # the number of the next election timeout since the leader has gone, 0: it is none of these
         self.deadline_ms = NEVER  # of an election, a fetch, a search for the leader, or the next BeginQuorumEpoch
         self.retry_ms = NEVER  # of a follower: when the next fetch is sent although no response has arrived
-        self.report_ms = NEVER  # when the leader is told again that this voter has changed
+        # When the leader is asked again to change this voter, or to make this observer one.
+        self.report_ms = NEVER
         # Of the newest fetch. Drawn, so that no response to a fetch of an earlier life of this node matches.
         self.correlation = draw(0, (1 << 30) - 1)
         self.is_fetching = False  # a fetch waits for its response
@@ -248,6 +252,7 @@ class QuorumState:
     def become_follower(self, leader_id: int, endpoints: tuple[Endpoint, ...] = ()) -> None:
         """Follow the leader of this epoch. A leader ends the vote."""
         self.become(Role.FOLLOWER)
+        self.hurry = 0
         self.leader_id = leader_id
         self.leader_endpoints = endpoints or self.voters.endpoints(leader_id)
         self.voted = None
@@ -257,6 +262,7 @@ class QuorumState:
         """Lead this epoch, which begins with a Leadership entry, and with the voters if the log does not have them."""
         granting = tuple(key for key in self.voters.keys if self.votes.get(key.id))
         self.become(Role.LEADER)
+        self.hurry = 0
         self.leader_id = self.node_id
         self.leader_endpoints = self.me.endpoints
         self.voted = None
@@ -292,6 +298,10 @@ class QuorumState:
     def wait_for_election(self) -> None:
         """Stand for election after the election timeout. It is drawn, so that voters do not all stand at once."""
         election_ms = self.timeouts.election_ms
+        if self.hurry:
+            hurried_ms = self.timeouts.gone_ms << (self.hurry - 1)
+            self.hurry = self.hurry + 1 if hurried_ms < election_ms else 0
+            election_ms = min(election_ms, hurried_ms)
         self.deadline_ms = self.now_ms + election_ms + self._draw(0, election_ms)
 
     # --- what leaves
@@ -334,11 +344,13 @@ class QuorumState:
         # A leader that resigned stays recorded as the leader: after a restart it must not lead this epoch again.
         leader_id = self.node_id if self.role is Role.RESIGNED else self.leader_id
         voted = self.voted if leader_id == NO_LEADER else None
-        is_static = self.kraft_version == 0
-        facts = (self.epoch, leader_id, voted, is_static)
+        # An upgrade of kraft.version alone writes nothing: until its record is in the log, only the file names the
+        # voter of a single node.
+        facts = (self.epoch, leader_id, voted)
         if facts == self._recorded_facts:
             return None
         self._recorded_facts = facts
+        is_static = self.kraft_version == 0
         state = ElectionState(
             self.epoch,
             leader_id,

@@ -67,6 +67,15 @@ class Received(NamedTuple):
     message: Message
 
 
+class LeaderGone(NamedTuple):
+    """The process that leads `epoch` has ended, as far as anybody can tell from here. It need not be true: the others
+    decide, by a pre-vote.
+    """
+
+    leader_id: int
+    epoch: int
+
+
 class Proposal(NamedTuple):
     """One batch to append, of `entries` entries."""
 
@@ -140,9 +149,12 @@ class RemoveVoter(NamedTuple):
 
 
 class UpgradeKRaftVersion(NamedTuple):
-    """UpdateFeatures of kraft.version: from static voters (0) to voters in the log (1)."""
+    """UpdateFeatures of kraft.version: from static voters (0) to voters in the log (1). With `validate_only` the reply
+    says whether it would be made.
+    """
 
     level: int
+    validate_only: bool = False
 
 
 class ChangeVoters(NamedTuple):
@@ -160,6 +172,7 @@ Event = (
     Start
     | Tick
     | Received
+    | LeaderGone
     | Append
     | NotWritten
     | Synced
@@ -248,7 +261,8 @@ class Timeouts(NamedTuple):
     An election starts after `election_ms` to twice as much without a leader, or if a follower fetched nothing for
     `fetch_ms`. A request without a response is repeated after `request_ms`. A follower lets the leader hold a fetch
     with nothing new for `fetch_wait_ms`. A follower that could not write what it fetched fetches again after
-    `backoff_ms`.
+    `backoff_ms`. Once the process of the leader is known to have ended, the first election timeouts are `gone_ms`, and
+    twice as long each time.
     """
 
     election_ms: int = 1000
@@ -256,6 +270,7 @@ class Timeouts(NamedTuple):
     request_ms: int = 2000
     fetch_wait_ms: int = 500
     backoff_ms: int = 20
+    gone_ms: int = 50
 
 
 # --- what DescribeQuorum shows

@@ -6,7 +6,6 @@ kraft.version 1 it is in the log (VotersRecord, KIP-853).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -36,8 +35,7 @@ class Endpoint(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(NamedTuple):
     """`endpoints` are those of the controller listeners, the preferred one first; the range is that of the
     kraft.version that the node supports.
     """
@@ -120,7 +118,7 @@ class VoterSet:
 
     def with_directory(self, key: ReplicaKey) -> VoterSet:
         """Fill in the directory id of a voter that has none."""
-        return VoterSet(replace(old, key=key) if old.key.id == key.id else old for old in self.voters)
+        return VoterSet(old._replace(key=key) if old.key.id == key.id else old for old in self.voters)
 
     def supports(self, kraft_version: int) -> bool:
         """Whether all voters support the version."""

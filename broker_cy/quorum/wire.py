@@ -20,12 +20,15 @@ from broker_cy.quorum import wire_admin
 from broker_cy.quorum.messages import (
     BeginQuorumEpoch,
     BeginQuorumEpochResponse,
+    ChangeResponse,
+    DropVoter,
     EndQuorumEpoch,
     EndQuorumEpochResponse,
     Fetch,
     FetchResponse,
     FetchSnapshot,
     FetchSnapshotResponse,
+    JoinVoters,
     OffsetAndEpoch,
     Request,
     Response,
@@ -59,9 +62,13 @@ VERSIONS: Final = {
     # Older versions do not have the epoch of the last entry, which a replica of the quorum must send.
     ApiKey.FETCH: (12, 18),
     ApiKey.FETCH_SNAPSHOT: (0, 1),
+    ApiKey.ADD_RAFT_VOTER: (0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: (0, 0),
     ApiKey.UPDATE_RAFT_VOTER: (0, 0),
 }
 """The versions in which nodes of the quorum send requests."""
+JOIN_MS: Final = 2000
+"""How long the leader may take to add a voter that asks for it: Kafka's controller.quorum.request.timeout.ms."""
 FETCH_BYTES_MAX: Final = 8 << 20
 """What a follower asks for at once, as in Kafka; a leader sends at least one batch."""
 PRE_VOTE_VERSION: Final = 2
@@ -87,6 +94,10 @@ def to_request(me: Identity, message: Request, version: int) -> Message:
             return _snapshot_request(me, message)
         case UpdateVoter():
             return wire_admin.update_request(me, message)
+        case JoinVoters():
+            return wire_admin.join_request(me, message, version, JOIN_MS)
+        case DropVoter():
+            return wire_admin.drop_request(me, message)
 
 
 def from_request(me: Identity, request: Message, correlation: int = 0) -> tuple[int, Request]:
@@ -258,6 +269,9 @@ def _snapshot_request(me: Identity, message: FetchSnapshot) -> Message:
 
 # --- responses
 
+# Those that name a leader.
+_Named = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
+
 
 def to_response(message: Response, version: int, listener: str, records: bytes = b"") -> Message:
     """The response of `message`, to encode in the `version` of the request, which arrived on `listener`. `records` are
@@ -292,6 +306,8 @@ def to_response(message: Response, version: int, listener: str, records: bytes =
             return _with_endpoint(_snapshot_response(message), message, listener, version >= 1)
         case UpdateVoterResponse():
             return wire_admin.update_response(message, listener)
+        case ChangeResponse():
+            raise TypeError("the response to a change of the voters is made of the machine's reply")
 
 
 def from_response(me: Identity, sent: Request, response: Message) -> Response:
@@ -300,6 +316,8 @@ def from_response(me: Identity, sent: Request, response: Message) -> Response:
     """
     if isinstance(sent, UpdateVoter) and isinstance(response, wire.UpdateRaftVoterResponse):
         return wire_admin.update_result(me, response)
+    if isinstance(response, (wire.AddRaftVoterResponse, wire.RemoveRaftVoterResponse)):
+        return wire_admin.change_result(response)
     found: Any = response
     code = found.error_code
     part = _only_part(found)
@@ -337,7 +355,7 @@ def from_response(me: Identity, sent: Request, response: Message) -> Response:
     raise TypeError(f"{type(response).__name__} is no response to {type(sent).__name__}")
 
 
-def _with_endpoint(response: Any, message: Response, listener: str, is_known: bool) -> Message:
+def _with_endpoint(response: Any, message: _Named, listener: str, is_known: bool) -> Message:
     """Add the address of the leader that the message names, if the version of the response has one."""
     address = address_on(message.leader_endpoints, listener)
     if is_known and address is not None and message.leader_id >= 0:

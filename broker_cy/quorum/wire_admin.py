@@ -8,7 +8,7 @@ from typing import Any
 
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.quorum.messages import UpdateVoter, UpdateVoterResponse
+from broker_cy.quorum.messages import ChangeResponse, DropVoter, JoinVoters, UpdateVoter, UpdateVoterResponse
 from broker_cy.quorum.step import Description, RemoveVoter, ReplicaDescription, Reply
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter
 from broker_cy.quorum.wire_common import (
@@ -73,6 +73,31 @@ def _check_cluster(me: Identity, request: Any, response: type[Any]) -> None:
 def _invalid(response: type[Any], text: str) -> Refused:
     error = ErrorCode.INVALID_REQUEST
     return Refused(response(error_code=error, error_message=text), error)
+
+
+def join_request(me: Identity, message: JoinVoters, version: int, timeout_ms: int) -> Message:
+    """Before version 1 the response follows the commit, which the new voter itself has to acknowledge."""
+    request = wire.AddRaftVoterRequest(
+        cluster_id=me.cluster_id,
+        timeout_ms=timeout_ms,
+        voter_id=message.voter.key.id,
+        voter_directory_id=message.voter.key.directory_id,
+        listeners=listeners_of(wire.AddRaftVoterRequest.Listener, message.voter.endpoints),
+    )
+    if version >= 1:
+        request.ack_when_committed = False
+    return request
+
+
+def drop_request(me: Identity, message: DropVoter) -> Message:
+    return wire.RemoveRaftVoterRequest(
+        cluster_id=me.cluster_id, voter_id=message.key.id, voter_directory_id=message.key.directory_id
+    )
+
+
+def change_result(response: wire.AddRaftVoterResponse | wire.RemoveRaftVoterResponse) -> ChangeResponse:
+    error = error_of(response.error_code)
+    return ChangeResponse(error, response.error_message or ("" if error is ErrorCode.NONE else error.name))
 
 
 # --- UpdateRaftVoter

@@ -10,20 +10,23 @@ from broker_cy.wire.control import ControlMessage, decode_control, encode_contro
 from broker_cy.wire.records import decode_batches, encode_batch
 
 
-def to_control(entry: Control, kraft_version: int) -> ControlMessage:
-    """The control record of an entry; its form depends on the finalized kraft.version."""
+def to_control(entry: Control) -> ControlMessage:
+    """The control record of an entry.
+
+    A LeaderChangeMessage has version 0 with each kraft.version, so that it has no directory ids: Kafka 4.3.1 writes
+    only this version, reads each one as if it had it, and a node that reads another one ends.
+    """
     match entry:
         case Leadership(leader_id, voters, granting):
-            version = 1 if kraft_version > 0 else 0
-            return control.LeaderChange(leader_id, _keys(voters, version), _keys(granting, version), version)
+            return control.LeaderChange(leader_id, _without_directories(voters), _without_directories(granting))
         case KRaftVersion(level):
             return control.KraftVersion(level)
         case VoterSet():
             return to_record(entry)
 
 
-def _keys(keys: tuple[ReplicaKey, ...], version: int) -> tuple[control.Voter, ...]:
-    return tuple(control.Voter(key.id, key.directory_id) if version else control.Voter(key.id) for key in keys)
+def _without_directories(keys: tuple[ReplicaKey, ...]) -> tuple[control.Voter, ...]:
+    return tuple(control.Voter(key.id) for key in keys)
 
 
 def from_control(message: ControlMessage) -> Control | None:
@@ -74,12 +77,11 @@ def from_record(record: control.KraftVoters) -> VoterSet:
         raise WireError(f"VotersRecord: {error}") from error
 
 
-def encoded(batch: Batch, kraft_version: int, now_ms: int) -> bytes:
-    """The bytes of a batch. `kraft_version` is the finalized one before it."""
+def encoded(batch: Batch, now_ms: int) -> bytes:
+    """The bytes of a batch."""
     if batch.content is not None:
         return batch.content
-    level = max([kraft_version, *(entry.level for entry in batch.control if isinstance(entry, KRaftVersion))])
-    records = [encode_control(to_control(entry, level), now_ms) for entry in batch.control]
+    records = [encode_control(to_control(entry), now_ms) for entry in batch.control]
     return encode_batch(records, base_offset=batch.offset, leader_epoch=batch.epoch, control=True)
 
 

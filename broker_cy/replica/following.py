@@ -88,8 +88,10 @@ def take(replica: Replica, asked: Ask, answer: Answer, epochs: Epochs) -> Step:
     accepted = 0
     end, newest, restart_at = asked.offset, asked.last_fetched_epoch, NONE
     first = answer.batches[0] if answer.batches else None
-    if first is not None and first.base_offset < end < first.end_offset and answer.log_start_offset >= end:
-        # The leader has deleted a part of this batch, and sends all of it. Everything here is deleted there.
+    is_useless = answer.log_start_offset >= end or asked.last_fetched_epoch == NONE
+    if first is not None and first.base_offset < end < first.end_offset and is_useless:
+        # A leader, this one or one before, has deleted a part of this batch, and this one sends all of it. Everything
+        # here is deleted there, or there is nothing here.
         end = restart_at = first.base_offset
         newest = NONE
     for batch in answer.batches:

@@ -1,5 +1,5 @@
 from broker_cy.metrics.histogram import Histogram
-from broker_cy.replica.partition import FlushGroup
+from broker_cy.replica.flush_group import FlushGroup
 from broker_cy.storage.jobs import Jobs
 
 class GroupCommit:

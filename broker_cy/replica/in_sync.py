@@ -1,8 +1,8 @@
 """The in-sync set of a partition, as the leader of one epoch knows it: KIP-497, KIP-841, KIP-903, KIP-966.
 
 A pure state machine. Its inputs are committed metadata (`image`), fetches of followers (`fetched`), answers to
-AlterPartition (`answered`) and time (`tick`). It says up to where the high watermark may move (`bound`), and which
-AlterPartition is to be sent (`proposal`, while `unsent`).
+AlterPartition (`answered`), time (`tick`), and who has stopped fetching (`silence`). It says up to where the high
+watermark may move (`bound`), and which AlterPartition is to be sent (`proposal`, while `unsent`).
 
 Invariants, between calls:
   isr <= maximal <= isr plus one replica; maximal is isr if nothing is proposed, or a smaller set
@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.replica.silence import FollowerSilence
+from broker_cy.replica.standing import Standing
 
 # Of a follower that has not fetched yet in this leader epoch.
 UNKNOWN = -1
@@ -37,16 +39,6 @@ _OVERTAKEN = (
 )
 
 
-class Standing(NamedTuple):
-    """A registered broker: its epoch, whether it may join in-sync sets (it is neither fenced nor shutting down), its
-    rack.
-    """
-
-    epoch: int
-    is_eligible: bool
-    rack: str | None = None
-
-
 class Assigned(Protocol):
     """What the metadata says of a partition (metadata.image.PartitionImage)."""
 
@@ -58,8 +50,6 @@ class Assigned(Protocol):
     def leader_epoch(self) -> int: ...
     @property
     def partition_epoch(self) -> int: ...
-    @property
-    def leader_recovery_state(self) -> int: ...
 
 
 class Proposal(NamedTuple):
@@ -100,8 +90,8 @@ class Follower:
 
 
 class InSync:
-    """For the leader `broker_id` of a partition. `standings` is shared by all partitions; whoever owns it brings it
-    up to date before it reports an image.
+    """For the leader `broker_id` of a partition. `standings` and `silence` are shared by all partitions; whoever owns
+    them brings them up to date before it reports an image, or the time.
     """
 
     __slots__ = (
@@ -111,19 +101,27 @@ class InSync:
         "isr",
         "lag_max_ms",
         "leader_epoch",
-        "leader_recovery_state",
         "maximal",
         "min_isr",
         "now_ms",
         "partition_epoch",
         "proposal",
+        "silence",
         "standings",
         "unsent",
     )
 
-    def __init__(self, broker_id: int, standings: Mapping[int, Standing], lag_max_ms: int, min_isr: int) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        standings: Mapping[int, Standing],
+        lag_max_ms: int,
+        min_isr: int,
+        silence: FollowerSilence,
+    ) -> None:
         self.broker_id = broker_id
         self.standings = standings
+        self.silence = silence
         self.lag_max_ms = lag_max_ms
         self.min_isr = min_isr
         self.followers: dict[int, Follower] = {}
@@ -131,7 +129,6 @@ class InSync:
         self.maximal: frozenset[int] = frozenset()  # with the replica that is proposed: it may be committed already
         self.leader_epoch = -1
         self.partition_epoch = -1
-        self.leader_recovery_state = 0
         self.epoch_start = UNKNOWN  # where the log ended when this leader epoch began
         self.proposal: Proposal | None = None
         self.unsent = False
@@ -147,7 +144,11 @@ class InSync:
     @property
     def is_under_min(self) -> bool:
         """Whether acks=all is refused. As in Kafka, min.insync.replicas is at most the number of replicas."""
-        return len(self.isr) < min(self.min_isr, len(self.followers) + 1)
+        return len(self.isr) < self._min_isr
+
+    @property
+    def _min_isr(self) -> int:
+        return min(self.min_isr, len(self.followers) + 1)
 
     # --- inputs
 
@@ -161,7 +162,6 @@ class InSync:
             self.leader_epoch = image.leader_epoch
             self.epoch_start = log_end
         self.partition_epoch = image.partition_epoch
-        self.leader_recovery_state = image.leader_recovery_state
         known = {} if is_new_epoch else self.followers
         self.followers = {}
         for broker_id in image.replicas:
@@ -251,13 +251,25 @@ class InSync:
             self.unsent = True
 
     def tick(self, log_end: int, now_ms: int) -> None:
-        """Propose to remove those that have not caught up for replica.lag.time.max.ms."""
+        """Propose to remove those that have not caught up for replica.lag.time.max.ms; and those that lack records and
+        have stopped fetching, as long as min.insync.replicas are left without them.
+        """
         self.now_ms = max(self.now_ms, now_ms)
         if self.proposal is not None:
             return
         left = frozenset(each for each in self.isr if each == self.broker_id or self._is_caught_up(each, log_end))
+        silent = [each for each in self.silence.silent if each in left and self._lacks_records(each, log_end)]
+        if silent and len(left) - len(silent) >= self._min_isr:
+            left = left.difference(silent)
+            for each in silent:
+                self.silence.dropped(each)
         if left != self.isr:
             self._propose_set(left, -1)
+
+    def _lacks_records(self, broker_id: int, log_end: int) -> bool:
+        """False also for one that has not fetched yet in this leader epoch: it has replica.lag.time.max.ms to begin."""
+        follower = self.followers.get(broker_id)
+        return follower is not None and UNKNOWN < follower.end_offset < log_end
 
     def _is_caught_up(self, broker_id: int, log_end: int) -> bool:
         follower = self.followers.get(broker_id)
@@ -268,6 +280,13 @@ class InSync:
     # --- proposals
 
     def _commit(self, isr: frozenset[int]) -> None:
+        for broker_id in self.isr - isr:
+            # Who left is near again only with everything that the leader has: else the high watermark would wait while
+            # it copies what it missed.
+            follower = self.followers.get(broker_id)
+            if follower is not None:
+                follower.caught_up_ms = self.now_ms - self.lag_max_ms - 1
+                follower.leader_end_then = UNKNOWN
         self.isr = self.maximal = isr
         self.proposal = None
         self.unsent = False

@@ -3,42 +3,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from broker_cy.core.clock import Clock
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.replica.group_commit import GroupCommit
-from broker_cy.replica.following import BatchSpan
+from broker_cy.replica.flush_group import FlushedLog, FlushGroup
 from broker_cy.replica.in_sync import Altered, Assigned, InSync, Proposal
-from broker_cy.replica.replica import Replica
 from broker_cy.replica.verification import Verification
 from broker_cy.storage.log import Log
 
-class FlushGroup:
-    """Partitions with staged batches, written together once per loop turn."""
-
-    loop: asyncio.AbstractEventLoop
-    clock: Clock
-    staged_bytes: int
-    flushes: int
-    verifies: bool
-    commit: GroupCommit
-    on_alter: Callable[[Partition], None] | None
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None: ...
-    def flush(self) -> int: ...
-
-class Partition:
+class Partition(FlushedLog):
     """A partition as clients see it. `offline` is the reason why there is no `log` or why it is not served, or None."""
 
-    topic: str
-    index: int
     topic_id: UUID
-    log: Log
     offline: str | None
-    replica: Replica
     last_stable_offset: int
     replication_factor: int
     min_insync_replicas: int
-    closed: bool
     unopened: bool
     protected: bool
     batches: int
@@ -67,17 +45,11 @@ class Partition:
     def leader_epoch(self) -> int: ...
     def lead(self, leader_epoch: int) -> None: ...
     assigned: Assigned | None
-    on_written: Callable[[Partition], None] | None
     def assign(
         self, image: Assigned, leads: bool, new_in_sync: Callable[[], InSync], high_watermark: int
     ) -> None: ...
     def answered(self, proposal: Proposal, answer: Altered) -> None: ...
     def tick(self) -> None: ...
-    def spans(self, records: bytes) -> list[BatchSpan]: ...
-    def append_fetched(self, records: bytes, count: int, now_ms: int) -> None: ...
-    def learn(self, high_watermark: int, leader_start: int) -> None: ...
-    def was_truncated(self) -> None: ...
-    def was_restarted(self) -> None: ...
     def configure(self, settings: Mapping[str, Any]) -> None: ...
     def before_flush(self, stage: Callable[[], None]) -> None: ...
     def append_then(self, batch: bytes, now_ms: int, done: Callable[[KafkaError | None], None]) -> None: ...

@@ -23,7 +23,7 @@ cdef enum Fate:
     PENDING                 # not decided: ask again after the next report
     DONE                    # complete up to the level that was asked for
     LOST                    # undone, or possibly not on disk although it has to be
-    MOVED                   # this replica no longer leads
+    MOVED                   # this replica no longer leads, or is no replica any more
     TOO_FEW                 # committed, and the in-sync set is smaller than min.insync.replicas since
 
 cdef enum Level:
@@ -34,7 +34,7 @@ cpdef enum Role:
     OFFLINE                 # there is no log
     FOLLOWER
     LEADER
-    CLOSED                  # the topic was deleted
+    CLOSED                  # the topic was deleted, or the partition moved to other brokers
 
 cdef struct Mark:
     int64_t offset
@@ -85,7 +85,8 @@ cdef class Replica:
         if self.sync_lost or offset >= self.staged.offset:
             return LOST
         if self.role == CLOSED:
-            return DONE     # nobody can find out
+            # The new leader of a partition that was moved away may not have it. Of a deleted topic nobody can find out.
+            return MOVED if self.replicated else DONE
         return PENDING if self.role == LEADER else MOVED
 
     cdef Mark local_end(self) noexcept

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_cy.server.metadata.suspects import Suspects
+from broker_cy.client.outgoing import Outgoing
+from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.log_events import LogEvents
+from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +35,7 @@ class Broker:
         self.clock = seams.clock
         self.randomness = seams.randomness
         self.loop = seams.loop
+        self.outgoing = Outgoing(seams.network.connect, seams.clock)
         self.log_events = LogEvents(seams.clock)
         self.node_id: int = config.node_id
         self.cluster_id: str = ""
@@ -45,7 +48,15 @@ class Broker:
         self.txn_markers: TxnMarkers
         self.transactions: TransactionService
         self.events: EventLog
+        self.own_topics = OwnTopicLeader(
+            config.node_id,
+            config.network.inter_broker,
+            lambda: self.image,
+            lambda: self.controller.has_peers,
+            self.outgoing,
+        )
         self.suspects = Suspects(seams.loop)
+        self.departed = Departed(seams.loop)
         self.cold_reader: Executor  # reads what left the page cache
 
     @property

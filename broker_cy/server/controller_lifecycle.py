@@ -15,6 +15,8 @@ from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.telemetry.event_log import EventLog
+from broker_cy.server.telemetry.loop_watch import LoopWatch
+from broker_cy.server.telemetry.metrics_address import MetricsAddress
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.settings import StorageSettings
@@ -45,6 +47,7 @@ class ControllerServer:
         self._jobs = LoopJobs(seams.loop, self._executor)
         self._controllers = ControllerListeners(self.broker, seams)
         self._timer: asyncio.TimerHandle | None = None
+        self._watch = LoopWatch(seams.loop, seams.clock)
 
     @property
     def listeners(self) -> list[Listener]:
@@ -55,6 +58,7 @@ class ControllerServer:
         DataDirectoryError, MetadataLogError, QuorumError, StorageError, OSError.
         """
         self._controllers.bind()
+        self._bind_metrics()
         broker = self.broker
         directories = open_directories(
             [os.path.abspath(path) for path in self.config.log_dirs],
@@ -70,16 +74,51 @@ class ControllerServer:
         )
         broker.log_manager = LogManager(directories, settings, self._jobs)
         broker.controller = ControllerService.open(
-            self.config, self.clock, self.loop, broker.log_manager, broker.randomness, self._executor
+            self.config,
+            self.clock,
+            self.loop,
+            broker.log_manager,
+            broker.randomness,
+            broker.outgoing,
+            self._executor,
         )
         # It has no partition to write events to; brokers report what they see in the metadata.
         broker.partitions = PartitionTable()
-        broker.events = EventLog(self.config, self.clock, self.loop, broker.partitions, broker.controller.submit)
+        broker.events = EventLog(
+            self.config,
+            self.clock,
+            self.loop,
+            broker.partitions,
+            broker.controller.submit,
+            broker.own_topics,
+            lambda topic: 1,
+        )
         broker.controller.subscribe(self._on_image)
         broker.controller.load(self._controllers.endpoints())
         self._controllers.start()
         await broker.controller.start({})
         self._tick()
+        self._watch.start()
+        if self.metrics_server is not None:
+            self.metrics_server.start()
+
+    def _bind_metrics(self) -> None:
+        """Raises ListenError."""
+        if not self.config["brokercy.metrics.listener"]:
+            return
+        address = MetricsAddress.parse(self.config["brokercy.metrics.listener"])
+        # Imported here, because a node that serves no metrics does not need these modules.
+        from broker_cy.server.telemetry.metrics_http import MetricsServer
+        from broker_cy.server.telemetry.metrics_page import render_controller
+
+        async def page(_: frozenset[str] | None) -> bytes:
+            return await render_controller(self.broker, self._controllers.core, self._watch)
+
+        self.metrics_server = MetricsServer.bind(self.loop, *address, page, self._missing)
+
+    def _missing(self) -> list[str]:
+        """What prevents this controller from being of use."""
+        return [] if self.broker.controller.leader_id >= 0 else ["the metadata quorum has no leader"]
 
     def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:
         """Dynamic settings of the controllers."""
@@ -93,7 +132,10 @@ class ControllerServer:
         """Resign, and mark the data directory as clean."""
         if self._timer is not None:
             self._timer.cancel()
+        self._watch.stop()
         await self.broker.controller.stop()
+        if self.metrics_server is not None:
+            await self.metrics_server.stop()
         self._controllers.stop()
         self._jobs.stop()
         self._executor.shutdown(wait=True, cancel_futures=True)

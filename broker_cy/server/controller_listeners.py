@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from broker_cy.server.connections.connection import Connection
     from broker_cy.server.seams import Acceptor, Seams
 
+_ALL_INTERFACES = frozenset({"", "0.0.0.0", "::", "[::]"})
+
 
 class ControllerListeners:
     """`bind`, `start` and `stop` in this order. There may be no listener: a node that is alone needs none."""
@@ -45,14 +47,26 @@ class ControllerListeners:
             self._acceptors.append((each.name, acceptor))
 
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """The advertised addresses, the preferred one first. Port 0 is replaced by the port that the system chose."""
+        """The advertised addresses, the preferred one first. Port 0 is replaced by the port that the system chose, and
+        the address of all interfaces by this machine's name, because other nodes could not reach it.
+        """
         config = self._broker.config
         ports = {name: acceptor.port for name, acceptor in self._acceptors}
         found = {
-            each.name: Endpoint(each.name, each.host or self._seams.network.own_name(), each.port or ports[each.name])
+            each.name: Endpoint(
+                each.name,
+                self._seams.network.own_name() if each.host in _ALL_INTERFACES else each.host,
+                each.port or ports[each.name],
+            )
             for each in config.network.advertised_controllers
         }
         return tuple(found[name] for name in config.network.controller_names if name in found)
+
+    @property
+    def core(self) -> ServerCore:
+        """Of listeners that were started."""
+        assert self._core is not None
+        return self._core
 
     def start(self) -> None:
         """Accept from now on."""

@@ -16,7 +16,7 @@ class LoopJobs:
     def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
         self._loop = loop
         self._executor = executor
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._timers: dict[asyncio.TimerHandle, None] = {}
         self._stopped = False
 
     def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
@@ -51,11 +51,11 @@ class LoopJobs:
             return
 
         def fire() -> None:
-            self._timers.discard(timer)
+            self._timers.pop(timer, None)
             callback()
 
         timer = self._loop.call_later(delay_ms / 1000, fire)
-        self._timers.add(timer)
+        self._timers[timer] = None
 
     def stop(self) -> None:
         """Cancel the timers, and drop the results of running work. The next start removes what an unfinished deletion

@@ -26,7 +26,7 @@ from broker_cy.server.broker import Broker
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
 from broker_cy.server.connections.listener import Admission, Listener
-from broker_cy.server.connections.sockets import Buffers, ListenError
+from broker_cy.server.connections.sockets import Buffers
 from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.coordinators.broker_calls import BrokerCalls
 from broker_cy.server.coordinators.coordinator_service import ServiceContext
@@ -41,12 +41,14 @@ from broker_cy.server.metadata.auto_topics import AutoTopics
 from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.partitions.openings import Openings
 from broker_cy.server.partitions.partition_service import PartitionService
+from broker_cy.server.replication.throttles import Throttles
 from broker_cy.server.telemetry.commit_sampler import CommitSampler
 from broker_cy.server.telemetry.event_log import EventLog
 from broker_cy.server.telemetry.loop_watch import LoopWatch
+from broker_cy.server.telemetry.metrics_address import MetricsAddress
 from broker_cy.server.telemetry.metrics_sampler import MetricsSampler
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
-from broker_cy.storage.data_directory import is_formatted, open_directories
+from broker_cy.storage.data_directory import holds_partitions, open_directories
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.log_opener import OPENING_MAX
 from broker_cy.storage.settings import StorageSettings
@@ -87,7 +89,6 @@ IDLE_SWEEP_S_MAX = 10.0
 STORAGE_TICK_S = 0.25
 # Kafka's value for intervals that mean never.
 NEVER_MS = 2**63 - 1
-PORT_MAX = 65_535
 
 
 class BrokerServer:
@@ -197,23 +198,23 @@ class BrokerServer:
         return self._network.listen(name, host, port, self.config["socket.listen.backlog.size"], buffers)
 
     def _bind_metrics(self) -> None:
-        address = self.config["brokercy.metrics.listener"]
-        if not address:
+        if not self.config["brokercy.metrics.listener"]:
             return
-        host, separator, port = address.rpartition(":")
-        if not separator or not port.isdecimal() or int(port) > PORT_MAX:
-            raise ListenError(f"brokercy.metrics.listener: {address!r} is not HOST:PORT with a port of 0 to {PORT_MAX}")
+        address = MetricsAddress.parse(self.config["brokercy.metrics.listener"])
         # Imported here, because a broker that serves no metrics does not need these modules.
         from broker_cy.server.telemetry.metrics_http import MetricsServer
+
+        self.metrics_server = MetricsServer.bind(self.loop, *address, self.page, self.missing)
+
+    async def page(self, topics: frozenset[str] | None) -> bytes:
+        """The page of a scrape; with `topics`, only the metrics of their partitions."""
         from broker_cy.server.telemetry.metrics_page import render
 
-        self.metrics_server = MetricsServer.bind(
-            self.loop,
-            host.strip("[]"),
-            int(port),
-            lambda topics: render(self.broker, self._core, self._watch, topics),
-            self._missing,
-        )
+        return await render(self.broker, self._core, self._watch, topics)
+
+    def call_each_tick(self, call: Callable[[], None]) -> None:
+        """Call it each loop_watch.PERIOD_S, as long as the broker serves."""
+        self._watch.on_tick = call
 
     def _start_metrics(self) -> None:
         self._watch.start()
@@ -229,7 +230,7 @@ class BrokerServer:
             cuts=logs.cuts,
         )
 
-    def _missing(self) -> list[str]:
+    def missing(self) -> list[str]:
         """Return what prevents this broker from being ready, one line each."""
         if self._core.stopping:
             return ["the broker is stopping"]
@@ -251,7 +252,7 @@ class BrokerServer:
         )
 
     def _open_storage(self) -> None:
-        self._is_new = not any(map(is_formatted, self.config.log_dirs))
+        self._is_new = not any(map(holds_partitions, self.config.log_dirs))
         directories = open_directories(
             [os.path.abspath(path) for path in self.config.log_dirs],
             self.config.node_id,
@@ -312,6 +313,7 @@ class BrokerServer:
             self.loop,
             broker.log_manager,
             broker.randomness,
+            broker.outgoing,
             self._executor,
         )
         broker.auto_topics = AutoTopics(self.config, broker.controller.submit, broker.log_events)
@@ -338,19 +340,32 @@ class BrokerServer:
         )
         broker.groups = GroupService(coordinators)
         broker.txn_markers = TxnMarkers(broker.partitions, broker.groups, broker.openings, self.clock, self.loop)
-        self._calls = BrokerCalls(broker.node_id, self.config.network.inter_broker, lambda: broker.image)
+        self._calls = BrokerCalls(
+            broker.node_id, self.config.network.inter_broker, lambda: broker.image, broker.outgoing
+        )
         self._markers = MarkerSender(broker.node_id, self.loop, lambda: broker.image, broker.txn_markers, self._calls)
         self._verifier = TxnVerifier(self.loop, self._calls)
         broker.transactions = TransactionService(
             coordinators, self._markers, broker.controller.next_producer_id, self._verifier
         )
-        broker.events = EventLog(self.config, self.clock, self.loop, broker.partitions, broker.controller.submit)
+        broker.events = EventLog(
+            self.config,
+            self.clock,
+            self.loop,
+            broker.partitions,
+            broker.controller.submit,
+            broker.own_topics,
+            lambda topic: int(self._partitions.settings(topic)["min.insync.replicas"]),
+        )
         broker.groups.on_event = broker.transactions.on_event = broker.events.note
+        self._throttles = Throttles(self.config)
+        self._core.leader_throttle = self._throttles.leader
         self._commit_sampler = CommitSampler(broker)
         broker.groups.on_commits = self._commit_sampler.note
         broker.controller.subscribe(self._on_image)
         broker.controller.on_suspect = broker.suspects.suspect
         broker.controller.on_clear = broker.suspects.clear
+        broker.controller.on_gone = broker.suspects.gone
         self._loaded = False
         broker.controller.load(self._controllers.endpoints())
         self._controllers.start()
@@ -371,7 +386,7 @@ class BrokerServer:
         def broker_epoch() -> int:
             return broker.controller.broker_epoch
 
-        links = BrokerLinks(node_id, lambda: broker.image, self.config.network.inter_broker)
+        links = BrokerLinks(node_id, lambda: broker.image, self.config.network.inter_broker, broker.outgoing)
         self._replicas = Replicas(
             Follower(
                 node_id,
@@ -382,9 +397,11 @@ class BrokerServer:
                 links,
                 broker.log_manager,
                 self._core.flush,
+                self._throttles.follower,
             )
         )
         self._partitions.replication = self._replicas
+        self._core.silence = self._partitions.silence()
         self._alterations = Alterations(node_id, broker_epoch, self.loop, AlterLink(broker.controller))
         self._core.on_alter = self._alterations.add
 
@@ -393,11 +410,15 @@ class BrokerServer:
             self._loaded = True
             self._partitions.start(image, self.clock.wall_ms())
         self._partitions.apply(delta, image)
+        if self._replicas is not None:
+            self._replicas.apply(delta)
+        self._throttles.apply(delta, image)
         self.broker.groups.apply(delta, image)
         self.broker.transactions.apply(delta, image)
         self._markers.apply(delta, image)
         self._verifier.apply(delta, image)
         self.broker.suspects.apply(delta)
+        self.broker.departed.apply(delta, image)
         self.broker.events.apply(delta, image)
 
     def _on_online(self, topic: str, index: int) -> None:
@@ -471,6 +492,7 @@ class BrokerServer:
     def _storage_tick(self) -> None:
         self.broker.log_manager.tick(self.clock.wall_ms(), self._partitions.high_watermark_of)
         self._partitions.retry()
+        self.broker.events.look(self.broker.controller.leader_id, self.broker.image)
 
     def _close_idle(self) -> None:
         self._core.close_idle(self.config["connections.max.idle.ms"])

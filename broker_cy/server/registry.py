@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_cy.server.context import RequestContext
 from broker_cy.wire.frame import ApiKey
@@ -31,8 +30,7 @@ class ListenerKind(Enum):
 BOTH = (ListenerKind.BROKER, ListenerKind.CONTROLLER)
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(NamedTuple):
     """One served API: versions `min_version..max_version`; ApiVersions advertises `advertised_min` as the first."""
 
     api_key: ApiKey

@@ -1,17 +1,18 @@
 """What a broker needs of the machine, handed in from above: nothing below reads the machine's clock or randomness,
 makes threads or opens sockets by itself. So a simulation can run several real brokers in one thread.
 
-The disk is no object here: `storage` is the only package that touches files (tests/broker_cy/test_seams.py lists the
-modules), below the directories that the configuration names, so each broker has its own.
+The disk is no object here, because writes and sendfile are calls of C on the data path: the modules that touch files
+are listed in tests/broker_cy/test_seams.py, most of them in `storage`, and all work below the directories that the
+configuration names, so each broker has its own. A simulation stands in for the calls themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from broker_cy.client.outgoing import Streams
 from broker_cy.core.clock import MACHINE_CLOCK, Clock
 from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
 from broker_cy.server.connections.sockets import Buffers, SocketNetwork
@@ -45,10 +46,13 @@ class Acceptor(Protocol):
 
 
 class Network(Protocol):
-    """Where clients come from."""
+    """Where clients come from, and where other nodes are."""
 
     def listen(self, name: str, host: str, port: int, backlog: int, buffers: Buffers) -> Acceptor:
         """Listen for the listener `name`; an empty host means all addresses, port 0 any port. Raises ListenError."""
+
+    async def connect(self, host: str, port: int) -> Streams:
+        """Connect to another node, which may refuse. Raises OSError."""
 
     def own_name(self) -> str:
         """Return the name under which others reach this machine, if a listener has no address of its own."""
@@ -68,8 +72,7 @@ class ThreadWorkers:
         return ThreadPoolExecutor(workers_max, thread_name_prefix=name)
 
 
-@dataclass(frozen=True, slots=True)
-class Seams:
+class Seams(NamedTuple):
     """What one broker is given. `loop.time()` is on the same scale as `clock.monotonic()`, and `loop` is asyncio's
     running loop while it runs callbacks and tasks.
     """

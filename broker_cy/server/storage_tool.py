@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, NoReturn
 from uuid import UUID
 
-from broker_cy.config import BrokerConfig, ConfigError, sources
+from broker_cy.config import BrokerConfig, ConfigError, shard_plan, sources
+from broker_cy.core import shard_ids
 from broker_cy.core import uuid as uuids
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.metadata import features, snapshot
@@ -23,6 +24,7 @@ from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from broker_cy.storage import shard_directories
 from broker_cy.storage.atomic import write_atomically
 from broker_cy.storage.data_directory import (
     DataDirectory,
@@ -55,6 +57,8 @@ examples:
   broker-cy storage random-uuid                              an id for a new cluster
   broker-cy storage format -c server.properties -t ID        format the directories of one of its nodes
   broker-cy storage info -c server.properties                show what they contain
+  broker-cy storage format -c server.properties -t ID --shards 4
+                                                             the same for a node of four shards
 """
 
 
@@ -94,6 +98,10 @@ def parser() -> argparse.ArgumentParser:
     voters.add_argument(
         "--initial-controllers", "-I", metavar="VOTERS", help="the first voters: ID@HOST:PORT:DIRECTORY-ID,..."
     )
+    for each in (info, form):
+        each.add_argument(
+            "--shards", type=int, default=1, metavar="N", help="the node has N shards (broker-cy start --shards N)"
+        )
     commands.add_parser("random-uuid", help="print a new id, for a cluster or a directory")
     return top
 
@@ -105,15 +113,30 @@ def run(argv: Sequence[str]) -> int:
         if arguments.command == "random-uuid":
             print(uuids.to_text(MACHINE_RANDOMNESS.kafka_uuid()))
             return 0
-        config = BrokerConfig.from_properties(sources(arguments.config))
+        configs = _configs(sources(arguments.config), arguments.shards)
         if arguments.command == "info":
-            return _info(config)
-        return _format(config, arguments)
+            return max(_info(config) for config in configs)
+        if not arguments.ignore_formatted:
+            for config in configs:
+                _refuse_formatted(config)
+        for config in configs:
+            _format(config, arguments)
+        return 0
     except (Refusal, ConfigError, DataDirectoryError) as error:
         print(error, file=sys.stderr)
     except OSError as error:
         print(f"{error.filename or ''}: {error.strerror}".lstrip(": "), file=sys.stderr)
     return 1
+
+
+def _configs(properties: dict[str, str], shards: int) -> list[BrokerConfig]:
+    """Of the node, or of each of its shards. Raises ConfigError, DataDirectoryError."""
+    shard_plan.check_count(shards)
+    if shards == 1:
+        return [BrokerConfig.from_properties(properties)]
+    plan = shard_plan.make(properties, shards)
+    shard_directories.check(plan)
+    return [BrokerConfig.from_properties(each) for each in plan.shards]
 
 
 def _directories(config: BrokerConfig) -> list[str]:
@@ -176,18 +199,22 @@ class Formatting(NamedTuple):
     what: str
 
 
-def _format(config: BrokerConfig, arguments: argparse.Namespace) -> int:
-    paths = _directories(config)
-    formatted = [path for path in paths if is_formatted(path)]
-    plan = _plan(config, arguments)
-    if formatted and not arguments.ignore_formatted:
+def _refuse_formatted(config: BrokerConfig) -> None:
+    formatted = [path for path in _directories(config) if is_formatted(path)]
+    if formatted:
         raise Refusal(
             f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore this directory and "
             "format the others."
         )
+
+
+def _format(config: BrokerConfig, arguments: argparse.Namespace) -> None:
+    paths = _directories(config)
+    formatted = [path for path in paths if is_formatted(path)]
+    plan = _plan(config, arguments)
     if len(formatted) == len(paths):
         print("All of the log directories are already formatted.")
-        return 0
+        return
     for path in formatted:
         directory = DataDirectory(path)
         directory.read_meta()
@@ -201,13 +228,17 @@ def _format(config: BrokerConfig, arguments: argparse.Namespace) -> int:
         what = plan.what if number == 0 else "data directory"
         print(f"Formatting {what} {path} with metadata.version {RELEASES[plan.level - features.MV_MIN]}.")
         _write(path, config.node_id, plan, is_metadata=number == 0)
-    return 0
 
 
 def _plan(config: BrokerConfig, arguments: argparse.Namespace) -> Formatting:
     """Raises Refusal."""
     if arguments.add_scram:
         raise Refusal("--add-scram is not supported yet: this broker has no SASL; leave the option out")
+    if arguments.shards > 1 and not config.is_controller and config.node_id >= shard_ids.STEP:
+        # What is said of voters is about shard 0.
+        arguments = argparse.Namespace(
+            **{**vars(arguments), "standalone": False, "initial_controllers": None, "no_initial_controllers": True}
+        )
     is_dynamic = arguments.standalone or arguments.initial_controllers or arguments.no_initial_controllers
     if config.quorum_voters and (arguments.standalone or arguments.initial_controllers):
         raise Refusal(

@@ -19,6 +19,7 @@ from broker_cy.storage.errors import rights_advice
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
+METADATA_TOPIC = "__cluster_metadata"
 PARTITION_METADATA = "partition.metadata"
 SMALL_FILE_MAX_BYTES = 64 << 10
 VERSION = "1"
@@ -64,6 +65,11 @@ class DataDirectory:
         Both kinds of file lock are taken: Kafka's own (fcntl), which a running Kafka holds, and flock, which also
         excludes a second broker in the same process.
         """
+        if is_formatted(f"{self.path}/shard-0"):
+            raise DataDirectoryError(
+                f"data directory {self.path} contains those of shards (shard-0): start it with --shards, or name the "
+                "directory of one of them"
+            )
         try:
             os.makedirs(self.path, exist_ok=True)
             fd = os.open(f"{self.path}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -181,6 +187,20 @@ class DataDirectory:
 def is_formatted(path: str | os.PathLike[str]) -> bool:
     """Return whether this data directory was in use before."""
     return os.path.exists(f"{os.fspath(path)}/{META_PROPERTIES}")
+
+
+def holds_partitions(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is a partition besides that of the metadata, which formatting may make as well; True if the
+    directory cannot be read, which whoever opens it reports.
+    """
+    if not os.path.isdir(path):
+        return False
+    try:
+        names = os.listdir(path)
+    except OSError:
+        return True
+    found = (parse_partition(name) for name in names)
+    return any(key is not None and key[0] != METADATA_TOPIC for key in found)
 
 
 def problem_of(path: str) -> str | None:

@@ -21,6 +21,7 @@ from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.log_cleaner import LogCleaner
 from broker_cy.storage.data_directory import (
+    METADATA_TOPIC,
     DataDirectory,
     DataDirectoryError,
     mark_of,
@@ -38,7 +39,7 @@ from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_loading import LogLoading
 from broker_cy.storage.log_opener import LogOpener, Unopened
 from broker_cy.storage.log_slice import LogTotals
-from broker_cy.storage.offset_checkpoints import METADATA_TOPIC, OffsetCheckpoints
+from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
 from broker_cy.storage.periodic import PeriodicWork
 from broker_cy.storage.removal import Removal, rename_away
 from broker_cy.storage.retention import Retention

@@ -130,6 +130,12 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
     cdef int64_t position = 0
     refuse_staged(log)
     if offset >= log.log_end_offset:
+        # A leader's epoch begins at the end of its log, before it has any records. If it stayed, the next leader would ask for
+        # the same truncation again and again (KAFKA-10706).
+        if log.epochs.truncate_from_end(offset):
+            # A batch of the same epoch has to begin it again.
+            log.leader_epoch = log.mark.leader_epoch = log.epochs.latest_epoch
+            log.epochs.write()
         return False
     if offset < log.log_start_offset:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)

@@ -12,9 +12,8 @@ import os
 from collections.abc import Iterable
 
 from broker_cy.storage import recovery
-from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError, parse_partition
+from broker_cy.storage.data_directory import METADATA_TOPIC, DataDirectory, DataDirectoryError, parse_partition
 from broker_cy.storage.log_files import DIGITS, base_offset_of
-from broker_cy.storage.offset_checkpoints import METADATA_TOPIC
 
 RESTORE = "restore the data directory from a copy"
 

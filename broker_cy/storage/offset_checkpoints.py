@@ -22,13 +22,13 @@ from broker_cy.storage.checkpoints import (
     topic_ids_of,
     write_offsets,
 )
+from broker_cy.storage.data_directory import METADATA_TOPIC
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_opener import Unopened
 from broker_cy.storage.written_points import WRITTEN_POINTS, read_points, write_points
 
 logger = logging.getLogger(__name__)
 
-METADATA_TOPIC = "__cluster_metadata"
 # In the order in which they are written: see `collect`.
 ALL = (LOG_START_OFFSETS, RECOVERY_POINTS, HIGH_WATERMARKS, WRITTEN_POINTS)
 

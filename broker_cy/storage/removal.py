@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import shutil
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -119,6 +118,9 @@ def remove_some(path: str) -> bool:
         with os.scandir(fd) as entries:
             for entry in islice(entries, FILES_PER_JOB):
                 if entry.is_dir(follow_symlinks=False):
+                    # Imported here: neither Kafka nor broker-cy creates such a directory, and it loads two libraries.
+                    import shutil
+
                     shutil.rmtree(entry.name, dir_fd=fd)
                 else:
                     os.unlink(entry.name, dir_fd=fd)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from broker_cy.core.logs import facts
 from broker_cy.storage import maintenance
 from broker_cy.storage.checkpoints import TopicPartition
+from broker_cy.storage.data_directory import METADATA_TOPIC
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
-from broker_cy.storage.offset_checkpoints import METADATA_TOPIC
 from broker_cy.storage.removal import Removal
 
 logger = logging.getLogger(__name__)

@@ -302,7 +302,14 @@ cdef class Segment:
             offset, position = self.offsets.entry_at(count - 1)
             if offset < self.base_offset or not 0 < position < self.size:
                 return False
-        return self.times.count() == 0 or (self.times.last_offset >= self.base_offset and self.times.last_timestamp >= 0)
+        if self.times.count() == 0:
+            return True
+        if self.times.last_timestamp == 0:
+            # The entry that completes a segment is written after its records are synced: a power loss may leave zeros, and by
+            # them the segment would be as old as retention.ms can be. They are right if the first batch is as old.
+            self.ensure_rolling_timestamp()
+            return self.rolling_timestamp <= 0
+        return self.times.last_offset >= self.base_offset and self.times.last_timestamp > 0
 
     cdef int find_batch(
         self, int64_t offset, int64_t start, int64_t end, int64_t* position, BatchHeader* header

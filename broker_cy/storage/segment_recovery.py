@@ -229,5 +229,6 @@ def _index_problem(segment: Segment, files: LogFiles, config: LogConfig) -> str 
         # An empty offset index is right only if no batch begins after the first interval, an empty time index only if
         # no batch up to there has a timestamp.
         timestamp, due = recovery.index_need(segment, config.index_interval_bytes)
-        return EMPTY if (size == 0 and due) or (time_size == 0 and timestamp >= 0) else None
+        if (size == 0 and due) or (time_size == 0 and timestamp >= 0):
+            return EMPTY
     return None if segment.indexes_fit() else MISSING_OR_WRONG

@@ -10,6 +10,7 @@ import struct
 import uuid
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from broker_cy.core.cursor import Cursor
 from broker_cy.core.errors import WireError
@@ -32,24 +33,21 @@ class ControlType(IntEnum):
     KRAFT_VOTERS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class EndTxnMarker:
+class EndTxnMarker(NamedTuple):
     """The end of a producer's transaction in one partition; the type of the record is commit or abort."""
 
     commit: bool
     coordinator_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(NamedTuple):
     """A voter of the metadata quorum. The directory id is all zeros in version 0."""
 
     voter_id: int
     directory_id: uuid.UUID = _NO_DIRECTORY
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChange:
+class LeaderChange(NamedTuple):
     """The first record of a leader's epoch. Version 1 has directory ids (KIP-853)."""
 
     leader_id: int
@@ -58,8 +56,7 @@ class LeaderChange:
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotHeader:
+class SnapshotHeader(NamedTuple):
     """The first record of a snapshot: the append time, in ms, of the last record that the snapshot contains."""
 
     last_contained_log_timestamp: int
@@ -70,15 +67,13 @@ class SnapshotFooter:
     """The last record of a snapshot."""
 
 
-@dataclass(frozen=True, slots=True)
-class KraftVersion:
+class KraftVersion(NamedTuple):
     """The quorum's protocol version (the feature kraft.version)."""
 
     kraft_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class VoterEndpoint:
+class VoterEndpoint(NamedTuple):
     """The address of a voter on one listener."""
 
     name: str
@@ -86,8 +81,7 @@ class VoterEndpoint:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class VoterSetEntry:
+class VoterSetEntry(NamedTuple):
     """A voter in the voter set, with the kraft versions that it supports."""
 
     voter_id: int
@@ -97,8 +91,7 @@ class VoterSetEntry:
     max_kraft_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class KraftVoters:
+class KraftVoters(NamedTuple):
     """The voter set (KIP-853)."""
 
     voters: tuple[VoterSetEntry, ...]

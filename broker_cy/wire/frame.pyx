@@ -29,6 +29,8 @@ for key in range(API_COUNT):
     flexible_from[key] = UNREAD
 
 cdef list api_names = [None] * API_COUNT
+# Lowest and highest version of each API, None until it is needed: each request of a client asks for them.
+cdef list known_versions = [None] * API_COUNT
 
 
 cdef str name_of(int api_key):
@@ -107,8 +109,11 @@ def api_versions(api_key):
     """The lowest and highest version in Kafka 4.3; (0, -1) for an API that was removed. The highest version of InitProducerId is
     unstable and not advertised by default. Raises WireError for an unknown API.
     """
-    versions = tables.load_api_header(name_of(api_key) + "Request").versions
-    return versions.low, versions.high
+    cdef str name = name_of(api_key)
+    if known_versions[api_key] is None:
+        versions = tables.load_api_header(name + "Request").versions
+        known_versions[api_key] = versions.low, versions.high
+    return known_versions[api_key]
 
 
 def request_class(int api_key):

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.text import clean
 from broker_cy.client.turns import Turns
+from broker_cy.console.feeds import Feed
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.tone import Tone
@@ -118,6 +120,22 @@ class Channel:
         return Health(None if age_s is None else round(age_s * 1000), error, is_absent)
 
 
+class SupportedChannel(Channel):
+    """Channels of one feed whose request a broker may not support, which is no error."""
+
+    def feed(self) -> Feed[Any]:
+        raise NotImplementedError
+
+    def sources(self) -> Sequence[Source]:
+        return [self.feed()]
+
+    def health(self) -> Health:
+        failure = self.feed().failure
+        if failure is not None and failure.failure is Failure.UNSUPPORTED:
+            return Health(0, failure.reason, True)
+        return super().health()
+
+
 def key_of(cluster: str, name: str, params: Params) -> str:
     """Return the key of a channel: the same for all viewers who see the same."""
     return json.dumps([cluster, name, params], separators=(",", ":"), ensure_ascii=False)
@@ -194,6 +212,17 @@ class Column(Generic[Row]):
     hint: str = ""
     is_flex: bool = False
     is_time: bool = False
+
+
+# Of rows with a `partition`.
+PARTITION: Final[Column[Any]] = Column(
+    "partition",
+    "Partition",
+    lambda row: clean(str(row.partition)),
+    lambda row: row.partition,
+    width=200,
+    is_flex=True,
+)
 
 
 @dataclass(frozen=True, slots=True)

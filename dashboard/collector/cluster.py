@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dashboard.collector.alert_log import AlertLog
     from dashboard.collector.group_readings import GroupReadings
     from dashboard.collector.history import History
+    from dashboard.collector.move_runs import MoveRuns
     from dashboard.security.audit import Audit
     from dashboard.security.masking import Masking
 
@@ -25,3 +26,4 @@ class Cluster(Protocol):
     audit: Audit | None
     masking: Masking | None
     group_readings: GroupReadings
+    moves: MoveRuns

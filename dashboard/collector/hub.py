@@ -17,6 +17,7 @@ from dashboard.collector.channel import Params, channel_class, key_of
 from dashboard.collector.group_readings import GroupReadings
 from dashboard.collector.history import History
 from dashboard.collector.live_channel import LiveChannel, Receiver
+from dashboard.collector.move_runs import MoveRuns
 from dashboard.collector.record_jobs import RecordJobs
 from dashboard.security.audit import Audit
 from dashboard.security.masking import Masking
@@ -61,6 +62,7 @@ class ClusterHub:
         self.history = History(self.session, state_directory)
         self.group_readings = GroupReadings(self.history)
         self.jobs = RecordJobs(self.session.client)
+        self.moves = MoveRuns()
         self._lives: dict[tuple[str, Scope], LiveChannel] = {}
         # Those that nobody looks at, with the loop time since when, the oldest first.
         self._idle: dict[tuple[str, Scope], float] = {}

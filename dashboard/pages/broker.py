@@ -1,9 +1,10 @@
-"""One broker: its process, its charts, its log directories, and the replicas that it holds."""
+"""One broker: its process, its charts, its log directories, and the replicas that it holds; and taking it out."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dash.development.base_component import Component
@@ -12,18 +13,23 @@ from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import PartitionInfo
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, count, duration, size
-from broker_cy.console.figures import Fact, process_facts
+from broker_cy.console.broker_state import newest_about, state_of
+from broker_cy.console.figures import Fact, newest_of, process_facts
 from broker_cy.console.listeners import Source
+from broker_cy.console.rows import broker_rows
 from broker_cy.console.tone import Tone
+from dashboard.acts import Act
 from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel, linked
-from dashboard.collector.holdings import Held, Holdings, OfBroker, Remembered, holdings_of, recent
+from dashboard.collector.holdings import Held, Holdings, OfBroker, Remembered, holdings_of
 from dashboard.collector.patches import State
-from dashboard.components.panel import link, listing, page_path, panel, table
+from dashboard.components.panel import act_button, link, listing, page_path, panel, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
-from dashboard.pages.brokers import Topics, charts, ids
+from dashboard.pages import broker_acts
+from dashboard.pages.brokers import Topics, charts, ids, leader_of
 from dashboard.pages.storage import DIRECTORIES_SHOWN, LogDirectories
+from dashboard.security.roles import Role
 
 ROWS_HIGH = 16
 
@@ -48,7 +54,8 @@ class BrokerFacts(OfOneBroker, FactsChannel):
         self._held: Held | None = None
 
     def sources(self) -> Sequence[Source]:
-        return [self.session.cluster(), self.session.topics(), self.session.samples]
+        session = self.session
+        return [session.cluster(), session.topics(), session.log_dirs(), session.samples, session.events]
 
     async def state(self) -> State | None:
         topics = self.session.topics().value
@@ -65,9 +72,10 @@ class BrokerFacts(OfOneBroker, FactsChannel):
             known = ", ".join(str(each.broker_id) for each in cluster.brokers)
             facts = [Fact("state", f"not in the cluster now, which has {known}", Tone.BAD)]
         else:
-            role = "controller" if info.broker_id == cluster.controller_id else "broker"
+            dirs = self.session.log_dirs().value
+            (row,) = broker_rows(replace(cluster, brokers=(info,)), None, dirs, ())
             facts = [
-                Fact("role", "fenced" if info.is_fenced else role, Tone.BAD if info.is_fenced else Tone.GOOD),
+                Fact("state", *state_of(row, newest_about(self.session.events.items).get(self.broker))),
                 Fact("address", clean(f"{info.host}:{info.port}")),
                 Fact("rack", clean(info.rack or "-")),
             ]
@@ -79,9 +87,10 @@ class BrokerFacts(OfOneBroker, FactsChannel):
                 Fact("replicas", count(held.replicas)),
                 Fact("out of sync", count(behind), Tone.WARN if behind else Tone.GOOD),
             ]
-        samples = recent(list(self.session.samples.items), self.broker, 1)
+        # Those of a broker that is gone are older.
+        samples = [each for each in newest_of(list(self.session.samples.items)) if each.broker == self.broker]
         if samples:
-            facts += [Fact("up", duration(samples[0].uptime_ms)), *process_facts(samples[0])]
+            facts += [Fact("up", duration(samples[-1].uptime_ms)), *process_facts(samples[-1])]
         return facts
 
 
@@ -120,10 +129,6 @@ def _behind(row: Replica) -> str:
     return "-" if row.on_disk is None else count(row.on_disk[0].offset_lag)
 
 
-def _leader(row: Replica) -> str | Cell:
-    return Cell("none", Tone.BAD) if row.part.is_offline else str(row.part.leader_id)
-
-
 @channel("broker-replicas")
 class BrokerReplicas(OfOneBroker, TableChannel[Replica]):
     """The replicas of a broker, by topic and partition."""
@@ -133,7 +138,7 @@ class BrokerReplicas(OfOneBroker, TableChannel[Replica]):
         Column("topic", "Topic", lambda row: clean(row.topic), width=200, is_flex=True),
         Column("partition", "Partition", lambda row: str(row.part.partition), None, True, 100),
         Column("role", "Role", lambda row: row.role, lambda row: row.role.text, width=110),
-        Column("leader", "Leader", _leader, lambda row: row.part.leader_id, True, 90),
+        Column("leader", "Leader", lambda row: leader_of(row.part), lambda row: row.part.leader_id, True, 90),
         Column("replicas", "Replicas", lambda row: ids(row.part.replicas), width=120),
         Column("in-sync", "In sync", lambda row: ids(row.part.in_sync_replicas), width=120),
         Column(
@@ -169,6 +174,15 @@ class BrokerReplicas(OfOneBroker, TableChannel[Replica]):
     def _cells(self, row: Replica) -> list[Any]:
         first, *rest = super()._cells(row)
         return [linked(first, page_path(self.hub.name, "topic", topic=row.topic)), *rest]
+
+
+_ACTS: Sequence[tuple[str, type[Act], bool]] = (
+    ("Cordon", broker_acts.CordonBroker, False),
+    ("Uncordon", broker_acts.UncordonBroker, False),
+    ("Fill", broker_acts.FillBroker, False),
+    ("Drain", broker_acts.DrainBroker, False),
+    ("Decommission", broker_acts.DecommissionBroker, True),
+)
 
 
 def layout(context: Context, cluster: str, broker: str = "", range: str = "", **_: str) -> Component:
@@ -213,7 +227,13 @@ def layout(context: Context, cluster: str, broker: str = "", range: str = "", **
             ),
         ],
         crumbs=[("Brokers", page_path(cluster, "brokers"))],
-        actions=[ranges(cluster, "broker", range, broker=broker)],
+        actions=[
+            *(
+                act_button(label, each.name, role=Role.ADMIN, needs="Broker", destructive=is_last, broker=broker)
+                for label, each, is_last in _ACTS
+            ),
+            ranges(cluster, "broker", range, broker=broker),
+        ],
     )
 
 

@@ -1,20 +1,26 @@
-"""Brokers: what each holds and uses, and the partitions without all their replicas. quorum.py has the quorum."""
+"""Brokers: the state of each, what it holds and uses; the partitions without all their replicas, and what failed.
+
+quorum.py has the quorum, moves.py the replicas that are being moved.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.metadata import TopicInfo
+from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
+from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.client.text import clean, count, duration, percent, size
+from broker_cy.console.broker_state import newest_about, state_of
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import BrokerRow, LogDirs, broker_rows
 from broker_cy.console.tone import Tone
+from broker_cy.metrics.events import Event
 from broker_cy.metrics.sample import Sample
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel, linked
 from dashboard.collector.history_measures import LOOP_LAG
@@ -28,17 +34,20 @@ from dashboard.collector.holdings import (
     sizes_of,
 )
 from dashboard.collector.patches import State
-from dashboard.components.panel import link, listing, page_path, panel
+from dashboard.components.panel import act_button, link, listing, page_path, panel, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
-from dashboard.pages import quorum
+from dashboard.pages import broker_acts, leader_acts
+from dashboard.pages.events import DEFAULT_RANGE, FAILURES, Events
+from dashboard.security.roles import Role
 
 Topics = tuple[TopicInfo, ...]
 
 # Rows of the lists of this page; the counts above them are complete.
 BROKERS_SHOWN = 200
-TROUBLED_SHOWN = 100
+TROUBLED_HIGH = 8
+FAILURES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +58,16 @@ class Row:
     row: BrokerRow | None
     held: Held | None
     size_bytes: int | None
+    # The newest event about its state.
+    newest: Event | None = None
 
     @property
     def sample(self) -> Sample | None:
         return None if self.row is None else self.row.sample
 
 
-def role_of(row: BrokerRow | None) -> Cell:
-    if row is None:
-        return Cell("away", Tone.BAD)
-    if row.info.is_fenced:
-        return Cell("fenced", Tone.BAD)
-    return Cell("controller", Tone.GOOD) if row.is_controller else Cell("broker")
+def state_cell(row: Row) -> Cell:
+    return Cell("away", Tone.BAD) if row.row is None else Cell(*state_of(row.row, row.newest))
 
 
 def _held(row: Row, name: str) -> str:
@@ -89,7 +96,7 @@ class Brokers(TableChannel[Row]):
     SORT = "id"
     COLUMNS = (
         Column("id", "Id", lambda row: str(row.broker_id), lambda row: row.broker_id),
-        Column("role", "Role", lambda row: role_of(row.row)),
+        Column("state", "State", state_cell),
         Column("address", "Address", _address),
         Column("rack", "Rack", lambda row: clean((row.row and row.row.info.rack) or "-")),
         Column("leads", "Leads", lambda row: _held(row, "leads"), None, True),
@@ -113,7 +120,8 @@ class Brokers(TableChannel[Row]):
         self._rows: list[Row] | None = None
 
     def sources(self) -> Sequence[Source]:
-        return [self.session.cluster(), self.session.topics(), self.session.log_dirs(), self.session.samples]
+        session = self.session
+        return [session.cluster(), session.topics(), session.log_dirs(), session.samples, session.events]
 
     async def state(self) -> State | None:
         cluster = self.session.cluster().value
@@ -122,9 +130,16 @@ class Brokers(TableChannel[Row]):
             held = None if topics is None else (await self._holdings.of(topics)).brokers
             sizes = {} if dirs is None else await self._sizes.of(dirs)
             samples = list(self.session.samples.items)
-            found = {row.info.broker_id: row for row in broker_rows(cluster, None, None, samples)}
+            found = {row.info.broker_id: row for row in broker_rows(cluster, None, dirs, samples)}
+            newest = newest_about(self.session.events.items)
             self._rows = [
-                Row(broker, found.get(broker), None if held is None else held.get(broker, Held()), sizes.get(broker))
+                Row(
+                    broker,
+                    found.get(broker),
+                    None if held is None else held.get(broker, Held()),
+                    sizes.get(broker),
+                    newest.get(broker),
+                )
                 for broker in sorted(found.keys() | (held or {}).keys())
             ]
         return await super().state()
@@ -190,36 +205,77 @@ def ids(brokers: Iterable[int]) -> str:
     return ", ".join(map(str, brokers)) or "-"
 
 
-def trouble_of(row: Troubled) -> Cell:
-    if row.part.is_offline:
+def leader_of(part: PartitionInfo) -> str | Cell:
+    return Cell("none", Tone.BAD) if part.is_offline else str(part.leader_id)
+
+
+class Sick(NamedTuple):
+    """A partition that lacks replicas, and what it needs, where that is known already."""
+
+    held: Troubled
+    health: PartitionHealth | None
+
+
+def trouble_of(row: Sick) -> Cell:
+    part = row.held.part
+    if part.is_offline:
         return Cell("offline", Tone.BAD)
-    missing = len(row.part.replicas) - len(row.part.in_sync_replicas)
-    return Cell(f"{missing} of {len(row.part.replicas)} out of sync", Tone.WARN)
+    if row.health is not None and row.health.is_below_min_isr:
+        return Cell("refuses acks=all", Tone.BAD)
+    return Cell(f"{len(part.replicas) - len(part.in_sync_replicas)} of {len(part.replicas)} out of sync", Tone.WARN)
+
+
+def _missing(row: Sick) -> str:
+    return ids(sorted({*row.held.part.replicas} - {*row.held.part.in_sync_replicas}))
+
+
+def _needs(row: Sick) -> str:
+    least = None if row.health is None else row.health.min_in_sync
+    return "-" if least is None else count(least)
+
+
+def _may_lead(row: Sick) -> str:
+    """The replicas that may lead it without loss though they are not in sync (KIP-966)."""
+    known = None if row.health is None else row.health.eligible
+    return "-" if known is None else ids(known.eligible)
 
 
 @channel("troubled-partitions")
-class TroubledPartitions(_Counted, TableChannel[Troubled]):
+class TroubledPartitions(_Counted, TableChannel[Sick]):
     """Offline partitions first, then those with replicas that are not in sync."""
 
     COLUMNS = (
-        Column("topic", "Topic", lambda row: clean(row.topic), is_flex=True),
-        Column("partition", "Partition", lambda row: str(row.part.partition), None, True),
-        Column("state", "State", trouble_of),
-        Column("leader", "Leader", lambda row: "none" if row.part.is_offline else str(row.part.leader_id), None, True),
-        Column("replicas", "Replicas", lambda row: ids(row.part.replicas)),
-        Column("in-sync", "In sync", lambda row: ids(row.part.in_sync_replicas)),
-        Column("missing", "Out of sync", lambda row: ids(sorted({*row.part.replicas} - {*row.part.in_sync_replicas}))),
+        Column("topic", "Topic", lambda row: clean(row.held.topic), width=200, is_flex=True),
+        Column("partition", "Partition", lambda row: str(row.held.part.partition), None, True, 100),
+        Column("state", "State", trouble_of, width=150),
+        Column("leader", "Leader", lambda row: leader_of(row.held.part), None, True, 90),
+        Column("replicas", "Replicas", lambda row: ids(row.held.part.replicas), width=110),
+        Column("in-sync", "In sync", lambda row: ids(row.held.part.in_sync_replicas), width=110),
+        Column("missing", "Out of sync", _missing, width=110),
+        Column("needs", "Needs", _needs, None, True, 80, "min.insync.replicas"),
+        Column("may-lead", "May lead", _may_lead, width=100, hint="Eligible leader replicas (KIP-966)"),
     )
 
-    def rows(self) -> Iterable[Troubled] | None:
-        return None if self.holdings is None else self.holdings.troubled
+    def sources(self) -> Sequence[Source]:
+        return [*super().sources(), self.session.sick()]
 
-    def row_id(self, row: Troubled) -> str:
-        return f"{row.topic}-{row.part.partition}"
+    def rows(self) -> Iterable[Sick] | None:
+        if self.holdings is None:
+            return None
+        known = {each.partition: each for each in self.session.sick().value or ()}
+        return [
+            Sick(each, known.get(TopicPartition(each.topic, each.part.partition))) for each in self.holdings.troubled
+        ]
 
-    def _cells(self, row: Troubled) -> list[Any]:
+    def row_id(self, row: Sick) -> str:
+        return f"{row.held.topic}-{row.held.part.partition}"
+
+    def row_text(self, row: Sick) -> str:
+        return f"{self.row_id(row)} {trouble_of(row).text}"
+
+    def _cells(self, row: Sick) -> list[Any]:
         first, *rest = super()._cells(row)
-        return [linked(first, page_path(self.hub.name, "topic", topic=row.topic)), *rest]
+        return [linked(first, page_path(self.hub.name, "topic", topic=row.held.topic)), *rest]
 
 
 @channel("broker-cpu")
@@ -278,21 +334,41 @@ def layout(context: Context, cluster: str, range: str = "") -> Component:
                 Brokers.COLUMNS,
                 cluster=cluster,
                 rows=BROKERS_SHOWN,
-                note="Every broker, including fenced ones; an id leads to its replicas. "
+                note="Every broker, including fenced ones; an id leads to its replicas and to acts on it. "
                 "Uptime, CPU, memory and connections come from broker-cy only.",
-                actions=[link("Log directories", page_path(cluster, "storage"))],
+                actions=[
+                    link("Log directories", page_path(cluster, "storage")),
+                    link("Moves", page_path(cluster, "moves")),
+                    act_button("Balance", broker_acts.BalanceBrokers.name, role=Role.ADMIN),
+                ],
             ),
-            listing(
+            table(
                 "Partitions out of sync",
                 "troubled-partitions",
                 TroubledPartitions.COLUMNS,
                 cluster=cluster,
-                rows=TROUBLED_SHOWN,
-                note=f"Offline ones first, at most {TROUBLED_SHOWN}; the counts above are complete.",
+                noun="partition",
+                height_rows=TROUBLED_HIGH,
+                note="Offline ones first. Needs: in-sync replicas that acks=all requires. May lead: out of sync, but "
+                "without loss.",
                 empty="Every partition has a leader, and all its replicas are in sync.",
+                actions=[
+                    act_button("Elect preferred leaders", leader_acts.ElectPreferred.name, role=Role.ADMIN),
+                    act_button("Elect uncleanly …", leader_acts.ElectUnclean.name, role=Role.ADMIN, destructive=True),
+                ],
+            ),
+            listing(
+                "Failures and elections",
+                "events",
+                Events.COLUMNS,
+                cluster=cluster,
+                params={"range": range or DEFAULT_RANGE, "kind": FAILURES},
+                rows=FAILURES_SHOWN,
+                note=f"With their cause, the newest {FAILURES_SHOWN} of the range; from broker-cy only.",
+                empty="No broker was lost, and no leader was elected in this range.",
+                actions=[link("All events", page_path(cluster, "events", range=range, kind=FAILURES))],
             ),
             charts(cluster, chosen),
-            quorum.panels(cluster),
         ],
         actions=[ranges(cluster, "brokers", range)],
     )

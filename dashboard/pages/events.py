@@ -16,7 +16,19 @@ from broker_cy.client.event_text import by_of, kind_of, line_of, subject_of
 from broker_cy.console.event_text import detail_of, tone_of
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
-from broker_cy.metrics.events import EVENTS, Commits, ConfigChanged, Stamped
+from broker_cy.metrics.events import (
+    EVENTS,
+    BrokerFenced,
+    BrokerStarted,
+    BrokerStopped,
+    BrokerUnfenced,
+    Commits,
+    ConfigChanged,
+    ControllerChanged,
+    InSyncBelowMin,
+    LeadersElected,
+    Stamped,
+)
 from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel, linked
 from dashboard.collector.charts import Ranged
 from dashboard.collector.frames import Health
@@ -32,6 +44,20 @@ from dashboard.context import Context, Page
 
 DEFAULT_RANGE = "1d"
 KINDS = tuple(sorted(set(EVENTS) - {Commits.TYPE}))
+# What operators of several nodes look for first, under one name.
+FAILURES = "failures"
+FAILURE_KINDS = tuple(
+    each.TYPE
+    for each in (
+        BrokerFenced,
+        BrokerUnfenced,
+        BrokerStarted,
+        BrokerStopped,
+        ControllerChanged,
+        LeadersElected,
+        InSyncBelowMin,
+    )
+)
 # Lines of one event: a rebalance lists up to 2,000 partitions.
 DETAIL_LINES = 200
 DETAIL_CHARACTERS_MAX = 1_000
@@ -57,7 +83,7 @@ class _OfEvents(Channel):
 
 @channel("events")
 class Events(_OfEvents, Ranged, TableChannel[Stamped]):
-    """Events of a range, the newest first; of more than LIMIT_MAX the newest. `kind` is one of KINDS."""
+    """Events of a range, the newest first; of more than LIMIT_MAX the newest. `kind` is one of KINDS, or FAILURES."""
 
     SUBJECT = frozenset({"range", "kind"})
     COLUMNS = (
@@ -77,8 +103,9 @@ class Events(_OfEvents, Ranged, TableChannel[Stamped]):
     def check(cls, params: Params) -> dict[str, str]:
         found = super().check(params)
         kind = found.get("kind", "")
-        if kind and kind not in KINDS:
-            raise ClientError(Failure.INVALID, f"{cls.name}: kind={kind!r}: one of {', '.join(KINDS)} is expected")
+        if kind and kind not in (FAILURES, *KINDS):
+            known = ", ".join((FAILURES, *KINDS))
+            raise ClientError(Failure.INVALID, f"{cls.name}: kind={kind!r}: one of {known} is expected")
         return found
 
     async def state(self) -> State | None:
@@ -87,7 +114,8 @@ class Events(_OfEvents, Ranged, TableChannel[Stamped]):
             from_ms, to_ms = parse_range(self.params.get("range", DEFAULT_RANGE)).bounds(now_ms())
             kind = self.params.get("kind", "")
             # A range up to now has the event that just happened.
-            found = await history.events(from_ms, to_ms + 1_000, (kind,) if kind else KINDS, LIMIT_MAX)
+            kinds = FAILURE_KINDS if kind == FAILURES else (kind,) if kind else KINDS
+            found = await history.events(from_ms, to_ms + 1_000, kinds, LIMIT_MAX)
             self._rows = seen_events(reversed(found), self.scope)
         return await super().state()
 
@@ -161,7 +189,8 @@ def layout(context: Context, cluster: str, range: str = "", kind: str = "", even
     chosen = {"range": range or DEFAULT_RANGE, **({"kind": kind} if kind else {})}
     kinds = [("All kinds", page_path(cluster, "events", range=range), not kind)]
     kinds += [
-        (each.replace("_", " "), page_path(cluster, "events", range=range, kind=each), each == kind) for each in KINDS
+        (each.replace("_", " "), page_path(cluster, "events", range=range, kind=each), each == kind)
+        for each in (FAILURES, *KINDS)
     ]
     detail = (
         [

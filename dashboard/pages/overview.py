@@ -14,13 +14,13 @@ from broker_cy.client.event_text import kind_of, line_of, subject_of
 from broker_cy.client.text import clean, short, size
 from broker_cy.console.event_text import tone_of
 from broker_cy.console.figures import (
-    RATE_SAMPLES,
     BusyTopic,
     Fact,
     TopicCounts,
     busiest,
     counts_of,
     health_of,
+    newest_of,
 )
 from broker_cy.console.listeners import Source
 from broker_cy.metrics.events import Stamped
@@ -115,7 +115,7 @@ class Busiest(TableChannel[BusyTopic]):
         return [self.session.samples]
 
     def rows(self) -> Iterable[BusyTopic] | None:
-        samples = list(self.session.samples.items)[-RATE_SAMPLES:]
+        samples = newest_of(list(self.session.samples.items))
         if not samples:
             return None
         return [row for row in busiest(samples) if self.scope.sees_topic(row.name)]

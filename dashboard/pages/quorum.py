@@ -1,48 +1,43 @@
-"""The metadata quorum and the features of the cluster: panels of the page of the brokers."""
+"""The metadata quorum: leader, voters and observers with their endpoints and lag; add and remove voters. And the
+features of the cluster.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dash import html
 from dash.development.base_component import Component
 
 from broker_cy.admin.cluster import FeatureRange
 from broker_cy.admin.quorum import QuorumReplica
-from broker_cy.client.errors import Failure
 from broker_cy.client.text import clean, count
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.acts.quorum import (
+    add_voter_form,
+    plan_add_voter_of,
+    plan_remove_voter_of,
+    plan_upgrade,
+    remove_voter_form,
+)
 from broker_cy.console.feeds import Feed
+from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact
-from broker_cy.console.listeners import Source
 from broker_cy.console.tone import Tone
-from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel
-from dashboard.collector.frames import Health
-from dashboard.components.panel import listing, panel
+from dashboard.acts import Act, Call, act
+from dashboard.collector.channel import Cell, Column, FactsChannel, SupportedChannel, TableChannel, channel
+from dashboard.components.panel import act_button, link, listing, page_path, panel
+from dashboard.components.shell import shell
+from dashboard.context import Context, Page
+from dashboard.security.roles import Role
 
 # Rows of the lists; a quorum has a handful of voters, and an observer for each broker.
 REPLICAS_SHOWN = 200
 FEATURES_SHOWN = 50
 
 
-class _Supported(Channel):
-    """Channels of a request that a broker may not support, which is no error."""
-
-    def feed(self) -> Feed[Any]:
-        raise NotImplementedError
-
-    def sources(self) -> Sequence[Source]:
-        return [self.feed()]
-
-    def health(self) -> Health:
-        failure = self.feed().failure
-        if failure is not None and failure.failure is Failure.UNSUPPORTED:
-            return Health(0, failure.reason, True)
-        return super().health()
-
-
 @channel("quorum")
-class Quorum(_Supported, FactsChannel):
+class Quorum(SupportedChannel, FactsChannel):
     """The metadata quorum as a whole."""
 
     def feed(self) -> Feed[Any]:
@@ -69,12 +64,25 @@ def _lag(row: QuorumRow) -> Cell:
     return Cell(count(row[1].lag), Tone.WARN if row[1].lag else Tone.PLAIN)
 
 
+def _fetched(row: QuorumRow) -> str:
+    """The leader fetches from nobody."""
+    return "-" if row[0] == "leader" or row[1].last_fetch_ms is None else f"@{row[1].last_fetch_ms}"
+
+
+def _directory(row: QuorumRow) -> str:
+    return clean(row[1].directory_id) if row[1].has_directory else "-"
+
+
+def _endpoints(row: QuorumRow) -> str:
+    return clean(" ".join(map(str, row[1].endpoints))) or "-"
+
+
 def _caught_up(row: QuorumRow) -> str:
     return "-" if row[1].last_caught_up_ms is None else f"@{row[1].last_caught_up_ms}"
 
 
 @channel("quorum-replicas")
-class QuorumReplicas(_Supported, TableChannel[QuorumRow]):
+class QuorumReplicas(SupportedChannel, TableChannel[QuorumRow]):
     """Voters and observers, and how many records of the metadata log each lacks."""
 
     COLUMNS = (
@@ -82,8 +90,15 @@ class QuorumReplicas(_Supported, TableChannel[QuorumRow]):
         Column("role", "Role", lambda row: Cell(row[0], Tone.GOOD if row[0] == "leader" else Tone.PLAIN)),
         Column("end", "Log end", lambda row: count(row[1].log_end_offset), None, True),
         Column("behind", "Behind", _lag, None, True),
+        Column("fetched", "Fetched", _fetched, is_time=True),
         Column("caught-up", "Caught up", _caught_up, is_time=True),
-        Column("directory", "Directory id", lambda row: clean(row[1].directory_id), is_flex=True),
+        Column("endpoints", "Endpoints", _endpoints, is_flex=True),
+        Column(
+            "directory",
+            "Directory id",
+            lambda row: clean(row[1].directory_id) if row[1].has_directory else "-",
+            is_flex=True,
+        ),
     )
 
     def feed(self) -> Feed[Any]:
@@ -101,7 +116,7 @@ class QuorumReplicas(_Supported, TableChannel[QuorumRow]):
 
 
 @channel("features")
-class Features(_Supported, TableChannel[FeatureRange]):
+class Features(SupportedChannel, TableChannel[FeatureRange]):
     """Feature levels: those that the cluster has finalized, and those that brokers support."""
 
     COLUMNS = (
@@ -120,22 +135,50 @@ class Features(_Supported, TableChannel[FeatureRange]):
         return row.name
 
 
-def panels(cluster: str) -> Component:
-    return html.Div(
+@act("add-voter", Role.ADMIN)
+class AddVoter(Act):
+    async def form(self, call: Call) -> Form | None:
+        return add_voter_form()
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        return await plan_add_voter_of(call.client, call.command, values)
+
+
+@act("remove-voter", Role.ADMIN)
+class RemoveVoter(Act):
+    async def form(self, call: Call) -> Form | None:
+        return remove_voter_form()
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        return await plan_remove_voter_of(call.client, call.command, values)
+
+
+@act("upgrade-quorum", Role.ADMIN)
+class UpgradeQuorum(Act):
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        return await plan_upgrade(call.client, call.command)
+
+
+def layout(context: Context, cluster: str, **_: str) -> Component:
+    return shell(
+        context,
+        cluster,
+        "quorum",
+        "Quorum",
         [
-            html.Div(
-                [
-                    panel("Metadata quorum", "quorum", "facts", cluster=cluster),
-                    listing(
-                        "Quorum replicas",
-                        "quorum-replicas",
-                        QuorumReplicas.COLUMNS,
-                        cluster=cluster,
-                        rows=REPLICAS_SHOWN,
-                        note="Behind: records of the metadata log that a replica lacks.",
-                    ),
+            panel("Metadata quorum", "quorum", "facts", cluster=cluster),
+            listing(
+                "Quorum replicas",
+                "quorum-replicas",
+                QuorumReplicas.COLUMNS,
+                cluster=cluster,
+                rows=REPLICAS_SHOWN,
+                note="Behind: records of the metadata log that a replica lacks.",
+                actions=[
+                    act_button("Add voter", "add-voter", role=Role.ADMIN),
+                    act_button("Remove voter", "remove-voter", role=Role.ADMIN, destructive=True),
+                    act_button("Upgrade kraft.version", "upgrade-quorum", role=Role.ADMIN),
                 ],
-                className="stack",
             ),
             listing(
                 "Features",
@@ -147,5 +190,8 @@ def panels(cluster: str) -> Component:
                 empty="The cluster reports no features.",
             ),
         ],
-        className="columns wide",
+        actions=[link("Brokers", page_path(cluster, "brokers"))],
     )
+
+
+PAGE = Page("quorum", "Quorum", layout)

@@ -22,7 +22,7 @@ from broker_cy.console.acts.topics import (
     plan_delete_records,
 )
 from broker_cy.console.fields import Form
-from broker_cy.console.figures import RATE_SAMPLES, Fact, busiest
+from broker_cy.console.figures import Fact, busiest, newest_of
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import catch_up_text
 from broker_cy.console.session import GroupSummary, PartitionRow
@@ -36,6 +36,7 @@ from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 from dashboard.pages.groups import status_cell, trend_cell
+from dashboard.pages.leader_acts import ElectPreferred
 from dashboard.pages.topic_charts import TopicHeat, TopicTraffic
 from dashboard.pages.topic_count import ALL, Count
 from dashboard.security.roles import Need, Role, decide
@@ -47,6 +48,10 @@ def state_cell(row: PartitionRow) -> Cell:
     if len(row.in_sync) < len(row.replicas):
         return Cell("behind", Tone.WARN)
     return Cell("ok", Tone.GOOD)
+
+
+def leader_cell(row: PartitionRow) -> str | Cell:
+    return Cell("none", Tone.BAD) if row.leader_id < 0 else str(row.leader_id)
 
 
 def span_of(row: PartitionRow) -> int | None:
@@ -88,7 +93,7 @@ class TopicFacts(FactsChannel):
             facts += [Fact("replication", str(info.replication_factor)), Fact("id", str(info.topic_id))]
             if info.is_own:
                 facts.append(Fact("internal", "yes"))
-        samples = list(self.session.samples.items)[-RATE_SAMPLES:]
+        samples = newest_of(list(self.session.samples.items))
         if samples:
             busy = next((each for each in busiest(samples) if each.name == topic), None)
             facts += [
@@ -106,7 +111,7 @@ class Partitions(TableChannel[PartitionRow]):
     SORT = "partition"
     COLUMNS = (
         Column("partition", "Partition", lambda row: str(row.partition), lambda row: row.partition, True, 112),
-        Column("leader", "Leader", lambda row: str(row.leader_id), lambda row: row.leader_id, True, 80),
+        Column("leader", "Leader", leader_cell, lambda row: row.leader_id, True, 80),
         Column("epoch", "Epoch", lambda row: str(row.leader_epoch), None, True, 74, "Leader epoch"),
         Column("replicas", "Replicas", lambda row: _ids(row.replicas), width=90),
         Column("in-sync", "In sync", lambda row: _ids(row.in_sync), width=90),
@@ -372,6 +377,7 @@ def layout(context: Context, cluster: str, topic: str = "", range: str = "", cou
             act_button("Produce", "produce-record", role=Role.OPERATOR, needs="Facts", topic=topic),
             act_button("Add partitions", "add-partitions", role=Role.OPERATOR, needs="Facts", topic=topic),
             act_button("Clone", "clone-topic", role=Role.OPERATOR, needs="Facts", topic=topic),
+            act_button("Elect preferred leaders", ElectPreferred.name, role=Role.ADMIN, needs="Facts", topic=topic),
             act_button("Delete records", "delete-records", role=Role.ADMIN, destructive=True, needs="Facts",
                        topic=topic),
             act_button("Delete", "delete-topics", role=Role.ADMIN, destructive=True, needs="Facts", topic=topic,

@@ -23,7 +23,7 @@ from broker_cy.console.rows import assignment_text
 from broker_cy.console.session import OpenTransaction
 from broker_cy.console.tone import Tone
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
+from dashboard.collector.channel import PARTITION, Cell, Column, TableChannel, channel, linked
 from dashboard.collector.charts import HistoryChart
 from dashboard.collector.holdings import sees_all_subjects
 from dashboard.collector.patches import State
@@ -113,14 +113,7 @@ class Hanging(TableChannel[HangingTransaction]):
     SORT = "idle"
     IS_DESCENDING = True
     COLUMNS = (
-        Column(
-            "partition",
-            "Partition",
-            lambda row: clean(str(row.partition)),
-            lambda row: row.partition,
-            width=200,
-            is_flex=True,
-        ),
+        PARTITION,
         Column("producer", "Producer id", lambda row: str(row.producer.producer_id), None, True, 120),
         Column("epoch", "Epoch", lambda row: str(row.producer.producer_epoch), None, True, 80),
         Column(

@@ -6,8 +6,8 @@ with an Identity. The role that each act needs:
 viewer: see pages, charts, settings, offsets, groups and records (masked, unless the scope is `unmasked`).
 operator: also produce, copy and redrive records; create and clone topics, change their settings, add partitions; reset
     and delete offsets; delete groups.
-admin: also delete topics and records; change the settings of brokers, groups and loggers; abort transactions; see the
-    audit page.
+admin: also delete topics and records; change the settings of brokers, groups and loggers; abort transactions; cordon,
+    drain and decommission brokers, move replicas, elect leaders, change the voters of the quorum; see the audit page.
 
 A role says how much a user may do; a scope says with which clusters, topics and groups. Both must allow a request.
 """
@@ -144,12 +144,15 @@ class Identity:
 
 @dataclass(frozen=True)
 class Need:
-    """What a request is about. An empty cluster or tuple: the request is about none."""
+    """What a request is about. An empty cluster or tuple: the request is about none. `every_topic`: it is about all
+    topics of the cluster, whatever their names.
+    """
 
     role: Role
     cluster: str = ""
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    every_topic: bool = False
 
     @classmethod
     def about(cls, role: Role, cluster: str, params: Mapping[str, str]) -> Need:
@@ -172,6 +175,8 @@ def decide(identity: Identity | None, need: Need) -> str:
     scope = identity.scope
     if need.cluster and not scope.sees_cluster(need.cluster):
         return f"{who} may not see cluster {need.cluster}: only {_listed(scope.clusters)}"
+    if need.every_topic and scope.topics != EVERYTHING:
+        return f"{who} may not do this, which is about every topic: only {_listed(scope.topics)}"
     for kind, names, sees, patterns in (
         ("topic", need.topics, scope.sees_topic, scope.topics),
         ("group", need.groups, scope.sees_group, scope.groups),

@@ -28,6 +28,8 @@ TICKS_PER_MINUTE = MINUTE_MS // TICK_MS
 # partition. One that is lower by later than this means that the topic was created again.
 SETTLE_MS = 5_000
 UNKNOWN = -1
+# Minutes whose samples are in memory as objects at once: a day's.
+_JUDGED_AT_ONCE = 1_440
 # The columns of `rows`: the last commit of a group in a tick, and how many were reported in it. Of times and timestamps
 # that are not known, UNKNOWN.
 ROWS = ("group", "tick", "at_ms", "committed", "commit_ms", "record_ms", "end", "commits")
@@ -179,18 +181,21 @@ def _ends_of(state: State) -> _Ends:
     by_tick = rows.groupby("tick", sort=True)
     last = by_tick[["at_ms", "end"]].last()
     most = by_tick["end"].max()
-    values: list[tuple[int, int, int, int, int]] = [
-        (state.reported, state.reported_ms, state.highest, state.highest_before, state.incarnation)
-    ]
-    for tick, at_ms, end, top in zip(last.index, last["at_ms"], last["end"], most, strict=True):
-        _, before_ms, highest, before, incarnation = values[-1]
+    known = (state.reported, state.reported_ms, state.highest, state.highest_before, state.incarnation)
+    # Filled row by row: a list of tuples would have ten times the size.
+    values = np.empty((len(last) + 1, len(known)), dtype=np.int64)
+    values[0] = known
+    _, before_ms, highest, before, incarnation = known
+    found = zip(last.index, last["at_ms"], last["end"], most, strict=True)
+    for place, (tick, at_ms, end, top) in enumerate(found, 1):
         if end < (highest if at_ms - before_ms > SETTLE_MS else before):
             # What was reported of the old one in this tick does not count.
-            values.append((tick, at_ms, end, 0, incarnation + 1))
+            highest, before, incarnation = end, 0, incarnation + 1
         else:
-            values.append((tick, at_ms, max(highest, top), highest, incarnation))
-    columns = np.array(values, dtype=np.int64).T
-    return _Ends(*columns)
+            highest, before = max(highest, top), highest
+        before_ms = at_ms
+        values[place] = tick, at_ms, highest, before, incarnation
+    return _Ends(*values.T)
 
 
 def _with_incarnations(state: State, ends: _Ends) -> pd.DataFrame:
@@ -301,13 +306,16 @@ def _statuses(
     found = [Status.OK] * len(lasts)
     behind = np.flatnonzero(lags[lasts] > 0)
     # As lag_history.Window.status: most groups keep up, and their samples need not be made.
-    if len(behind):
-        known = [None] * len(at_ms) if members is None else [_at(members, each) for each in at_ms.tolist()]
+    for part in (behind[place : place + _JUDGED_AT_ONCE] for place in range(0, len(behind), _JUDGED_AT_ONCE)):
+        first, end = int(samples.starts[lasts[part[0]]]), int(lasts[part[-1]]) + 1
+        here = slice(first, end)
         numbers = (at_ms, columns["committed"], samples.ends, columns["commit_ms"])
-        made = list(map(Sample, *(each.tolist() for each in numbers), known))
-        for place in behind.tolist():
+        times, *others = (each[here].tolist() for each in numbers)
+        known = [None] * len(times) if members is None else [_at(members, each) for each in times]
+        made = list(map(Sample, times, *others, known))
+        for place in part.tolist():
             last = int(lasts[place])
-            found[place] = judge(made[int(samples.starts[last]) : last + 1])
+            found[place] = judge(made[int(samples.starts[last]) - first : last + 1 - first])
     return found
 
 

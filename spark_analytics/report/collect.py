@@ -8,9 +8,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from broker_cy import __version__
@@ -45,7 +46,7 @@ from spark_analytics.report.content import (
     period_of,
     start_of,
 )
-from spark_analytics.report.ranks import best, ms
+from spark_analytics.report.ranks import best, is_one_of, ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 TABLES = ("samples", "api_phases", "topic_rates", "commits", "rebalances", "moves", "triggers", "events")
 # Of the costs of rebalances: members have a new id in each of their lives, and groups are in the other table.
 SPENDERS = ("reason", "client_id", "host")
-Rows = dict[str, list[Any]]
 Parts = dict[str, dict[str, Any]]
 
 
@@ -105,23 +105,18 @@ def _heads(tables: Mapping[str, DataFrame], clusters: Sequence[str]) -> list[Clu
     """Return how many rows of each table there are, and from when to when."""
     counts: dict[str, dict[str, int]] = defaultdict(dict)
     times: dict[str, list[int]] = defaultdict(list)
-    for name, table in tables.items():
-        ends = F.count("*").alias("rows"), ms(F.min("at")).alias("first"), ms(F.max("at")).alias("last")
-        for row in table.groupBy("cluster").agg(*ends).collect():
-            counts[row.cluster][name] = row["rows"]
-            times[row.cluster] += [row["first"], row["last"]]
+    whole = reduce(DataFrame.unionByName, (
+        table.select("cluster", F.lit(name).alias("name"), "at") for name, table in tables.items()
+    ))  # fmt: skip
+    ends = F.count("*").alias("rows"), ms(F.min("at")).alias("first"), ms(F.max("at")).alias("last")
+    for row in whole.groupBy("cluster", "name").agg(*ends).collect():
+        counts[row.cluster][row.name] = row["rows"]
+        times[row.cluster] += [row["first"], row["last"]]
     return [
         Cluster(each, counts[each], min(times[each]), max(times[each]), min(times[each]))
         for each in clusters
         if each in counts
     ]
-
-
-def _by_cluster(rows: Sequence[Any]) -> Rows:
-    found: Rows = defaultdict(list)
-    for row in rows:
-        found[row.cluster].append(row)
-    return found
 
 
 def gaps(samples: DataFrame) -> Parts:
@@ -134,7 +129,7 @@ def gaps(samples: DataFrame) -> Parts:
     before = F.lag("last").over(Window.partitionBy("cluster", "broker").orderBy("minute"))
     gaps = by_minute.select("cluster", "broker", before.alias("start"), F.col("first").alias("end"))
     gaps = gaps.where(F.col("end") - F.col("start") > MINUTE_MS).withColumn("long", F.col("end") - F.col("start"))
-    rows = _by_cluster(best(gaps, GAPS_MAX, [F.desc("long"), F.col("start")], sums=("long",)))
+    rows = best(gaps, GAPS_MAX, [F.desc("long"), F.col("start")], sums=("long",))
     return {
         name: {
             "gaps": tuple(Gap(row.broker, row.start, row.end) for row in of),
@@ -155,7 +150,7 @@ def _rebalances(tables: Mapping[str, DataFrame]) -> Parts:
         ms(F.col("at")).alias("at_ms"),
     )  # fmt: skip
     found: Parts = {}
-    for name, of in _by_cluster(best(shown, REBALANCES_MAX, order)).items():
+    for name, of in best(shown, REBALANCES_MAX, order).items():
         dear = tuple(
             Rebalance(
                 row.at_ms, row.group, row.generation, row.cause, tuple(row.members), tuple(row.clients),
@@ -164,13 +159,16 @@ def _rebalances(tables: Mapping[str, DataFrame]) -> Parts:
             for row in of
         )  # fmt: skip
         found[name] = {"rebalances": dear, "rebalances_total": of[0].total, "spenders": ()}
-    for by in SPENDERS:
-        costly = rebalances.spenders(costs, tables["triggers"], by)
-        order = [F.desc("records"), F.desc("stalled_s"), F.col(by)]
-        for name, of in _by_cluster(best(costly, SPENDERS_MAX, order)).items():
-            found[name]["spenders"] += tuple(
-                Spender(by, row[by], row.rebalances, row.stalled_s, row.records, row.records_share) for row in of
-            )
+    costly = reduce(DataFrame.unionByName, (
+        rebalances.spenders(costs, tables["triggers"], by).withColumnRenamed(by, "name").withColumn("by", F.lit(by))
+        for by in SPENDERS
+    ))  # fmt: skip
+    order = [F.desc("records"), F.desc("stalled_s"), F.col("name")]
+    for name, of in best(costly, SPENDERS_MAX, order, of=("cluster", "by")).items():
+        found[name]["spenders"] = tuple(
+            Spender(row.by, row.name, row.rebalances, row.stalled_s, row.records, row.records_share)
+            for row in sorted(of, key=lambda row: SPENDERS.index(row.by))
+        )
     return found
 
 
@@ -181,13 +179,13 @@ def _skew(commits: DataFrame) -> Parts:
         for row in parts.groupBy("cluster").agg(F.count("*").alias("partitions")).collect()
     }
     order = [F.desc("times_fair"), F.col("topic"), F.col("partition")]
-    for name, of in _by_cluster(best(parts.where("hot"), HOT_MAX, order)).items():
+    for name, of in best(parts.where("hot"), HOT_MAX, order).items():
         found[name]["hot_total"] = of[0].total
         found[name]["hot"] = tuple(
             HotPartition(row.topic, row.partition, row.share, row.fair_share, row.records_per_s) for row in of
         )
     topics = skew.topics(parts).where("gini IS NOT NULL AND partitions > 1")
-    for name, of in _by_cluster(best(topics, UNEVEN_MAX, [F.desc("gini"), F.col("topic")])).items():
+    for name, of in best(topics, UNEVEN_MAX, [F.desc("gini"), F.col("topic")]).items():
         found[name]["uneven"] = tuple(
             Uneven(row.topic, row.partitions, row.gini, row.hottest, row.hottest_share) for row in of
         )
@@ -207,7 +205,7 @@ def _anomalies(samples: DataFrame, api_phases: DataFrame) -> Parts:
             ),
             "anomalies_total": of[0].total,
         }
-        for name, of in _by_cluster(best(found, ANOMALIES_MAX, order)).items()
+        for name, of in best(found, ANOMALIES_MAX, order).items()
     }
 
 
@@ -224,20 +222,17 @@ def _disks(samples: DataFrame) -> Parts:
             ),
             "disks_total": of[0].total,
         }
-        for name, of in _by_cluster(best(forecast.disks(samples), DISKS_MAX, order)).items()
+        for name, of in best(forecast.disks(samples), DISKS_MAX, order).items()
     }  # fmt: skip
 
 
 def _forecasts(topic_rates: DataFrame, clusters: Mapping[str, Cluster]) -> Parts:
     """Return the forecasts of the topics with the most bytes."""
-    wanted: Column = F.lit(False)
     names = {each.name: [line.name for line in each.topics[: min(FORECASTS_MAX, each.topics_total)]]
              for each in clusters.values()}  # fmt: skip
-    for cluster, topics in names.items():
-        wanted = wanted | ((F.col("cluster") == cluster) & F.col("topic").isin(topics))
-    hours = forecast.topics(topic_rates).where(wanted).withColumn("at_ms", ms(F.col("at")))
+    hours = forecast.topics(topic_rates).where(is_one_of("topic", names)).withColumn("at_ms", ms(F.col("at")))
     rows: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for row in hours.orderBy("at_ms").collect():
+    for row in sorted(hours.collect(), key=lambda row: int(row.at_ms or 0)):
         rows[row.cluster, row.topic].append(row)
     return {
         cluster: {

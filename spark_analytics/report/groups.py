@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from broker_cy.admin.lag import Status
 from spark_analytics.jobs import lag
 from spark_analytics.report.content import BAD, GROUPS_MAX, SHARE_LEAST, Cluster, Group, GroupPoint
-from spark_analytics.report.ranks import places
+from spark_analytics.report.ranks import best, is_one_of
 
 
 def groups(
@@ -24,24 +24,26 @@ def groups(
         "cluster", "group", F.unix_millis("minute").alias("at"), "lag_records", "time_lag_max_ms", "abandoned",
         (F.array_position(names, F.col("status")) - 1).cast("int").alias("status"),
     ).persist()  # fmt: skip
-    bad = F.count_if(F.col("status").isin([int(each) for each in BAD]))
+    bad = [int(each) for each in BAD]
     last = [F.max_by(name, "at").alias(f"last_{name}") for name in ("lag_records", "status", "abandoned")]
     of_status = [F.count_if(F.col("status") == int(each)).alias(each.name) for each in Status]
     totals = minutes.groupBy("cluster", "group").agg(
-        bad.alias("bad"), F.max("lag_records").alias("lag_most"), F.max("time_lag_max_ms").alias("time_most"),
+        F.count_if(F.col("status").isin(bad)).alias("bad"), F.max("lag_records").alias("lag_most"),
+        F.max("time_lag_max_ms").alias("time_most"),
         *last, *of_status,
-    ).persist()  # fmt: skip
+    ).withColumn("bad_last", F.col("last_status").isin(bad).cast("int"))  # fmt: skip
     order = [F.desc("bad"), F.desc_nulls_last("time_most"), F.desc("lag_most"), F.col("group")]
-    placed, keys = places(totals, "group", order, GROUPS_MAX)
-    worst = placed.where(F.col("place") < GROUPS_MAX)
-    shown = {(row.cluster, row.group): row for row in totals.join(worst, ["cluster", "group"]).collect()}
-    points = _points(minutes.join(worst, ["cluster", "group"]), clusters, period_ms)
-    found: dict[str, dict[str, Any]] = {}
-    is_bad = F.count_if(F.col("last_status").isin([int(each) for each in BAD])).alias("bad")
-    for row in totals.groupBy("cluster").agg(F.count("*").alias("total"), is_bad).collect():
-        of = tuple(_group(shown[row.cluster, name], points[row.cluster, name]) for name in keys[row.cluster])
-        found[row.cluster] = {"groups": of, "groups_total": row.total, "groups_bad": row.bad}
-    return found
+    worst = best(totals, GROUPS_MAX, order, sums=("bad_last",))
+    shown = is_one_of("group", {name: [row.group for row in of] for name, of in worst.items()})
+    points = _points(minutes.where(shown), clusters, period_ms)
+    return {
+        name: {
+            "groups": tuple(_group(row, points[name, row.group]) for row in of),
+            "groups_total": of[0].total,
+            "groups_bad": of[0].bad_last_sum,
+        }
+        for name, of in worst.items()
+    }
 
 
 def _points(
@@ -56,7 +58,8 @@ def _points(
     worst = [F.max(name).alias(name) for name in ("lag_records", "time_lag_max_ms")]
     worst.append(F.greatest(*lasted).alias("status"))
     found: dict[tuple[str, str], list[GroupPoint]] = defaultdict(list)
-    for row in minutes.groupBy("cluster", "group", period).agg(*worst).orderBy("period").collect():
+    rows = minutes.groupBy("cluster", "group", period).agg(*worst).collect()
+    for row in sorted(rows, key=lambda row: int(row.period)):
         if row.period * period_ms >= clusters[row.cluster].start_ms:
             point = GroupPoint(row.period * period_ms, row.lag_records, row.time_lag_max_ms, Status(row.status))
             found[row.cluster, row.group].append(point)

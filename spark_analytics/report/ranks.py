@@ -1,8 +1,9 @@
-"""The first rows of each cluster, and the keys with the most: what bounds what comes to the driver."""
+"""The first rows of each cluster, and which rows have given keys: what bounds what comes to the driver."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
@@ -14,26 +15,40 @@ def ms(at: Column) -> Column:
     return F.unix_millis(at)
 
 
-def best(rows: DataFrame, most: int, order: Sequence[Column], sums: Sequence[str] = ()) -> list[Any]:
-    """Return the first `most` rows of each cluster in this order. `total` is the number of all rows of the cluster, and
-    NAME_sum the sum of a column of `sums` over them.
+def best(
+    rows: DataFrame, most: int, order: Sequence[Column], sums: Sequence[str] = (), of: Sequence[str] = ("cluster",)
+) -> dict[str, list[Any]]:
+    """Return the first `most` rows of each cluster in this order, by cluster (or those of each value of the columns
+    `of`, in the order of these). `total` is the number of all rows of the cluster, and NAME_sum the sum of a column of
+    `sums` over them.
     """
-    whole = Window.partitionBy("cluster")
-    found = rows.withColumns({
+    whole = Window.partitionBy(*of)
+    ranked = rows.withColumns({
         "place": F.row_number().over(whole.orderBy(*order)),
         "total": F.count("*").over(whole),
         **{f"{name}_sum": F.sum(name).over(whole) for name in sums},
     })  # fmt: skip
-    return found.where(F.col("place") <= most).orderBy("cluster", "place").collect()
+    found: dict[str, list[Any]] = defaultdict(list)
+    # Few rows, so they are sorted here: Spark would need two more jobs for it.
+    few = ranked.where(F.col("place") <= most).collect()
+    for row in sorted(few, key=lambda row: (*(row[name] for name in of), row["place"])):
+        found[row["cluster"]].append(row)
+    return dict(found)
 
 
-def places(rows: DataFrame, key: str, order: Sequence[Column], most: int) -> tuple[DataFrame, dict[str, list[Any]]]:
-    """Return the rows with `place`, and the keys of the places by cluster. `rows` has a row for each cluster and key;
-    the first `most` in this order have the places from 0 on, all others have `most`.
-    """
-    number = F.row_number().over(Window.partitionBy("cluster").orderBy(*order)) - 1
-    placed = rows.select("cluster", key, F.least(number, F.lit(most)).alias("place")).persist()
-    keys: dict[str, list[Any]] = {}
-    for row in placed.where(F.col("place") < most).orderBy("cluster", "place").collect():
-        keys.setdefault(row["cluster"], []).append(row[key])
-    return placed, keys
+def place_of(key: str, keys: Mapping[str, Sequence[Any]], otherwise: int) -> Column:
+    """Return the place of a row's key among the `keys` of its cluster."""
+    places = [
+        F.when((F.col("cluster") == cluster) & (F.col(key) == each), place)
+        for cluster, of in keys.items()
+        for place, each in enumerate(of)
+    ]
+    return F.coalesce(*places, F.lit(otherwise))
+
+
+def is_one_of(key: str, keys: Mapping[str, Sequence[Any]]) -> Column:
+    """Return whether a row's key is one of the `keys` of its cluster."""
+    found = F.lit(False)
+    for cluster, of in keys.items():
+        found = found | ((F.col("cluster") == cluster) & F.col(key).isin(list(of)))
+    return found

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from spark_analytics.jobs import throughput
 from spark_analytics.report.content import LINES_MAX, Cluster, Rates
-from spark_analytics.report.ranks import places
+from spark_analytics.report.ranks import best, place_of
 
 RATES = ("in_bytes_per_s", "out_bytes_per_s", "records_per_s")
 Points = dict[int, Any]
@@ -73,13 +73,13 @@ def _lines(
     """Return the points of each cluster and place, and the keys of the places with the number of all keys."""
     rows = rows.persist()
     weights = rows.groupBy("cluster", key).agg(F.coalesce(F.sum("in_bytes_per_s"), F.lit(0)).alias("weight"))
-    placed, keys = places(weights, key, [F.desc("weight"), F.col(key)], LINES_MAX)
-    totals = {row["cluster"]: row["count"] for row in placed.groupBy("cluster").count().collect()}
-    summed = rows.join(placed, ["cluster", key]).groupBy("cluster", "place", "period")
+    most = best(weights, LINES_MAX, [F.desc("weight"), F.col(key)])
+    keys = {name: [row[key] for row in of] for name, of in most.items()}
+    summed = rows.withColumn("place", place_of(key, keys, LINES_MAX)).groupBy("cluster", "place", "period")
     found: dict[str, dict[int, Points]] = defaultdict(lambda: defaultdict(dict))
     for row in summed.agg(*(F.coalesce(F.sum(name), F.lit(0.0)).alias(name) for name in columns)).collect():
         found[row.cluster][row.place][row.period] = row.asDict()
-    return found, {name: (of, totals[name]) for name, of in keys.items()}
+    return found, {name: (of, most[name][0].total) for name, of in keys.items()}
 
 
 def _named(names: list[str], many: int, noun: str, points: dict[int, Points]) -> list[tuple[str, Points]]:

@@ -14,7 +14,8 @@ from broker_cy.admin.groups import GroupDescription, GroupListing, GroupMember
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
-from broker_cy.admin.quorum import QuorumDescription, QuorumReplica
+from broker_cy.admin.partition_health import EligibleReplicas, PartitionHealth
+from broker_cy.admin.quorum import QuorumDescription, QuorumEndpoint, QuorumReplica
 from broker_cy.admin.reassignments import Reassignment
 from broker_cy.admin.throttles import Throttle
 from broker_cy.admin.transactions import HangingTransaction, ProducerState, TransactionListing
@@ -143,7 +144,16 @@ TRANSACTIONS = (
 _PRODUCER = ProducerState(4_000, 2, 77, NOW_MS - 5_000, 0, 900)
 HANGING = (HangingTransaction(TopicPartition(PAYMENTS, 7), _PRODUCER, None, 3_600_000),)
 PRODUCERS = tuple((TopicPartition(ORDERS, n), _PRODUCER) for n in range(3))
-QUORUM = QuorumDescription(1, 9, 12_345, (QuorumReplica(1, "dir", 12_345, 0, NOW_MS, NOW_MS - 10),), ())
+QUORUM = QuorumDescription(
+    1,
+    9,
+    12_345,
+    (
+        QuorumReplica(1, "dir-1", 12_345, 0, NOW_MS, NOW_MS - 10, (QuorumEndpoint("CONTROLLER", "10.0.0.1", 9093),)),
+        QuorumReplica(2, "dir-2", 12_340, 5, NOW_MS, NOW_MS - 900, (QuorumEndpoint("CONTROLLER", "10.0.0.2", 9093),)),
+    ),
+    (QuorumReplica(4, "dir-4", 12_000, 345, NOW_MS, NOW_MS - 60_000),),
+)
 MOVES = Moving(
     (
         MovingPartition(Reassignment(TopicPartition(ORDERS, 0), (1, 3, 2), (3,), (2,)), 400 << 20, 2 * _GB),
@@ -151,6 +161,14 @@ MOVES = Moving(
     ),
     Throttle({1: {"leader.replication.throttled.rate": 50 << 20}, 3: {}}, {ORDERS: {}}),
     48.5 * (1 << 20),
+)
+SICK = tuple(
+    PartitionHealth(TopicPartition(topic, number), PartitionInfo(number, leader, 4, (1, 2, 3), in_sync, ()), 2, elr)
+    for topic, number, leader, in_sync, elr in (
+        ("audit", 0, -1, (), EligibleReplicas((2,), ())),
+        (ORDERS, 2, 1, (1, 3), None),
+        (PAYMENTS, 7, 1, (1,), EligibleReplicas((2, 3), ())),
+    )
 )
 FEATURES = (FeatureRange("metadata.version", 7, 30, 30), FeatureRange("transaction.version", 0, 2, 2))
 
@@ -259,6 +277,7 @@ class FrozenFeeds(Feeds):
         ("producers", ORDERS): PRODUCERS,
         "quorum": QUORUM,
         "moves": MOVES,
+        "sick": SICK,
         "features": FEATURES,
     }
 

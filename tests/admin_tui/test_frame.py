@@ -55,7 +55,7 @@ def test_commands_complete_go_somewhere_and_come_back(broker_cy: BrokerProcess, 
         await terminal.press("f1")
         await terminal.shows("A table")
         await terminal.press("escape", "q")
-        assert terminal.app.return_code == 0
+        await terminal.until(lambda: terminal.app.return_code == 0, "the end")
 
     drive(broker_cy.bootstrap, job, size=(120, 40))
 

@@ -42,6 +42,7 @@ VIEWS = (
     "connections",
     "log-dirs",
     "metrics",
+    "replication",
     "moves",
     "quorum",
     "events",

@@ -76,7 +76,9 @@ def driver(target: BrokerCy, settings: Workload) -> Iterator[RawDriver]:
 
 def written(target: BrokerCy, made: RawDriver) -> int:
     """Return the number of records in the log, independently of the driver."""
-    return sum(raw.list_offsets(target.address, made.topic, made.workload.partitions, protocol.LATEST).values())
+    return sum(
+        raw.list_offsets(target.leaders(made.topic, made.workload.partitions), made.topic, protocol.LATEST).values()
+    )
 
 
 def check_sums(result: DriverResult) -> None:
@@ -118,7 +120,7 @@ def test_another_client_reads_what_was_asked_for(broker: BrokerCy, codec: str) -
     )
     with driver(broker, settings) as made:
         # On a busy machine, one run may write less than is read below.
-        while raw.list_offsets(broker.address, made.topic, 1, protocol.LATEST)[0] < 300:
+        while raw.list_offsets({0: broker.address}, made.topic, protocol.LATEST)[0] < 300:
             assert made.run(0.3).errors == 0
         bootstrap = f"{broker.address[0]}:{broker.address[1]}"
         consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", check_crcs=True)
@@ -163,7 +165,8 @@ def test_a_batch_holds_as_many_records_as_fit(limit: int) -> None:
 def test_every_partition_has_a_connection_and_every_connection_a_partition() -> None:
     """Idle connections or silent partitions would be another workload than the requested one."""
     for producers, partitions in ((3, 7), (7, 3), (1, 5), (4, 4)):
-        plan = raw.produce_plan(TOPIC, workload(producers=producers, partitions=partitions))
+        shares = raw.shares_of(producers, dict.fromkeys(range(partitions), ("127.0.0.1", 1)))
+        plan = raw.produce_plan(TOPIC, workload(producers=producers, partitions=partitions), shares)
         assert len(plan) == producers
         each = [{p for template in templates for p in template.partitions} for templates in plan]
         assert all(each)
@@ -248,10 +251,10 @@ def test_what_was_acknowledged_and_does_not_come_is_an_error(broker: BrokerCy, m
     """No figure from a run with lost records: no consumer reads those of partition 1 here."""
     # Enough for the records of partition 0 on a busy machine.
     monkeypatch.setattr(raw, "CATCH_UP_S", 3.0)
-    monkeypatch.setattr(raw, "fetch_plan", lambda topic, _: [[protocol.fetch_all_request(topic, (0,), 1 << 20)]])
+    monkeypatch.setattr(raw, "fetch_plan", lambda topic, *_: [[protocol.fetch_all_request(topic, (0,), 1 << 20)]])
     with driver(broker, workload(consumers=1, rate=Rate(400, 400, "requests"))) as made:
         result = made.run(0.5)
-        missing = raw.list_offsets(broker.address, made.topic, 2, protocol.LATEST)[1]
+        missing = raw.list_offsets(dict.fromkeys(range(2), broker.address), made.topic, protocol.LATEST)[1]
     assert result.errors == missing > 0
     assert result.first_error == f"{missing} records acknowledged, but not received by consumers"
 

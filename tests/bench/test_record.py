@@ -181,4 +181,13 @@ def test_names_that_are_not_known_are_refused(capsys: pytest.CaptureFixture[str]
     assert cli.main(["record", "--list", "--only", "lag"]) == 0
     assert "python -m bench.lag --time" in capsys.readouterr().out
     assert cli.main(["record", "--list", "--only", "lagg"]) == 1
-    assert "--only lagg: no such measurement or table (allowed: " in capsys.readouterr().err
+    assert "--only lagg: no such measurement, table or group (allowed: " in capsys.readouterr().err
+
+
+def test_all_measurements_of_clusters_take_less_than_12_minutes(capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails, nobody records them, or the group leaves some of them out."""
+    assert cli.main(["record", "--list", "--only", "cluster"]) == 0
+    *lines, total = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines]
+    assert {"cluster-produce", "cluster-latency", "failover", "reassign", "many-partitions"} <= set(names)
+    assert int(total.split()[0]) < 720

@@ -141,7 +141,7 @@ def test_transactions_are_whole_and_their_aborts_invisible(broker: BrokerCy, top
         assert sum(sample.latency.count for sample in result.samples) == result.latency.count
         assert sum(sample.records for sample in result.samples) == result.records
     with protocol.Client(broker.address) as client:
-        ends = client.list_offsets(topic, PARTITIONS, protocol.LATEST)
+        ends = client.list_offsets(topic, range(PARTITIONS), protocol.LATEST)
         assert transactional.stable_offsets(client, topic, PARTITIONS) == ends
     assert sum(ends.values()) == 11 * count + PARTITIONS * count  # each transaction has a marker in each partition
     committed = count - count // 4
@@ -211,7 +211,7 @@ def test_an_idempotent_producer_is_believed(broker: BrokerCy, topic: str, produc
         driver.close()
     assert [result.first_error for result in found] == [None, None]
     with protocol.Client(broker.address) as client:
-        ends = client.list_offsets(topic, PARTITIONS, protocol.LATEST)
+        ends = client.list_offsets(topic, range(PARTITIONS), protocol.LATEST)
     assert sum(ends.values()) == sum(result.records for result in found) > 0
     fetches = [[protocol.fetch_request(topic, partition, 1 << 20) for partition in ends]]
     reader = Driver(broker.address, fetches, fetching=True, wrap_at=ends)

@@ -28,6 +28,7 @@ PACKAGES = (
     "coordinator",
     "client",
     "server",
+    "shards",
 )
 # These may use none of it.
 PURE = ("replica", "quorum", "controller", "coordinator", "metadata", "wire")
@@ -62,11 +63,14 @@ OF_NAME = {
     "os.getenv": PROCESS,
     "os.sysconf": PROCESS,
     "os._exit": PROCESS,
+    "os.sched_getaffinity": PROCESS,
     "os.kill": PROCESS,
     "datetime.now": CLOCK,
     "datetime.utcnow": CLOCK,
     "date.today": CLOCK,
     "futures.ThreadPoolExecutor": THREADS,
+    "asyncio.open_connection": NETWORK,
+    "asyncio.start_server": NETWORK,
 }
 # They compute from their arguments alone (or, abspath, from the working directory, which does not change).
 HARMLESS = {
@@ -100,11 +104,20 @@ HEADERS = {
 SEAMS = {
     "core.clock": ({CLOCK}, "the clock"),
     "core.randomness": ({RANDOM}, "the source of draws"),
+    "client.outgoing": ({NETWORK}, "connections of this machine"),
     "server.seams": ({THREADS}, "makes the worker threads"),
     "server.connections.sockets": ({NETWORK}, "the network of the machine"),
     "server.connections.transport": ({NETWORK, DISK}, "SocketTransport; it includes unistd.h to close the socket"),
     "server.telemetry.metrics_http": ({NETWORK}, "serves HTTP on asyncio's streams; off unless it is configured"),
     "server.service_manager": ({NETWORK, PROCESS}, "talks to systemd; made by main, not a part of the broker"),
+    "server.ready_line": ({CLOCK, PROCESS, DISK}, "printed by main"),
+    "shards.children": ({DISK, PROCESS}, "starts and watches the processes of shards; they are no part of a broker"),
+    "shards.link": ({DISK, NETWORK, PROCESS}, "the connection of this process to its parent; made by main"),
+    "shards.node_directory": ({DISK, PROCESS}, "the lock of the parent, and which processes its shards are"),
+    "shards.parent": ({CLOCK, DISK, PROCESS}, "the parent process"),
+    "shards.peers": ({DISK, NETWORK}, "the parent's connections to its shards"),
+    "shards.start": ({PROCESS}, "the parent process"),
+    "storage.shard_directories": ({DISK}, "looks into the directory of a node before anything is started"),
     "server.lifecycle": ({PROCESS}, "the limit of descriptors bounds the connections"),
     "metrics.process": ({CLOCK, DISK, PROCESS}, "what /proc says about the process; nothing depends on it"),
     "config.definitions": ({DISK}, "reads the tables of the package"),
@@ -199,6 +212,9 @@ def python_uses(text: str) -> Iterator[tuple[str, str]]:
         # Of pathlib's; the names of its other methods are also those of other classes.
         if isinstance(node, ast.Attribute) and node.attr in ("read_text", "write_text"):
             yield DISK, node.attr
+        # Of event loops.
+        if isinstance(node, ast.Attribute) and node.attr in ("create_connection", "create_server"):
+            yield NETWORK, node.attr
         for name in names:
             if (touched := of_use(name)) is not None:
                 yield touched, name
@@ -230,6 +246,8 @@ def cython_uses(text: str) -> Iterator[tuple[str, str]]:
             yield touched, name
     if re.search(r"(?:with|=|return) +open\(", code):
         yield DISK, "open"
+    for name in re.findall(r"\.(create_connection|create_server)\b", code):
+        yield NETWORK, name
 
 
 def uses(path: Path) -> set[tuple[str, str]]:
@@ -284,6 +302,9 @@ def test_state_machines_use_nothing_of_the_machine() -> None:
         ("import os\nos.path.join('a', 'b')", set()),
         ("import os\nos.path.exists('a')", {DISK}),
         ("import socket\nsocket.socket()", {NETWORK}),
+        ("import asyncio\nasyncio.open_connection()", {NETWORK}),
+        ("async def f(loop):\n    await loop.create_connection(None, 'a', 1)", {NETWORK}),
+        ("import asyncio\nasyncio.sleep(1)", set()),
         ("import threading\nthreading.Thread()", {THREADS}),
         ("from concurrent.futures import ThreadPoolExecutor", {THREADS}),
         ("with open('a') as file:\n    pass", {DISK}),

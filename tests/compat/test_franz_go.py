@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import shutil
 from pathlib import Path
 
 import pytest
 
-from bench.launch.cache import cache_directory
+from bench.launch import go_programs
 from bench.launch.processes import run
 from tests.support.broker import Target
 
-SOURCE = Path(__file__).parent / "franz_go"
-BUILD_TIMEOUT_S = 280.0
-
-pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="no go here; franz-go is tried where there is one")
+pytestmark = pytest.mark.skipif(go_programs.missing() is not None, reason=str(go_programs.missing()))
 
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """The compiled scenarios; built once for each version of their source."""
-    sources = b"".join((SOURCE / name).read_bytes() for name in ("go.mod", "go.sum", "main.go"))
-    built = cache_directory() / f"franz-go-{hashlib.sha256(sources).hexdigest()[:16]}"
-    built.parent.mkdir(parents=True, exist_ok=True)
-    with open(built.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not built.exists():
-            making = built.with_suffix(".making")
-            run(["go", "build", "-o", making, "."], cwd=SOURCE, timeout_s=BUILD_TIMEOUT_S)
-            making.rename(built)
-    return built
+    return go_programs.program(Path(__file__).with_name("franz_go"))
 
 
 @pytest.mark.timeout(360)  # the first of them compiles

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sys
 from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
+
 from bench.launch.processes import Child
 from broker_cy.admin import AdminClient
 from broker_cy.admin.records import Start
 from broker_cy.metrics.events import Rebalance
+from demo.cli import main
+from demo.outage import Gaps
 from demo.packages import Package, debian, packages
 from demo.topics import CRASHING, QUICK, SLOW, TOPICS
 from tests.support.wait import until
@@ -74,6 +79,14 @@ async def _what_is_there(bootstrap: str) -> tuple[dict[str, int], dict[str, int]
         )
 
 
+def stop_without_leftovers(child: Child, bootstrap: str, temporary: Path) -> None:
+    """Stop the demo by Ctrl-C; no process and no file of it is left."""
+    child.send_signal(signal.SIGINT)
+    assert child.wait(TIMEOUT_S) == 0
+    assert processes_with(bootstrap) + processes_with(str(temporary)) == []
+    assert list(temporary.iterdir()) == []
+
+
 def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
     """If this fails, the console's screens are empty in a new user's first minutes, or Ctrl-C leaves processes and data
     behind.
@@ -126,10 +139,7 @@ def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
         assert "ended unexpectedly" not in child.stdout()
         # One of them may just be away.
         until(lambda: len(processes_with(bootstrap)) >= 5, "the clients")
-        child.send_signal(signal.SIGINT)
-        assert child.wait(TIMEOUT_S) == 0
-        assert processes_with(bootstrap) + processes_with(str(temporary)) == []
-        assert list(temporary.iterdir()) == []
+        stop_without_leftovers(child, bootstrap, temporary)
     finally:
         child.kill()
 
@@ -137,3 +147,83 @@ def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
 async def _topics(bootstrap: str) -> set[str]:
     async with AdminClient(bootstrap) as client:
         return {topic.name for topic in await client.topics.list_all()}
+
+
+def test_three_nodes_of_which_one_is_killed(tmp_path: Path) -> None:
+    """If this fails, the first cluster that a new user sees loses records, says nothing, or leaves processes."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    arguments = ["--nodes", "3", "--kill-every", "3", "--restart-after", "2", "--listener", "127.0.0.1:0"]
+    arguments += ["--dashboard", "", "--metrics", "127.0.0.1:0"]
+    child = Child([sys.executable, "-m", "demo", *arguments], tmp_path, "demo", {"TMPDIR": str(temporary)}, ROOT)
+    try:
+        child.wait_for_output("Ctrl-C stops", TIMEOUT_S)
+        bootstrap = child.stdout().partition("broker-tui --bootstrap ")[2].split()[0]
+        assert len(bootstrap.split(",")) == 3
+
+        def said() -> str:
+            assert child.returncode is None, child.stderr()
+            return child.stdout()
+
+        until(lambda: "every replica is in sync again" in said(), "a node that went and came back", TIMEOUT_S)
+        assert re.search(r"^[0-9:]{8} node-1 was killed \(kill -9\)$", said(), re.MULTILINE)
+        # The gap is there as soon as every partition takes records again, before or after the restart.
+        gap = re.compile(
+            r"^[0-9:]{8} clients went on: at most [0-9.]+ s without an acknowledgement \(heartbeats-[0-5]\), "
+            r"no errors$",
+            re.MULTILINE,
+        )
+        until(lambda: gap.search(said()), "the gap that clients saw", TIMEOUT_S)
+        assert "node-1 was restarted" in said()
+        assert asyncio.run(_topics(bootstrap)) >= {*TOPICS, "heartbeats"}
+        stop_without_leftovers(child, bootstrap, temporary)
+    finally:
+        child.kill()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--nodes", "0"], "'0': allowed are 1, or 3 to 9"),
+        (["--nodes", "2"], "'2': two nodes stop when one of them is killed"),
+        (["--nodes", "1000"], "'1000': allowed are 1, or 3 to 9"),
+        (["--nodes", "three"], "'three': allowed are 1, or 3 to 9"),
+        (["--kill-every", "5"], "--kill-every goes with --nodes"),
+        (["--restart-after", "5"], "--restart-after goes with --nodes"),
+        (["--nodes", "3", "--kill-every", "0"], "'0': a number above 0 is expected"),
+        (["--nodes", "3", "--listener", "here:"], "'here:' is not an address"),
+        (["--nodes", "3", "--listener", "127.0.0.1:65000"], "the ports after it up to 66002 are needed as well"),
+        (["--nodes", "3", "--metrics", "127.0.0.1:65535"], "the ports after it up to 65537 are needed as well"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """If this fails, a wrong option starts a cluster that stops at the first failure, or fails with a traceback."""
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments, "--dir", str(tmp_path / "data")])
+    assert caught.value.code == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_directory_keeps_its_number_of_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails, nodes of two clusters mix, and end with an error that does not name the reason."""
+    for number in (1, 2, 3):
+        (tmp_path / f"node-{number}").mkdir()
+    assert main(["--nodes", "5", "--dir", str(tmp_path), "--listener", "127.0.0.1:0"]) == 1
+    assert "has the data of 3 nodes: run --nodes 3, or choose another --dir" in capsys.readouterr().err
+
+
+def test_gaps_of_partitions() -> None:
+    """If this fails, the demo shows a gap of nobody, or the end of an outage while a partition still has no leader."""
+    gaps = Gaps(10.0, [9.9, 9.8], [0.0, 0.0])
+    gaps.acknowledged(0, 9.95, 10.1)
+    ended = [gaps.is_over]
+    # The first was sent before the node was gone: that says nothing about who leads now.
+    for partition, sent_s, now_s in ((0, 10.05, 10.15), (1, 10.2, 10.5)):
+        gaps.acknowledged(partition, sent_s, now_s)
+        ended.append(gaps.is_over)
+    assert ended == [False, False, True]
+    longest_s, partition = gaps.worst
+    assert (round(longest_s, 3), partition) == (0.7, 1)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
+from urllib.request import urlopen
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
-from tests.support.cluster import ClusterNode, ask, cluster, create_topic, quorum, topics
+from tests.support.cluster import ClusterNode, ask, cluster, create_topic, in_sync, quorum, topics
 from tests.support.wait import until
 
 
@@ -27,6 +29,15 @@ def leader_of(nodes: list[ClusterNode]) -> int:
         return leader if any(node.node_id == leader for node in nodes) else 0
 
     return until(found, "an active controller", 60, tolerate=(ClientError, AssertionError))
+
+
+def metrics(node: ClusterNode) -> dict[str, str]:
+    """What a node serves at its metrics listener, by name with labels."""
+    found = re.search(r"metrics on (http://[^ ]+)", node.child.stdout())
+    assert found is not None, node.child.stdout()
+    with urlopen(found[1], timeout=30) as page:
+        lines = page.read().decode().splitlines()
+    return dict(line.rpartition(" ")[::2] for line in lines if not line.startswith("#"))
 
 
 def test_the_death_of_the_active_controller(tmp_path: Path) -> None:
@@ -122,10 +133,7 @@ def test_nothing_that_was_acknowledged_is_lost_with_a_leader(tmp_path: Path) -> 
             consumer.close()
         victim.restart()
 
-        def in_sync() -> bool:
-            return all(len(part.isr_nodes) == 3 for part in topics(victim.port)["t"].partitions)
-
-        until(in_sync, "three replicas in sync", 60)
+        until(lambda: in_sync(victim.port, "t", 3), "three replicas in sync", 60)
 
 
 def test_a_wiped_controller_comes_back_by_a_snapshot(tmp_path: Path) -> None:
@@ -155,8 +163,12 @@ def test_controllers_and_brokers_of_their_own(tmp_path: Path) -> None:
     """If this fails, a cluster whose controllers are separate nodes does not start, or its brokers do not hear of
     changes, or settings that a broker forwards are lost.
     """
-    with cluster(tmp_path, ("controller", "broker", "broker")) as nodes:
+    with cluster(tmp_path, ("controller", "broker", "broker"), {"brokercy.metrics.listener": "127.0.0.1:0"}) as nodes:
         brokers = nodes[1:]
+        scraped = metrics(nodes[0])
+        assert scraped["broker_cy_active_controller"] == "1"
+        assert int(scraped['broker_cy_requests_total{api="Fetch"}']) > 0
+        assert metrics(brokers[0])["broker_cy_quorum_leader"] == "1"
         assert create_topic(brokers[0].port, "a", 2, 2) is ErrorCode.NONE
         seen_by_all(brokers, "a")
         change = messages.IncrementalAlterConfigsRequest

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import BrokerProcess, target_is_kafka
+from tests.support.shards import ShardedNode
 from tests.support.wait import until
 
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="Kafka does not notify systemd")
@@ -78,6 +79,27 @@ def test_from_start_to_stop(notifications: socket.socket, tmp_path: Path) -> Non
         assert "EXTEND_TIMEOUT_USEC" in next_of(notifications, "STOPPING")
     finally:
         broker.close()
+
+
+def test_shards_are_one_service(notifications: socket.socket, tmp_path: Path) -> None:
+    """If this fails, systemd takes one shard for the service, or kills a parent that runs."""
+    node = ShardedNode(tmp_path).start()
+    try:
+        ready = next_of(notifications, "READY")
+        assert ready["STATUS"] == f"ready on 127.0.0.1:{node.port}, 127.0.0.1:{node.port + 1}"
+        for _ in range(3):
+            assert next_of(notifications, "WATCHDOG") == {"WATCHDOG": "1"}
+        # The pings are the parent's: a shard that stands still is its business.
+        os.kill(node.shard_pid(1), signal.SIGSTOP)
+        for _ in range(3):
+            assert next_of(notifications, "WATCHDOG") == {"WATCHDOG": "1"}
+        until(lambda: node.sample('broker_cy_shard_starts_total{shard="1"}') == 2, "another start", DEADLINE_S)
+        until(lambda: node.sample('broker_cy_shard_up{shard="1"}') == 1, "shard 1 serves", DEADLINE_S)
+        drain(notifications)
+        assert node.stop() == 0
+        assert "EXTEND_TIMEOUT_USEC" in next_of(notifications, "STOPPING")
+    finally:
+        node.close()
 
 
 def test_a_recovery_extends_the_start_timeout(notifications: socket.socket, tmp_path: Path) -> None:

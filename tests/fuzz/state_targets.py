@@ -170,7 +170,7 @@ def entries_corpus() -> list[bytes]:
     key = ReplicaKey(1, DIRECTORY_ID)
     voters = VoterSet([Voter(key, (Endpoint("CONTROLLER", "localhost", 9093),)), Voter(ReplicaKey(2))])
     control = (Leadership(1, voters.keys, (key,)), KRaftVersion(1), voters)
-    return [*log_corpus(), wire_log.encoded(QuorumBatch(0, 3, 1, None, control), 1, 0)]
+    return [*log_corpus(), wire_log.encoded(QuorumBatch(0, 3, 1, None, control), 0)]
 
 
 def run_entries(data: bytes) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -138,3 +138,9 @@ class Recorder:
     def add(self, operation: Operation) -> None:
         with self._lock:
             self.operations.append(operation)
+
+    def take(self, first: Iterable[Operation]) -> list[Operation]:
+        """Return the operations so far, and begin another history with the operations `first`."""
+        with self._lock:
+            taken, self.operations = self.operations, list(first)
+        return taken

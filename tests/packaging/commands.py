@@ -26,6 +26,7 @@ LINES: tuple[tuple[str, bytes], ...] = (
     ("quorum show", b""),
     ("brokers list", b""),
     ("reassign status", b""),
+    ("reassign plan --replication-factor 1 --topic orders", b""),
     ("leaders elect --preferred --yes", b""),
     ("groups list", b""),
     ("lag", b""),

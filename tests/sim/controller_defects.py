@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from broker_cy.controller import alter_partition, broker_states, elections, reassignment
 from broker_cy.controller.alter_partition import AlterPartition
-from broker_cy.controller.broker_states import Heartbeat
+from broker_cy.controller.broker_states import FenceBrokers, Heartbeat
 from broker_cy.controller.controller import Controller
+from broker_cy.controller.heartbeats import Contact
+from broker_cy.controller.operation import OperationContext, Step
 from broker_cy.controller.partition_change import PartitionChange
 from broker_cy.controller.registration import RegisterBroker
 from broker_cy.controller.rules import Rules
-from broker_cy.metadata.image import NO_LEADER, PartitionImage, TopicsImage
+from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicsImage
 from broker_cy.metadata.partition_index import Masks, PartitionIndex
 from broker_cy.metadata.records import VersionedRecord
 from tests.sim.defects import SEEDS, Patch, Planter
@@ -86,6 +89,31 @@ def elects_a_fenced_last_known_leader(patch: Patch) -> None:
     patch.setattr(PartitionChange, "_last_known_leader", last_known)
 
 
+def silent_broker_loses_its_session(patch: Patch) -> None:
+    """A broker that stands still is replaced by another one with its id, and goes on later."""
+    right = FenceBrokers.run
+
+    def run(self: FenceBrokers, state: MetadataImage, context: OperationContext) -> Step[tuple[int, ...]]:
+        return right(replace(self, ended=True), state, context)
+
+    patch.setattr(FenceBrokers, "run", run)
+
+
+def silence_of_an_earlier_incarnation_counts(patch: Patch) -> None:
+    """A broker is fenced because the one before it stood still."""
+    right = FenceBrokers.run
+
+    def run(self: FenceBrokers, state: MetadataImage, context: OperationContext) -> Step[tuple[int, ...]]:
+        return right(replace(self, epochs=None), state, context)
+
+    patch.setattr(FenceBrokers, "run", run)
+
+
+def flapping_brokers_are_back_at_once(patch: Patch) -> None:
+    """A broker that is fenced again and again takes its leaders to and fro."""
+    patch.setattr(Contact, "held_until_ms", -1)
+
+
 def elects_a_fenced_replica(patch: Patch) -> None:
     """A leader is elected that is fenced."""
     patch.setattr(
@@ -113,8 +141,8 @@ def lets_a_leader_stop(patch: Patch) -> None:
     """A broker may stop while it leads partitions."""
     right = Heartbeat._next
 
-    def following(self: Heartbeat, *found: Any) -> broker_states.State:
-        after = right(self, *found)
+    def following(self: Heartbeat, *found: Any, is_held: bool) -> broker_states.State:
+        after = right(self, *found, is_held=is_held)
         return broker_states.State.SHUTDOWN_NOW if after is broker_states.State.SHUTTING_DOWN else after
 
     patch.setattr(Heartbeat, "_next", following)
@@ -183,6 +211,9 @@ DEFECTS: dict[Planter, int] = {
     keeps_eligible_leaders_that_crashed: SEEDS,
     elects_a_fenced_last_known_leader: 4 * SEEDS,
     elects_a_fenced_replica: SEEDS,
+    silent_broker_loses_its_session: SEEDS,
+    silence_of_an_earlier_incarnation_counts: SEEDS,
+    flapping_brokers_are_back_at_once: 4 * SEEDS,
     elects_uncleanly_without_permission: SEEDS,
     lets_acknowledgements_wait_for_a_broker_that_stops: SEEDS,
     lets_a_leader_stop: SEEDS,

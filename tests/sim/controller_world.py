@@ -37,6 +37,8 @@ EVENTS = {
     "fence": 3,
 }
 REQUESTS = 60
+# How often a broker is fenced because it stands still, of each step.
+SILENCES = 0.01
 
 
 class World:
@@ -47,8 +49,12 @@ class World:
         self.cluster = Brokers.of(elr=self._random.random() < 0.6)
         self.cluster.controller.heartbeats.session_timeout_ms = 9_000
         self._draw = Draw(self._random)
+        # Draws of their own, so that all others are what they were.
+        self._silences = Random(f"silences {seed}")
         self._kinds = [kind for kind, weight in EVENTS.items() for _ in range(weight)] + ["request"] * REQUESTS
         self.checks = Checks()
+        # When each incarnation of a broker was fenced without asking for it, as this controller knows.
+        self._fenced_ms: dict[tuple[int, int], list[int]] = {}
         # Those that `Draw` gives are lower.
         self._incarnation = 5_000
         self.trace: deque[str] = deque(maxlen=STORY)
@@ -64,6 +70,8 @@ class World:
             self._request(Act("beat", (broker_id, "run", False, (), None, False)))
             self.cluster.commit()
         for _ in range(steps):
+            if self._silences.random() < SILENCES:
+                self._silence()
             kind = self._random.choice(self._kinds)
             if kind == "request":
                 self._request(self._draw.act(self.cluster.image))
@@ -88,7 +96,24 @@ class World:
         after = View.of(self.cluster.controller.state)
         self.checks.operation(act, operation, reply, before, after)
         self._count(act, before, after)
+        self._check_hold_down(act, before, after)
         self.checks.index(self.cluster.controller.state)
+
+    def _check_hold_down(self, act: Act, before: View, after: View) -> None:
+        """Who was fenced and is alive is back at once, and later each further time, unless nobody else serves."""
+        for broker_id, new in after.brokers.items():
+            old = before.brokers.get(broker_id)
+            if old is None or old.epoch != new.epoch or old.fenced is new.fenced:
+                continue
+            times = self._fenced_ms.setdefault((broker_id, new.epoch), [])
+            if act.kind == "fence":
+                times.append(self.cluster.now_ms)
+            elif not new.fenced and len(times) > 1 and any(each.is_active for each in before.brokers.values()):
+                self.counts["held down"] += 1
+                held_ms = self.cluster.now_ms - times[-1]
+                assert held_ms >= min(500 << len(times) - 2, 8_000), (
+                    f"broker {broker_id} is back after {held_ms} ms, and was fenced {len(times)} times"
+                )
 
     def _count(self, act: Act, before: View, after: View) -> None:
         """Note what has happened, so that a test can tell that the runs are not idle."""
@@ -149,6 +174,22 @@ class World:
         dead = tuple(self._random.sample(BROKERS, self._random.randint(1, 2)))
         self._operate(Act("fence", dead), FenceBrokers(dead, "dead"))
 
+    def _silence(self) -> None:
+        """A broker stands still, or seems to: it is fenced, but nobody else may register in its place."""
+        broker_id = self._silences.choice(BROKERS)
+        state, heartbeats = self.cluster.controller.state, self.cluster.controller.heartbeats
+        broker = state.brokers.get(broker_id)
+        if broker is None or broker.fenced or not heartbeats.has_session(broker, self.cluster.now_ms):
+            return
+        self.counts["silence"] += 1
+        # Of an incarnation before, it changes nothing.
+        for epoch in (broker.epoch - 1, broker.epoch):
+            operation = FenceBrokers((broker_id,), "silent", {broker_id: epoch}, ended=False)
+            self._operate(Act("fence", (broker_id,)), operation)
+            found = self.cluster.controller.state.brokers[broker_id]
+            assert found.fenced is (epoch == broker.epoch), f"broker {broker_id} of epoch {epoch}: {found}"
+        assert heartbeats.has_session(broker, self.cluster.now_ms), f"broker {broker_id} has lost its session"
+
     def _balance(self) -> None:
         self._operate(Act("balance", ()), BalanceLeaders(2))
 
@@ -158,6 +199,8 @@ class World:
     def _abandon(self) -> None:
         self.cluster.abandon()
         assert same_content(self.cluster.controller.state, self.cluster.image), "dropped operations left something"
+        # A registration that never was may have taken the place of what was known of an incarnation.
+        self._fenced_ms.clear()
         self.checks.forget()
 
     def _crash(self) -> None:
@@ -167,4 +210,5 @@ class World:
         other = self.cluster.restarted()
         assert same_content(other.image, self.cluster.image), "the log gives another state"
         self.cluster = other
+        self._fenced_ms.clear()
         self.checks.forget()

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from broker_cy.client.outgoing import MACHINE
 from broker_cy.config import BrokerConfig, topic_settings
 from broker_cy.core.clock import ManualClock
 from broker_cy.core.randomness import Randomness
 from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
+from broker_cy.replica.flush_group import FlushGroup
 from broker_cy.replica.group_commit import GroupCommit
-from broker_cy.replica.partition import FlushGroup, Partition
+from broker_cy.replica.partition import Partition
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.partitions.partition_service import PartitionService
@@ -92,7 +94,9 @@ class Broker:
     def start(self) -> None:
         """Load the metadata and the logs. Raises the exceptions of a start."""
         loop: Any = self.loop
-        self.controller = ControllerService.open(self.config, self.clock, loop, self.logs, Randomness(self.draw))
+        self.controller = ControllerService.open(
+            self.config, self.clock, loop, self.logs, Randomness(self.draw), MACHINE
+        )
         self.controller.subscribe(self._on_image)
         # The only voter leads at once, so that the start waits for nothing.
         started = loop.create_task(self.controller.start(LISTENERS))

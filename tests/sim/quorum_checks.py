@@ -10,6 +10,7 @@ from broker_cy.core.uuid import ZERO
 from broker_cy.quorum.history import VoterHistory
 from broker_cy.quorum.messages import (
     Batch,
+    ChangeResponse,
     Fetch,
     FetchSnapshot,
     KRaftVersion,
@@ -84,7 +85,9 @@ class Checks:
         state = node.disk.state
         content = message.message
         assert state is not None, f"{node_id} has persisted nothing"
-        assert state.epoch >= content.epoch, f"{node_id} has not persisted the epoch of {message}"
+        assert isinstance(content, ChangeResponse) or state.epoch >= content.epoch, (
+            f"{node_id} has not persisted the epoch of {message}"
+        )
         match content:
             case VoteResponse(epoch, _, True, False):
                 assert state.voted_id == message.to, f"{node_id} has not persisted its vote for {message.to}"

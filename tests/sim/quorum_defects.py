@@ -8,7 +8,7 @@ from broker_cy.quorum.election_state import NO_LEADER, ElectionState
 from broker_cy.quorum.history import VoterHistory
 from broker_cy.quorum.messages import Fetch, FetchSnapshotResponse, OffsetAndEpoch, UpdateVoter, VoteRequest
 from broker_cy.quorum.state import NEVER, Progress, QuorumState
-from broker_cy.quorum.step import Role
+from broker_cy.quorum.step import LeaderGone, Role
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from tests.sim.defects import Patch, Planter
 
@@ -340,6 +340,60 @@ def start_forgets_the_voters(patch: Patch) -> None:
     patch.setattr(VoterHistory, "begin_at", begin_at)
 
 
+def joins_without_being_asked(patch: Patch) -> None:
+    """An observer asks to become a voter although controller.quorum.auto.join.enable is off (KAFKA-19850)."""
+    original = changes.join
+
+    def join(state: QuorumState) -> None:
+        state.auto_join = True
+        original(state)
+
+    patch.setattr(changes, "join", join)
+
+
+def joins_beside_its_lost_disk(patch: Patch) -> None:
+    """An observer that was a voter with another disk does not have that one removed, so that it is never added."""
+    original = changes.join
+
+    def join(state: QuorumState) -> None:
+        if state.voters.get(state.node_id) is None:
+            original(state)
+
+    patch.setattr(changes, "join", join)
+
+
+def gone_leader_is_replaced_without_a_pre_vote(patch: Patch) -> None:
+    """Who takes the leader for gone begins a new epoch: a wrong suspicion of one node deposes a leader that works."""
+
+    def leader_gone(state: QuorumState, event: LeaderGone) -> None:
+        if event.epoch == state.epoch and event.leader_id == state.leader_id and state.role is Role.FOLLOWER:
+            state.become(Role.PROSPECTIVE)
+            elections._become_candidate(state)
+
+    patch.setattr(elections, "leader_gone", leader_gone)
+
+
+def gone_leader_of_an_earlier_epoch_counts(patch: Patch) -> None:
+    """The end of the leader of an earlier epoch is taken for that of the present one."""
+    right = elections.leader_gone
+    patch.setattr(elections, "leader_gone", lambda state, event: right(state, event._replace(epoch=state.epoch)))
+
+
+def gone_leader_is_waited_for(patch: Patch) -> None:
+    """Who learns that the leader has gone waits for the fetch timeout all the same."""
+    patch.setattr(elections, "leader_gone", lambda state, event: None)
+
+
+def pre_vote_is_always_granted(patch: Patch) -> None:
+    """A voter that hears from its leader grants pre-votes."""
+    right = elections._grants
+
+    def grants(state: QuorumState, candidate: ReplicaKey, request: VoteRequest) -> bool:
+        return request.pre_vote or right(state, candidate, request)
+
+    patch.setattr(elections, "_grants", grants)
+
+
 # The number of seeds (from that in FIRST on, or from 1) of which one must find it. Those with more than SEEDS_MAX are
 # searched by the soak test.
 SEEDS_MAX = 60
@@ -376,6 +430,12 @@ DEFECTS: dict[Planter, int] = {
     snapshot_is_taken_by_offset_alone: 600,
     snapshot_brings_no_voters: 10,
     start_forgets_the_voters: 10,
+    joins_without_being_asked: 10,
+    joins_beside_its_lost_disk: 60,
+    gone_leader_is_replaced_without_a_pre_vote: 6,
+    gone_leader_of_an_earlier_epoch_counts: 6,
+    gone_leader_is_waited_for: 20,
+    pre_vote_is_always_granted: 6,
 }
 # About one seed of 50 finds it.
-FIRST: dict[Planter, int] = {wiped_disk_votes: 130}
+FIRST: dict[Planter, int] = {wiped_disk_votes: 175}

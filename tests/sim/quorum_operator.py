@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.uuid import ZERO
+from broker_cy.quorum.messages import DropVoter, JoinVoters
 from broker_cy.quorum.step import AddVoter, ChangeVoters, RemoveVoter, Reply, UpgradeKRaftVersion
 from broker_cy.quorum.voters import ReplicaKey, VoterSet
 
@@ -52,6 +53,18 @@ class Operator:
         key = draw.choice(voters.keys)
         left = VoterSet(voter for voter in voters.voters if voter.key != key)
         return RemoveVoter(key) if len(left) and self._has_majority(left) else None
+
+    def asked_by_a_node(self, node: Node, message: JoinVoters | DropVoter) -> None:
+        """An observer asks to be made a voter, or that the disk is removed that it has lost (KIP-1186)."""
+        assert self.world.auto_join, f"{message} was sent although nodes do not join by themselves"
+        if node.quorum is None:
+            return
+        if isinstance(message, JoinVoters):
+            self.world.joined += 1
+            self._ask(node, AddVoter(message.voter, 2000, False))
+        else:
+            assert self.world.nodes[message.key.id].key != message.key, f"{message} removes a disk that is there"
+            self._ask(node, RemoveVoter(message.key))
 
     def _ask(self, node: Node, change: Change) -> None:
         quorum = node.quorum

@@ -3,6 +3,9 @@ delays messages and whose links are cut one way, disks whose unsynced content a 
 snapshots that nodes write and fetch, and an operator who changes the voters.
 
 Everything is drawn from one seed. After each step of a node, quorum_checks compares it with what is known of all.
+
+The file is long because what a node did is carried out in parts between which it may crash, lose its power or find its
+disk slow: the acts, the faults and the deliveries share one clock, one draw and the disks, and call each other.
 """
 
 from __future__ import annotations
@@ -11,18 +14,25 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import step
-from broker_cy.quorum.messages import Batch, FetchResponse, FetchSnapshotResponse, OffsetAndEpoch
+from broker_cy.quorum.messages import (
+    Batch,
+    DropVoter,
+    FetchResponse,
+    FetchSnapshotResponse,
+    JoinVoters,
+    OffsetAndEpoch,
+)
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import (
     Append,
     ChunkWritten,
     Event,
+    LeaderGone,
     NotWritten,
     Output,
     Proposal,
@@ -46,6 +56,13 @@ from tests.sim.quorum_operator import Operator
 # Virtual time in which a world without faults must elect a leader and bring all logs in sync: several elections, of at
 # most 2 s each, and the fetch timeout before them.
 RECOVERY_MS = 30_000
+# Virtual time in which the voters of a world without faults elect a successor of a leader whose process has ended, if
+# they learn that within NOTICE_MS: some rounds of Timeouts.gone_ms, and less than FETCH_MS, the fetch timeout.
+SUCCESSION_MS = 1_000
+NOTICE_MS = 20
+FETCH_MS = 2_000
+# How long a wrong suspicion may take effect.
+DOUBT_MS = 300
 # The last steps, which a failure prints.
 TRACE_MAX = 60
 
@@ -119,6 +136,8 @@ class World:
         voters = draw.choice([3, 3, 3, 4, 5])
         self.ids = tuple(range(1, voters + draw.choice([0, 0, 1, 2]) + 1))
         self.is_static = draw.random() < 0.3
+        # Of a source of its own, so that the worlds without it stay what they were.
+        self.auto_join = random.Random(f"auto join {seed}").random() < 0.3
         self.disks = 0
         self.timeouts = Timeouts(draw.choice([30, 200, 1000]), draw.choice([150, 600, 2000]), 200, 100)
         self.faults = Faults.drawn(draw)
@@ -129,7 +148,7 @@ class World:
         first = [self.nodes[node_id].me for node_id in self.ids[:voters]]
         formatted = Snapshot(1, VoterSet(first), 0)
         if self.is_static:
-            static = VoterSet(replace(voter, key=ReplicaKey(voter.key.id)) for voter in first)
+            static = VoterSet(voter._replace(key=ReplicaKey(voter.key.id)) for voter in first)
             formatted = self.blank = Snapshot(0, static, 0)
         for node in self.nodes.values():
             node.disk.formatted = formatted if node.node_id <= voters else self.blank
@@ -143,8 +162,13 @@ class World:
         self.wipes = 0
         self.fetched_snapshots = 0
         self.proposed = 0
+        self.joined = 0
         self.trace: deque[tuple[int, int, Event, Output]] = deque(maxlen=TRACE_MAX)
         self.checks = Checks(self.nodes, self.timeouts)
+        # Draws of their own, so that seeds without them are what they were.
+        self.doubts = random.Random(seed + 1_000_003)
+        self.watches = self.doubts.random() < 0.5
+        self.succeeded = 0
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
 
@@ -166,6 +190,8 @@ class World:
         self.at(300, self.operate)
         self.go(lambda: self.steps >= steps, 1 << 60)
         self.recover()
+        self.doubt()
+        self.succeed()
 
     def go(self, is_done: Callable[[], bool], until_ms: int) -> bool:
         """Let the world go on; return whether it got to `is_done`."""
@@ -191,6 +217,48 @@ class World:
             f"no progress: {self!r}"
         )
 
+    def doubt(self) -> None:
+        """Each follower takes the leader for gone, one after the other: it stays the leader."""
+        leader = next(node for node in self.nodes.values() if node.is_leader)
+        assert leader.quorum is not None
+        epoch = leader.quorum.epoch
+        self.go(lambda: False, self.now_ms + DOUBT_MS)
+        for node in self.nodes.values():
+            if node is leader or node.quorum is None:
+                continue
+            before = node.quorum.role
+            self.take(node, LeaderGone(leader.node_id, epoch - 1))
+            assert node.quorum.role is before, f"{node.node_id} gives up {leader.node_id} for an earlier epoch"
+            self.take(node, LeaderGone(leader.node_id, epoch))
+            self.go(lambda: False, self.now_ms + DOUBT_MS)
+            assert leader.is_leader, f"{leader.node_id} was deposed by a suspicion of {node.node_id}"
+            assert leader.quorum.epoch == epoch, f"{leader.node_id} was deposed by a suspicion of {node.node_id}"
+
+    def succeed(self) -> None:
+        """End the process of the leader for good: the others, who notice it, elect another one soon."""
+        leader = next(node for node in self.nodes.values() if node.is_leader)
+        assert leader.quorum is not None
+        epoch, voters = leader.quorum.epoch, leader.quorum.voters
+        # Who has lost its disk is not the voter that it was.
+        left = [node for node in self.nodes.values() if node is not leader and node.key in voters]
+        if self.timeouts.fetch_ms < FETCH_MS or len(left) < voters.majority:
+            return
+        leader.quorum = None
+        leader.life += 1
+        self.notice(leader, epoch, NOTICE_MS)
+        elected = self.go(
+            lambda: any(node.is_leader for node in self.nodes.values()), self.now_ms + NOTICE_MS + SUCCESSION_MS
+        )
+        assert elected, f"{leader.node_id} has no successor after {SUCCESSION_MS} ms: {self!r}"
+        self.succeeded += 1
+
+    def notice(self, leader: Node, epoch: int, within_ms: int) -> None:
+        """The other nodes learn that the process of the leader has ended."""
+        for node in self.nodes.values():
+            if node is not leader:
+                gone = LeaderGone(leader.node_id, epoch)
+                self.at(self.doubts.randint(0, within_ms), lambda node=node, gone=gone: self.take(node, gone))  # type: ignore[misc]
+
     def has_one_leader(self) -> bool:
         """All nodes have the same leader."""
         return len({node.quorum.leader_id for node in self.nodes.values() if node.quorum is not None} - {-1}) == 1
@@ -202,6 +270,8 @@ class World:
         if ends != marks or len(ends) != 1:
             return False
         voters = next(iter(self.nodes.values())).quorum.voters  # type: ignore[union-attr]
+        if self.auto_join and next(iter(self.nodes.values())).quorum.kraft_version:  # type: ignore[union-attr]
+            return all(node.me in voters.voters for node in self.nodes.values())
         return self.is_static or all(node.me in voters.voters or node.key not in voters for node in self.nodes.values())
 
     def story(self) -> str:
@@ -228,10 +298,15 @@ class World:
                 self.take(node, Append(node.quorum.epoch, node.quorum.end_offset, proposals))
 
     def meddle(self) -> None:
-        """Cut and heal links, pause a node."""
+        """Cut and heal links, pause a node, let a node take the leader for gone."""
         self.at(self.draw.randint(1, self.faults.meddling_ms), self.meddle)
         if self.faults == Faults():
             return
+        if self.watches and self.doubts.random() < 0.3:
+            node = self.nodes[self.doubts.choice(self.ids)]
+            if node.quorum is not None and node.paused_until_ms <= self.now_ms:
+                gone = LeaderGone(node.quorum.leader_id, node.quorum.epoch - self.doubts.choice([0, 0, 0, 1]))
+                self.take(node, gone)
         one, other = self.draw.sample(self.ids, 2)
         kind = self.draw.choice(["cut", "cut both", "isolate", "heal", "heal", "pause", "none"])
         if kind.startswith("cut"):
@@ -304,12 +379,15 @@ class World:
             self.timeouts,
             snapshot_id=node.disk.newest,
             bootstrap_servers=len(self.ids),
+            auto_join=self.auto_join,
         )
         self.take(node, Start())
 
     def crash(self, node: Node) -> None:
         """End the process, by a kill, by a power cut or with its disk, and start it again after a while."""
         self.crashes += 1
+        if self.watches and node.quorum is not None and node.is_leader:
+            self.notice(node, node.quorum.epoch, self.doubts.choice([NOTICE_MS, 10 * NOTICE_MS]))
         node.quorum = None
         node.life += 1
         if self.draw.random() < self.faults.wipe and self.operator.may_lose(node):
@@ -479,7 +557,12 @@ class World:
 
     def deliver(self, to: int, event: Received) -> None:
         node = self.nodes[to]
-        if not self.postpone(node, lambda: self.deliver(to, event)):
+        if self.postpone(node, lambda: self.deliver(to, event)):
+            return
+        if isinstance(event.message, (JoinVoters, DropVoter)):
+            # What the handler of such a request does with it; the response says nothing that the sender needs.
+            self.operator.asked_by_a_node(node, event.message)
+        else:
             self.take(node, event)
 
     def wake(self, node: Node, wake_ms: int) -> None:

@@ -14,7 +14,8 @@ from uuid import UUID
 
 from broker_cy.coordinator.step import Record as CoordinatorRecord
 from broker_cy.core.clock import ManualClock
-from broker_cy.replica.partition import FlushGroup, Partition
+from broker_cy.replica.flush_group import FlushGroup
+from broker_cy.replica.partition import Partition
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire.records import Batch, Record, decode_batches, encode_batch
 from tests.broker_cy.storage.managing import Manager, open_manager

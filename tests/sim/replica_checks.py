@@ -18,17 +18,27 @@ class Checks:
       each later leader, once. What anybody could read below a high watermark never changes.
     - A log has no records of a later leader epoch than its replica.
     - A node's high watermark never goes back, and is not below its log start.
-    - The high watermark moves exactly as far as the in-sync set and min.insync.replicas allow.
+    - The high watermark moves exactly as far as the in-sync set and min.insync.replicas allow; a replica that has left
+      the set does not hold it while it copies what it missed.
     - A replica that joins the set has what was committed when its joining was proposed.
+    - A throttle holds no replica that is in sync, and one broker copies at most its rate to the others, over all
+      windows, and one answer more.
     - Proposed in-sync sets are within the replicas, and contain no broker that is known to be fenced or to stop.
     """
 
-    def __init__(self, min_isr: int, lag_max_ms: int) -> None:
+    def __init__(self, min_isr: int, lag_max_ms: int, throttle: int, windows: tuple[int, int]) -> None:
         self.min_isr = min_isr
+        self.throttle = throttle  # batches a second
+        self.windows, self.window_ms = windows
+        self.holds_count = 0
+        self._copies: dict[int, list[tuple[int, int, int]]] = {}  # by leader: (its life, when, batches)
         self.lag_max_ms = lag_max_ms
         self.acked: dict[int, int] = {}  # record -> offset
         self.committed: dict[int, Batch] = {}  # by base offset: what could be read
         self.highs: dict[int, tuple[int, int]] = {}  # (life, high watermark) of each node
+        # (leader, its epoch) -> follower that has left the set -> where the log ended at its first fetch since; -1
+        self.left: dict[tuple[int, int], dict[int, int]] = {}
+        self._sets: dict[tuple[int, int], frozenset[int]] = {}
         self._seen: dict[int, tuple[int, int]] = {}  # (life, offset up to which its log was compared)
 
     def after(self, node: Node, now_ms: int) -> None:
@@ -82,6 +92,10 @@ class Checks:
         assert node.replica is not None
         state = node.replica.in_sync
         assert state is not None
+        key = node.node_id, state.leader_epoch
+        left = self.left.setdefault(key, {})
+        left.update(dict.fromkeys(self._sets.get(key, state.isr) - state.isr, -1))
+        self._sets[key] = state.isr
         if len(state.isr) < self.min_isr:
             assert high == before or before < 0, (
                 f"{node.node_id}: the high watermark moved with {sorted(state.isr)} in sync"
@@ -93,9 +107,22 @@ class Checks:
             is_near = state.now_ms - follower.caught_up_ms <= self.lag_max_ms
             may_join = standing is not None and standing.is_eligible and standing.epoch == follower.broker_epoch
             is_proposed = state.proposal is not None and broker_id in dict(state.proposal.isr)
+            is_near = is_near and broker_id not in left
             if broker_id in state.isr or is_proposed or (may_join and is_near):
                 needed.append(follower.end_offset)
         assert high >= min(needed), f"{node.node_id}: the high watermark is {high}, and {min(needed)} is everywhere"
+
+    def fetched(self, leader: Node, follower: int) -> None:
+        """A fetch of it was acknowledged. Who has left the set counts again once it has what was there at a fetch."""
+        assert leader.replica is not None
+        assert leader.replica.in_sync is not None
+        state = leader.replica.in_sync
+        left = self.left.get((leader.node_id, state.leader_epoch), {})
+        if follower in left:
+            if left[follower] < 0:
+                left[follower] = leader.log.written_end_offset
+            if state.followers[follower].end_offset >= left[follower]:
+                del left[follower]
 
     def proposed(self, node: Node, proposal: Proposal, replicas: tuple[int, ...]) -> None:
         for broker_id, _ in proposal.isr:
@@ -110,6 +137,22 @@ class Checks:
         """It has joined the in-sync set, and had everything below `high` when that was proposed."""
         end_offset = node.log.written_end_offset
         assert end_offset >= high, f"{node.node_id} is in sync, and ends at {end_offset}; {high} was committed"
+
+    def held(self, node: Node, is_in_sync: bool) -> None:
+        """A throttle has held the replica."""
+        self.holds_count += 1
+        assert not is_in_sync, f"a throttle holds {node.node_id}, which is in sync"
+
+    def copied(self, leader: Node, batches: int, now_ms: int) -> None:
+        """A leader has sent to a replica that is not in sync."""
+        # What was copied before may have been forgotten, with the window that it was counted in.
+        since_ms = now_ms - (self.windows - 1) * self.window_ms
+        kept = [each for each in self._copies.get(leader.node_id, ()) if each[0] == leader.life and each[1] > since_ms]
+        before = sum(count for _, _, count in kept)
+        assert before * 1000 <= self.throttle * self.windows * self.window_ms, (
+            f"{leader.node_id} has copied {before} batches, and copies {batches} more"
+        )
+        self._copies[leader.node_id] = [*kept, (leader.life, now_ms, batches)]
 
     def acknowledged(self, batch: Batch) -> None:
         assert batch.ident not in self.acked

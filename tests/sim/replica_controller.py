@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import PartitionImage
-from broker_cy.replica.in_sync import Altered, Proposal, Standing
+from broker_cy.replica.in_sync import Altered, Proposal
+from broker_cy.replica.standing import Standing
 
 
 class Broker:

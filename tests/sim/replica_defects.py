@@ -1,8 +1,9 @@
 """Defects of replication, which its simulation must find. Each is planted by replacing one function or value.
 
-Three that it finds in thousands of seeds at best are in tests/broker_cy/replica/test_in_sync.py instead: proposals
-without broker epochs (KAFKA-14617), records of a later epoch than the fetch (KAFKA-18723), and answers from before a
-truncation.
+Six that it finds in thousands of seeds at best are in tests/broker_cy/replica instead: proposals without broker epochs
+(KAFKA-14617), records of a later epoch than the fetch (KAFKA-18723), and answers from before a truncation
+(test_in_sync); followers that are dropped while their leader stands still or is cut off itself, and again and again
+(test_silence).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 from broker_cy.core.errors import ErrorCode
 from broker_cy.replica import following, leading
 from broker_cy.replica.in_sync import Altered, InSync, Proposal
+from broker_cy.replica.silence import FollowerSilence
+from broker_cy.replica.throttle import UNLIMITED, ReplicaThrottle, WindowedRate
 from broker_cy.storage.epochs import LeaderEpochs
 from tests.sim.defects import Patch, Planter
 
@@ -185,6 +188,82 @@ def fetch_of_an_older_epoch_acknowledges(patch: Patch) -> None:
     patch.setattr(leading, "refusal", refusal)
 
 
+def throttle_holds_replicas_in_sync(patch: Patch) -> None:
+    """A throttle that is too low makes in-sync sets smaller (KIP-73)."""
+    right = ReplicaThrottle.holds
+    patch.setattr(
+        ReplicaThrottle,
+        "holds",
+        lambda self, topic, partition, now_ms, is_in_sync: right(self, topic, partition, now_ms, is_in_sync=False),
+    )
+
+
+def throttle_forgets_at_each_window(patch: Patch) -> None:
+    """The rate is that of the newest window alone: a broker copies as much again whenever one begins."""
+    right = WindowedRate.record
+
+    def record(self: WindowedRate, count: int, now_ms: int) -> None:
+        if self._samples and now_ms - self._samples[-1][0] >= self._window_ms:
+            self._samples.clear()
+            self._total = 0
+        right(self, count, now_ms)
+
+    patch.setattr(WindowedRate, "record", record)
+    patch.setattr(WindowedRate, "bytes_per_s", lambda self, now_ms: self._total * 1000 / self._window_ms
+                  if self._samples and now_ms - self._samples[-1][0] < self._window_ms else 0.0)  # fmt: skip
+
+
+def removed_throttle_stays(patch: Patch) -> None:
+    """A broker keeps the last rate when the setting is removed: replicas that were held are never in sync again."""
+    right = ReplicaThrottle.limit_to
+    patch.setattr(
+        ReplicaThrottle,
+        "limit_to",
+        lambda self, limit: None if limit == UNLIMITED else right(self, limit),
+    )
+
+
+def silence_is_not_noticed(patch: Patch) -> None:
+    """A follower that a cut link separates from its leader holds acks=all for replica.lag.time.max.ms."""
+    patch.setattr(FollowerSilence, "tick", lambda self, now_ms: False)
+
+
+def silence_counts_below_min_isr(patch: Patch) -> None:
+    """Silent followers leave the set, even if producers are refused then."""
+    right = InSync.tick
+
+    def tick(self: InSync, log_end: int, now_ms: int) -> None:
+        min_isr, self.min_isr = self.min_isr, 1
+        right(self, log_end, now_ms)
+        self.min_isr = min_isr
+
+    patch.setattr(InSync, "tick", tick)
+
+
+def waiting_fetch_is_silence(patch: Patch) -> None:
+    """The time counts from a fetch, although the leader has not answered it."""
+    patch.setattr(FollowerSilence, "answered", lambda self, broker_id, now_ms: None)
+    right = FollowerSilence.fetched
+
+    def fetched(self: FollowerSilence, broker_id: int, now_ms: int) -> None:
+        right(self, broker_id, now_ms)
+        if broker_id in self._heard:
+            self._heard[broker_id].asking = 0
+
+    patch.setattr(FollowerSilence, "fetched", fetched)
+
+
+def dropped_replica_holds_the_high_watermark(patch: Patch) -> None:
+    """A replica that comes back holds acks=all while it copies what it missed."""
+
+    def commit(self: InSync, isr: frozenset[int]) -> None:
+        self.isr = self.maximal = isr
+        self.proposal = None
+        self.unsent = False
+
+    patch.setattr(InSync, "_commit", commit)
+
+
 # The number of seeds (from 1 on) of which one must find it. Those with more than SEEDS_MAX are searched by the soak
 # test.
 SEEDS_MAX = 120
@@ -192,14 +271,14 @@ DEFECTS: dict[Planter, int] = {
     diverging_fetch_acknowledges: 40,
     high_watermark_before_truncation: 20,
     fenced_replica_joins: 6,
-    old_incarnation_acknowledges: 40,
+    old_incarnation_acknowledges: 100,
     stopping_replica_holds_the_high_watermark: 6,
     moves_under_min_isr: 6,
     answer_of_an_older_epoch_counts: 100,
     proposed_replica_does_not_count: 60,
     joins_behind_the_epoch_start: 100,
     unknown_followers_do_not_count: 60,
-    gives_up_a_proposal_that_timed_out: 400,
+    gives_up_a_proposal_that_timed_out: 1500,
     epochs_are_not_truncated: 120,
     high_watermark_below_log_start: 10,
     log_start_above_high_watermark: 10,
@@ -207,4 +286,11 @@ DEFECTS: dict[Planter, int] = {
     truncates_to_the_high_watermark: 6,
     takes_any_answer: 6,
     fetch_of_an_older_epoch_acknowledges: 100,
+    throttle_holds_replicas_in_sync: 6,
+    throttle_forgets_at_each_window: 20,
+    removed_throttle_stays: 20,
+    silence_is_not_noticed: 60,
+    silence_counts_below_min_isr: 20,
+    waiting_fetch_is_silence: 200,
+    dropped_replica_holds_the_high_watermark: 60,
 }

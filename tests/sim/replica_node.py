@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 from broker_cy.replica import following
 from broker_cy.replica.following import BatchSpan
-from broker_cy.replica.in_sync import Proposal, Standing
+from broker_cy.replica.in_sync import Proposal
 from broker_cy.replica.replica import Replica, Role
+from broker_cy.replica.silence import FollowerSilence
+from broker_cy.replica.standing import Standing
+from broker_cy.replica.throttle import ReplicaThrottle
 from broker_cy.storage.epochs import LeaderEpochs
 
 
@@ -108,7 +111,10 @@ class Node:
         self.version = -1  # of the metadata that it has; it keeps its metadata log
         self.is_informed = False  # this process has metadata
         self.leader = -1
+        self.isr: tuple[int, ...] = ()  # as the metadata says that it has
+        self.throttles: tuple[ReplicaThrottle, ReplicaThrottle]  # of what it sends, and of what it fetches
         self.standings: dict[int, Standing] = {}
+        self.silence: FollowerSilence  # of this process
         self.checkpointed_high = 0
         self.waiting: list[tuple[int, Batch]] = []  # (leader epoch, record) that acks=all waits for
         self.parked: list[

@@ -3,7 +3,11 @@ that delays, repeats and loses messages. Brokers are killed, lose their power, s
 
 The replicas decide with the real state machines (broker_cy.replica); logs are lists. Everything is drawn from one
 seed. In half of the worlds flush.messages is 1. A power cut takes what was not synced; it hits no broker whose
-records are nowhere else, because then even a right cluster loses them.
+records are nowhere else, because then even a right cluster loses them. In some worlds throttles (KIP-73) hold replicas
+that are not in sync, until the faults end; in some links are cut, and leaders stand still (replica_silence).
+
+The file is long because every request may be lost, late or answered by an earlier life of a broker: sending, answering
+and what each life still owes are one state, from which the next act or fault is drawn.
 """
 
 from __future__ import annotations
@@ -17,10 +21,14 @@ from typing import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import PartitionImage
 from broker_cy.replica import following, leading
-from broker_cy.replica.in_sync import Altered, InSync, Proposal, Standing
+from broker_cy.replica.in_sync import Altered, InSync, Proposal
+from broker_cy.replica.silence import FollowerSilence
+from broker_cy.replica.standing import Standing
+from broker_cy.replica.throttle import EVERY, UNLIMITED, ReplicaThrottle
 from tests.sim.replica_checks import Checks
 from tests.sim.replica_controller import Controller
 from tests.sim.replica_node import Batch, Node
+from tests.sim.replica_silence import TICK_MS, Silences
 
 # Virtual time in which a world without faults must be in sync: several rounds of fetches, timeouts and in-sync sets.
 RECOVERY_MS = 60_000
@@ -29,6 +37,9 @@ WAIT_MS = 500
 FETCH_TIMEOUT_MS = 1_000
 NEVER_FLUSHED = 1 << 60
 TRACE_MAX = 80
+THROTTLE_WINDOWS, THROTTLE_WINDOW_MS = 3, 300
+ANSWER_MAX = 4  # batches
+TOPIC = "t"
 
 
 class Faults(NamedTuple):
@@ -68,7 +79,13 @@ class World:
         self.faults = Faults.drawn(self.draw)
         self.nodes = {each: Node(each) for each in ids}
         self.controller = Controller(ids, self.min_isr)
-        self.checks = Checks(self.min_isr, LAG_MAX_MS)
+        # Batches a second. Drawn apart, so that worlds without throttles are the same as before there were any.
+        self.throttle = random.Random(seed).choice([UNLIMITED, UNLIMITED, UNLIMITED, 0, 5, 20])
+        self.checks = Checks(self.min_isr, LAG_MAX_MS, self.throttle, (THROTTLE_WINDOWS, THROTTLE_WINDOW_MS))
+        self.silences = Silences(seed, LAG_MAX_MS)
+        if self.silences.limit_ms:
+            # Else there is seldom one to wait for: processes that end are fenced.
+            self.faults = self.faults._replace(trouble_ms=8 * self.faults.trouble_ms)
         self.now_ms = 0
         self.is_over = False  # nothing is produced any more
         self.steps = self.ends = self.records = self.truncations = 0
@@ -95,6 +112,8 @@ class World:
         self.at(700, self.delete_records)
         if self.faults.trouble_ms:
             self.at(self.faults.trouble_ms, self.trouble)
+        if self.silences.limit_ms:
+            self.at(1, self.disturb)
         self.go(lambda: self.steps >= steps, 1 << 60)
         self.recover()
 
@@ -110,6 +129,11 @@ class World:
     def recover(self) -> None:
         """End all faults. Then all replicas must be in sync, and equal, in bounded time."""
         self.faults = Faults()
+        self.silences.end()
+        for node in self.nodes.values():
+            for throttle in node.throttles:
+                throttle.limit_to(UNLIMITED)
+        self.throttle = self.checks.throttle = UNLIMITED
         deadline_ms = self.now_ms + RECOVERY_MS
         records = len(self.checks.acked)
         assert self.go(lambda: len(self.checks.acked) > records, deadline_ms), f"no record is acknowledged: {self!r}"
@@ -165,6 +189,10 @@ class World:
                     node.log.delete_before(before)
                     self.note(f"{node.node_id} deletes before {before}")
 
+    def disturb(self) -> None:
+        if self.faults.trouble_ms:
+            self.at(self.silences.disturb(list(self.nodes), self.now_ms), self.disturb)
+
     def trouble(self) -> None:
         """End a process, in one of several ways."""
         if not self.faults.trouble_ms:
@@ -211,10 +239,19 @@ class World:
         if node.replica is not None:
             return
         node.start(self.controller.register(node.node_id))
+        node.throttles = self.new_throttle(), self.new_throttle()
+        node.silence = FollowerSilence(self.silences.limit_ms, LAG_MAX_MS, node.standings)
+        self.silences.restarted(node.node_id)
         self.note(f"start {node.node_id}: {node.replica!r}")
         self.spread()
         self.at(self.draw.randint(1, 200), lambda: self.unfence(node, node.life))
         self.tick(node, node.life)
+
+    def new_throttle(self) -> ReplicaThrottle:
+        made = ReplicaThrottle(THROTTLE_WINDOWS, THROTTLE_WINDOW_MS)
+        made.limit_to(self.throttle)
+        made.list_replicas(TOPIC, [EVERY], 0)
+        return made
 
     def unfence(self, node: Node, life: int) -> None:
         if node.life == life:
@@ -224,11 +261,18 @@ class World:
     def tick(self, node: Node, life: int) -> None:
         if node.life != life or node.replica is None:
             return
-        self.at(self.draw.randint(50, 400), lambda: self.tick(node, life))
+        stands_ms = self.silences.stands_ms(node.node_id, self.now_ms)
+        if stands_ms:
+            self.at(stands_ms, lambda: self.tick(node, life))
+            return
+        self.at(self.draw.randint(50, TICK_MS), lambda: self.tick(node, life))
         node.checkpointed_high = max(
             node.log.log_start_offset, self.draw.choice([node.checkpointed_high, node.replica.high["offset"]])
         )
+        before = node.replica.in_sync.proposal if node.replica.in_sync is not None else None
+        node.silence.tick(self.now_ms)
         node.replica.tick(self.now_ms)
+        self.silences.ticked(node, before, self.now_ms)
         self.after(node)
 
     # --- metadata
@@ -250,13 +294,14 @@ class World:
         node.standings.clear()
         node.standings.update(standings)
         node.leader = image.leader
+        node.isr = image.isr
         if image.leader == node.node_id:
             if image.leader_epoch > replica.leader_epoch:
                 self.flush(node)
                 node.log.epochs.assign(image.leader_epoch, node.log.end_offset)
                 self.checks.leads(node)
                 self.note(f"{node.node_id} leads {image}")
-            in_sync = replica.in_sync or InSync(node.node_id, node.standings, LAG_MAX_MS, self.min_isr)
+            in_sync = replica.in_sync or InSync(node.node_id, node.standings, LAG_MAX_MS, self.min_isr, node.silence)
             replica.lead(in_sync, image, self.now_ms)
         elif image.leader_epoch > replica.leader_epoch:
             self.flush(node)
@@ -293,7 +338,16 @@ class World:
 
         self.send(arrive, may_be_late=True)
 
-    def send(self, arrive: Callable[[], None], *, may_be_lost: bool = False, may_be_late: bool = False) -> None:
+    def send(
+        self,
+        arrive: Callable[[], None],
+        *,
+        link: tuple[int, int] | None = None,
+        may_be_lost: bool = False,
+        may_be_late: bool = False,
+    ) -> None:
+        if link is not None and self.silences.is_cut(link, self.now_ms):
+            return
         if may_be_lost and self.draw.random() < self.faults.loss:
             return
         for _ in range(2 if may_be_lost and self.draw.random() < self.faults.repeat else 1):
@@ -380,19 +434,40 @@ class World:
         ask = following.ask(replica, node.log.epochs)
         if ask is None:
             return
+        in_sync = node.node_id in node.isr
+        if node.throttles[1].holds(TOPIC, 0, self.now_ms, is_in_sync=in_sync):
+            self.checks.held(node, in_sync)
+            return  # the next tick asks again
         node.asked_until_ms = self.now_ms + FETCH_TIMEOUT_MS
         leader, epoch, start = self.nodes[node.leader], node.broker_epoch, node.log.log_start_offset
-        self.send(lambda: self.fetched(leader, node, epoch, start, ask), may_be_lost=True)
+        link = node.node_id, leader.node_id
+        self.send(lambda: self.arrive(leader, node, epoch, start, ask), link=link, may_be_lost=True)
+
+    def arrive(self, leader: Node, node: Node, broker_epoch: int, start: int, ask: following.Ask) -> None:
+        """A fetch is in the socket of the leader, which reads it when it does not stand still."""
+        stands_ms, life = self.silences.stands_ms(leader.node_id, self.now_ms), leader.life
+        if not stands_ms:
+            self.fetched(leader, node, broker_epoch, start, ask)
+            return
+        self.silences.unread(leader.node_id, node.node_id, self.now_ms)
+
+        def read() -> None:
+            if leader.life == life:
+                self.fetched(leader, node, broker_epoch, start, ask)
+
+        self.at(stands_ms, read)
 
     def fetched(self, leader: Node, node: Node, broker_epoch: int, start: int, ask: following.Ask) -> None:
         if leader.replica is None:
             return
+        self.silences.read(leader, node.node_id, self.now_ms)
         fetch = leading.FollowerFetch(
             node.node_id, broker_epoch, ask.leader_epoch, ask.offset, ask.last_fetched_epoch, start
         )
         verdict = leading.judge(leader.replica, leader.log, fetch)
         if verdict.is_acknowledging:
             leader.replica.fetched(node.node_id, broker_epoch, ask.offset, start, self.now_ms)
+            self.checks.fetched(leader, node.node_id)
             self.after(leader)
             if ask.offset == leader.log.written_end_offset:
                 leader.parked.append((node.node_id, broker_epoch, start, ask, self.now_ms + WAIT_MS))
@@ -423,8 +498,9 @@ class World:
         connection).
         """
         assert leader.replica is not None
+        self.silences.answers(leader, node.node_id, self.now_ms)
         life, high, start = leader.life, leader.replica.high["offset"], leader.log.log_start_offset
-        cuts, limit = leader.log.cuts, self.draw.randint(1, 4)
+        cuts, limit = leader.log.cuts, self.draw.randint(1, ANSWER_MAX)
 
         def leave() -> None:
             if leader.life != life or leader.log.cuts != cuts:
@@ -433,11 +509,30 @@ class World:
             batches = [batch for batch in log.batches[: log.written] if batch.end_offset > ask.offset][:limit]
             if verdict.diverging is not None or (batches and batches[0].base_offset > ask.offset):
                 batches = []  # diverging, or deleted meanwhile
+            batches = self.throttled(leader, node, batches)
             said = following.Answer(high, start, verdict.diverging, [batch.span for batch in batches])
-            self.send(lambda: self.answered(node, ask, verdict.error, said, batches, leader), may_be_lost=True)
+            self.send(
+                lambda: self.answered(node, ask, verdict.error, said, batches, leader),
+                link=(leader.node_id, node.node_id),
+                may_be_lost=True,
+            )
 
         late_ms = self.draw.randint(0, 2000) if self.draw.random() < self.faults.late else 0
         self.at(late_ms, leave)
+
+    def throttled(self, leader: Node, node: Node, batches: list[Batch]) -> list[Batch]:
+        """What the leader sends of these now."""
+        state = leader.replica.in_sync if leader.replica is not None else None
+        if state is None or not batches:
+            return batches
+        throttle, in_sync = leader.throttles[0], node.node_id in state.isr
+        if throttle.holds(TOPIC, 0, self.now_ms, is_in_sync=in_sync):
+            self.checks.held(node, in_sync)
+            return []
+        throttle.record(len(batches), self.now_ms)
+        if not in_sync:
+            self.checks.copied(leader, len(batches), self.now_ms)
+        return batches
 
     def answered(
         self,
@@ -482,6 +577,7 @@ class World:
             log.restart_at(step.restart_at)
             replica.restarted(step.restart_at)
             self.checks.restarted(node)
+        node.throttles[1].record(step.append, self.now_ms)
         for batch in batches[: step.append]:
             log.append(batch)
             replica.report_staged(batch.end_offset, 1)

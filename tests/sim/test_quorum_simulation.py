@@ -38,24 +38,28 @@ def run(seed: int) -> World:
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
 def test_voters_agree_whatever_happens(seeds: range) -> None:
     """If this fails, committed metadata is lost or changed, an epoch has two leaders, or the quorum stands still."""
-    crashes = committed = leaders = changes = snapshots = wipes = 0
+    crashes = committed = leaders = changes = snapshots = wipes = joined = succeeded = 0
     for seed in seeds:
         world = run(seed)
         changes += world.checks.changes
         snapshots += world.fetched_snapshots
         wipes += world.wipes
+        succeeded += world.succeeded
         crashes += world.crashes
+        joined += world.joined
         committed += len(world.checks.committed)
         leaders += len(world.checks.leaders)
     print(
         f"{len(seeds)} seeds, {leaders} leaders, {committed} batches committed, {crashes} crashes, {changes} changes "
-        f"the voters, {snapshots} snapshots fetched, {wipes} disks lost"
+        f"the voters, {snapshots} snapshots fetched, {wipes} disks lost, {joined} nodes join, {succeeded} successions"
     )
     if ONE_SEED is None:
         assert crashes > 10 * len(seeds), "the runs were idle"
         assert leaders > 3 * len(seeds), "the runs were idle"
         assert committed > 30 * len(seeds), "the runs were idle"
-        assert min(changes, snapshots, wipes) > len(seeds), "the runs were idle"
+        assert joined > len(seeds) // 2, "the runs were idle"
+        assert 2 * min(changes, snapshots, wipes) > len(seeds), "the runs were idle"
+        assert succeeded > len(seeds) / 10, "the runs were idle"
 
 
 @pytest.mark.soak

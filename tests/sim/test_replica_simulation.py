@@ -38,21 +38,24 @@ def run(seed: int) -> World:
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
 def test_replicas_agree_whatever_happens(seeds: range) -> None:
     """If this fails, acknowledged records are lost, consumers read what changes, or replicas never get in sync."""
-    ends = acked = elections = truncations = 0
+    ends = acked = elections = truncations = held = 0
     for seed in seeds:
         world = run(seed)
         ends += world.ends
         acked += len(world.checks.acked)
         elections += world.controller.elections
         truncations += world.truncations
+        held += world.checks.holds_count
     print(
-        f"{len(seeds)} seeds, {elections} elections, {acked} records acknowledged, {ends} ends, {truncations} truncated"
+        f"{len(seeds)} seeds, {elections} elections, {acked} records acknowledged, {ends} ends, "
+        f"{truncations} truncated, {held} fetches held"
     )
     if ONE_SEED is None:
         assert ends > 2 * len(seeds), "the runs were idle"
         assert elections > 2 * len(seeds), "the runs were idle"
         assert acked > 30 * len(seeds), "the runs were idle"
         assert truncations > len(seeds) // 2, "the runs were idle"
+        assert held > len(seeds), "the runs were idle"
 
 
 @pytest.mark.soak

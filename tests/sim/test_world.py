@@ -23,9 +23,10 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from tests.broker_cy.storage.batches import batch
 from tests.sim.world import disks
-from tests.sim.world.plan import EVERYTHING, PROFILES, Fault, Plan, plan_of
+from tests.sim.world.cluster_planted import CLUSTER_PLANTED, CLUSTER_PLANTED_SEEDS
+from tests.sim.world.plan import CLUSTER, CLUSTER_DISKS, EVERYTHING, NAMES, PROFILES, Fault, Plan, plan_of
 from tests.sim.world.planted import PLANTED
-from tests.sim.world.run import MEMORY, Result, run_plan, run_seed, shrink
+from tests.sim.world.run import GARBAGE_OBJECTS, MEMORY, Result, collect_seldom, run_plan, run_seed, shrink
 from tests.support.disk_faults import UNLIMITED, WRITE
 from tests.support.power import Disk
 
@@ -37,9 +38,19 @@ SOAK_SEEDS = int(os.environ.get("WORLD_SEEDS", "20000"))
 PARTS = min(5, SEEDS)
 # Of each profile besides that of the whole world.
 PROFILE_SEEDS = max(1, SEEDS // 20)
+# Of the profile `cluster`, in which three nodes run: each takes 1 to 2 s of a core.
+CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "10"))
+CLUSTER_SOAK_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "20000"))
+CLUSTER_PARTS = min(CLUSTER_SEEDS, max(5, CLUSTER_SEEDS // 10))
+# Of `cluster-disks`.
+BROKEN_CLUSTER_SEEDS = max(1, CLUSTER_SEEDS // 2)
 # One seed of so many runs twice.
 TWICE_EVERY = 100
-SOAK_TIMEOUT_S = 8 * 3600
+# Of the profile `cluster`, so many from the first one on.
+CLUSTER_TWICE = 3
+SOAK_TIMEOUT_S = 4 * 3600
+# The seeds of `make soak` run in tests of so many, each of which has a time limit.
+SOAK_PART = 2000
 
 pytestmark = pytest.mark.skipif(not os.path.isdir(MEMORY), reason="no directory in memory: every sync would be real")
 
@@ -55,6 +66,7 @@ def fail(result: Result, profile: str) -> None:
 
 
 def run_seeds(first: int, count: int, profile: str = EVERYTHING) -> None:
+    collect_seldom()
     began_s, steps, virtual_s, acked, reads = time.process_time(), 0, 0.0, 0, 0
     for seed in range(first, first + count):
         result = run_seed(seed, profile)
@@ -89,16 +101,48 @@ def test_no_seed_of_a_profile_finds_anything(profile: str) -> None:
     run_seeds(FIRST_SEED, PROFILE_SEEDS, profile)
 
 
+@pytest.mark.parametrize("part", range(CLUSTER_PARTS))
+def test_no_seed_of_a_cluster_finds_anything(part: int) -> None:
+    """If this fails, three nodes lose what was acknowledged, have two leaders, or do not get in sync after faults."""
+    first, end = (FIRST_SEED + CLUSTER_SEEDS * at // CLUSTER_PARTS for at in (part, part + 1))
+    run_seeds(first, end - first, CLUSTER)
+
+
+def test_no_seed_of_a_cluster_with_a_broken_disk_finds_anything() -> None:
+    """The same, while the disk of one node fails: the others lose nothing, and it comes back."""
+    run_seeds(FIRST_SEED, BROKEN_CLUSTER_SEEDS, CLUSTER_DISKS)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(SOAK_TIMEOUT_S)
-def test_many_seeds_find_nothing() -> None:
+@pytest.mark.parametrize("first", range(0, SOAK_SEEDS, SOAK_PART))
+def test_many_seeds_find_nothing(first: int) -> None:
     """The same, for rare combinations of faults."""
-    run_seeds(FIRST_SEED, SOAK_SEEDS)
+    run_seeds(FIRST_SEED + first, min(SOAK_PART, SOAK_SEEDS - first))
 
 
-def digests(hash_seed: int, seed: int, count: int) -> str:
-    """The digests of all draws and events of some seeds, in a process with this seed of str hashes."""
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK_TIMEOUT_S)
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name not in (EVERYTHING, CLUSTER)])
+def test_many_seeds_of_a_profile_find_nothing(profile: str) -> None:
+    """The same, for the rare states of one part of the broker."""
+    run_seeds(FIRST_SEED, min(SOAK_PART, SOAK_SEEDS), profile)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK_TIMEOUT_S)
+@pytest.mark.parametrize("first", range(0, CLUSTER_SOAK_SEEDS, SOAK_PART))
+def test_many_seeds_of_a_cluster_find_nothing(first: int) -> None:
+    """The same, for clusters."""
+    run_seeds(FIRST_SEED + first, min(SOAK_PART, CLUSTER_SOAK_SEEDS - first), CLUSTER)
+
+
+def digests(hash_seed: int, seed: int, count: int, profile: str, garbage: int = GARBAGE_OBJECTS) -> str:
+    """The digests of all draws and events of some seeds, in a process with this seed of str hashes, which collects
+    garbage whenever there are `garbage` more objects; 0: never.
+    """
     command = [sys.executable, "-m", "tests.sim.world", "--digests", "--first", str(seed), "--count", str(count)]
+    command += ["--profile", profile, "--garbage", str(garbage)]
     env = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     return "\n".join(line for line in done.stdout.splitlines() if " seeds " not in line)
@@ -109,8 +153,36 @@ def test_a_seed_is_replayed_exactly(seed: int) -> None:
     """If this fails, a failing seed cannot be found again: something in the broker depends on the real time, on the
     addresses of objects or on the order of a set.
     """
-    first, again = digests(1, seed, 3), digests(2, seed, 3)
-    assert len(first.splitlines()) == 3
+    is_replayed(seed, 3, EVERYTHING)
+
+
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name not in (EVERYTHING, CLUSTER)])
+def test_a_seed_of_a_profile_is_replayed_exactly(profile: str) -> None:
+    """The same, for the clients and faults of each profile."""
+    is_replayed(FIRST_SEED, 1, profile)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK_TIMEOUT_S)
+@pytest.mark.parametrize("profile", [EVERYTHING, CLUSTER])
+def test_each_hundredth_seed_is_replayed_exactly(profile: str) -> None:
+    """The same, for one of a hundred of the seeds of `make soak`."""
+    for seed in range(FIRST_SEED, FIRST_SEED + SOAK_SEEDS, TWICE_EVERY):
+        is_replayed(seed, 1, profile)
+
+
+def is_replayed(seed: int, count: int, profile: str) -> None:
+    first, again = digests(1, seed, count, profile), digests(2, seed, count, profile)
+    assert len(first.splitlines()) == count
+    assert first == again
+
+
+@pytest.mark.parametrize("garbage", [0, 30])
+def test_seeds_of_a_cluster_are_replayed_exactly(garbage: int) -> None:
+    """The same, for what nodes send to each other; also, the order of something is that of addresses of objects."""
+    first = digests(1, FIRST_SEED, CLUSTER_TWICE, CLUSTER)
+    again = digests(2, FIRST_SEED, CLUSTER_TWICE, CLUSTER, garbage)
+    assert len(first.splitlines()) == CLUSTER_TWICE
     assert first == again
 
 
@@ -128,6 +200,22 @@ def test_the_world_finds_planted_defects(name: str, monkeypatch: pytest.MonkeyPa
             print(f"seed {seed}: {result.failure!r}"[:500])
             return
     pytest.fail(f"{name!r} was not found by {planted.seeds} seeds")
+
+
+@pytest.mark.parametrize("name", CLUSTER_PLANTED)
+def test_clusters_find_planted_defects(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, for what only several nodes do."""
+    plant, first = CLUSTER_PLANTED[name]
+    plant(monkeypatch)
+    for seed in range(first, first + CLUSTER_PLANTED_SEEDS):
+        result = run_seed(seed, CLUSTER)
+        if result.failure is not None:
+            assert not isinstance(result.failure, TypeError | AttributeError | NameError), (
+                f"{name!r} no longer fits the code: {result.failure!r}"
+            )
+            print(f"seed {seed}: {result.failure!r}"[:500])
+            return
+    pytest.fail(f"{name!r} was not found by {CLUSTER_PLANTED_SEEDS} seeds")
 
 
 def test_a_failing_plan_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +239,8 @@ def test_a_plan_is_data() -> None:
     plan = plan_of(7)
     assert Plan.from_json(plan.to_json()) == plan
     assert plan_of(7) == plan != plan_of(8)
-    assert len({plan_of(7, profile).to_json() for profile in PROFILES}) == len(PROFILES)
+    assert len({plan_of(7, profile).to_json() for profile in NAMES}) == len(NAMES)
+    assert Plan.from_json(plan_of(7, CLUSTER).to_json()) == plan_of(7, CLUSTER) != plan_of(7, CLUSTER_DISKS)
     fewer = plan.without_workers({0})
     assert fewer.clients == (plan.clients[0], *plan.clients[2:])
     assert Fault(1, "kill", "broker1") not in plan.without_faults(set(range(len(plan.faults)))).faults

@@ -5,6 +5,9 @@ are still on their way, and crashes between any two of these.
 
 The coordinator's log and the partitions that transactions write to are those of the broker, on files. The simulation
 reads from them which records exist. After each step the invariants are checked.
+
+The file is long because each act needs what the others left under way: requests, markers and late batches of producers
+and coordinators which exist no more. The checks are here because they know it, too.
 """
 
 from __future__ import annotations

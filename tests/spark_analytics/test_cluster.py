@@ -6,23 +6,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from spark_analytics import cluster, synthetic_lake
+from spark_analytics import cluster
 from spark_analytics.jobs.registry import JOBS
-from spark_analytics.lake import Lake
-from spark_analytics.planted import Size
+from spark_analytics.lake import Lake, Span
+from tests.spark_analytics.planted_lake import PLANTED, SMALL, SMALL_SIZE
 from tests.spark_analytics.segments.logs import Log
 from tests.spark_analytics.segments.logs import records as new_records
 from tests.spark_analytics.standalone import LOOPBACK, bare_python, running
 
 ROOT = Path(__file__).resolve().parents[2]
-# Two days, as `nodes` and `skew` need hours of the day before; few rows, as each task takes seconds on one core.
-SIZE = Size(days=2, topics=2, partitions=2, sample_s=600, commit_s=600)
 ENDS_S = 600.0
 
 
@@ -38,10 +37,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    made = Lake(tmp_path_factory.mktemp("lake") / "lake")
-    synthetic_lake.write(spark, made, SIZE)
-    return made
+def lake(shared_lake: Lake) -> Lake:
+    return shared_lake
 
 
 def on_cluster(words: Sequence[object], python: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -55,21 +52,29 @@ def on_cluster(words: Sequence[object], python: Path, cwd: Path) -> subprocess.C
     )
 
 
-@pytest.mark.parametrize("job", ["lag", pytest.param("all", marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
+# One job shows that jobs run on a cluster; the other ones need minutes, as each task takes seconds on one core.
+@pytest.mark.parametrize(
+    ("job", "of", "span"),
+    [
+        ("lag", SMALL, Span(end=SMALL_SIZE.start + timedelta(hours=6))),
+        pytest.param("all", PLANTED, Span(), marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
+    ],
+)
 def test_jobs_give_the_same_tables(
-    spark: SparkSession, master: str, python: Path, lake: Lake, tmp_path: Path, job: str
+    spark: SparkSession, master: str, python: Path, lake: Lake, tmp_path: Path, job: str, of: str, span: Span
 ) -> None:
     """If this fails, a lake that has outgrown one machine cannot be analysed, or gives other answers."""
     words = [
         Path(sys.executable).parent / "spark-submit", "--master", master, "--executor-memory", "512m",
         "--conf", "spark.sql.shuffle.partitions=2",
-        ROOT / "spark_analytics" / "main.py", "run", job, "--lake", lake.path, "--out", tmp_path / "out",
+        ROOT / "spark_analytics" / "main.py", "run", job, "--lake", lake.path, "--cluster", of,
+        *(("--to", span.end.isoformat()) if span.end else ()), "--out", tmp_path / "out",
     ]  # fmt: skip
     done = on_cluster(words, python, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     jobs = [each for each in JOBS.values() if job in (each.name, "all")]
-    tables = {name: lake.read(spark, name) for each in jobs for name in each.tables}
+    tables = {name: lake.read(spark, name, span, [of]) for each in jobs for name in each.tables}
     compared = 0
     for each in jobs:
         for found in each.compute({name: tables[name] for name in each.tables}):
@@ -116,6 +121,8 @@ def test_a_master_that_does_not_answer_is_named(
     assert "Traceback" not in done.stderr
 
 
+# In the soak, because a driver and two executors that end at once need 15 s of CPU; the test below has Spark's text.
+@pytest.mark.soak
 def test_workers_without_the_python_are_named(spark: SparkSession, master: str, lake: Lake, tmp_path: Path) -> None:
     """If this fails, workers that cannot run Python end a job with the stack traces of a JVM."""
     command = [sys.executable, "-m", "spark_analytics", "run", "lag", "--lake", lake.path, "--master", master]
@@ -123,6 +130,29 @@ def test_workers_without_the_python_are_named(spark: SparkSession, master: str, 
     assert done.returncode == 69, done.stderr
     assert f'cannot run Python: Cannot run program "{tmp_path / "no-python"}"' in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "Job aborted due to stage failure: Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.1 executor 0): "
+            'java.io.IOException: Cannot run program "/x/python": error=2, No such file or directory\n\tat java.base/x',
+            'Cannot run program "/x/python": error=2, No such file or directory',
+        ),
+        (
+            "Traceback (most recent call last):\npyspark.errors.exceptions.base.PySparkRuntimeError: "
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11.\n\tat x",
+            "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has "
+            "different version: 3.9 than that in driver: 3.11.",
+        ),
+        ("\n  Job 0 cancelled \n\tat x", "Job 0 cancelled"),
+        ("", "no reason was given"),
+    ],
+)
+def test_the_reason_is_one_line_of_a_stack_trace(text: str, reason: str) -> None:
+    """If this fails, workers that cannot run Python end a job with the stack traces of a JVM."""
+    assert cluster._reason(text) == reason
 
 
 def test_what_a_worker_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,10 +148,12 @@ def files_of(lake: Path, number: int, tables: Iterable[str]) -> set[tuple[Path, 
     """Return the files of a batch, with what changes if one is written again."""
     found = set()
     for table in tables if Lake(lake).sources(CLUSTER) else ():
-        for path in of(lake).batch(table, number).glob("day=*/*.parquet"):
-            with contextlib.suppress(FileNotFoundError):
-                known = path.stat()
-                found.add((path, known.st_ino, known.st_mtime_ns))
+        # The ingest that runs may remove files and folders at any moment.
+        with contextlib.suppress(FileNotFoundError):
+            for path in of(lake).batch(table, number).glob("day=*/*.parquet"):
+                with contextlib.suppress(FileNotFoundError):
+                    known = path.stat()
+                    found.add((path, known.st_ino, known.st_mtime_ns))
     return found
 
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench.launch.nodes import BrokerCy, broker_command, free_ports
-from bench.launch.processes import run
+from bench.launch import cluster_nodes
 from broker_cy.client.address import Address
 from broker_cy.client.deadline import Deadline
+from broker_cy.client.outgoing import MACHINE
 from broker_cy.client.pool import Peer, Pool
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
@@ -20,8 +20,9 @@ from tests.support.raw_wire import METADATA, Connection, array
 from tests.support.wait import until
 
 R = TypeVar("R", bound=Message)
+Listener = Address | int
+"""The address of a listener, or its port on the loopback interface."""
 
-CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
 # A quorum that finds its leaders quickly; everything else has the broker's default.
 QUICK = {
     "controller.quorum.election.timeout.ms": "300",
@@ -29,58 +30,54 @@ QUICK = {
     "broker.heartbeat.interval.ms": "200",
     "broker.session.timeout.ms": "2000",
 }
+# Of three nodes that fail: Kafka's defaults in place of the quick ones, and replicas that survive one of them.
+DISTURBED = {
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.fetch.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "2000",
+    "broker.session.timeout.ms": "9000",
+}
 # Elections, registrations and a machine that does other things as well.
 READY_S = 60.0
 
 
-class ClusterNode(BrokerCy):
-    """One node; its settings are in `properties`, because its listeners are more than one."""
+class ClusterNode(cluster_nodes.ClusterNode):
+    """One node that is QUICK, unless its settings say otherwise."""
 
     def __init__(self, directory: Path, node_id: int, roles: str, settings: Mapping[str, str]) -> None:
-        super().__init__(directory, settings)
-        self.node_id = node_id
-        self.roles = roles
-        self.controller_port = 0
+        super().__init__(directory, node_id, roles, {**QUICK, **settings})
         self.ready_timeout_s = READY_S
-        directory.mkdir(parents=True, exist_ok=True)
 
     @property
-    def properties(self) -> Path:
-        return self.directory / "server.properties"
-
-    def choose_ports(self) -> None:
-        self.port, self.controller_port = free_ports(2)
-
-    def command(self) -> Sequence[str | Path]:
-        return [*broker_command(), "start", "--config", self.properties]
-
-    def write_properties(self, voters: str) -> None:
-        listeners = []
-        if "broker" in self.roles:
-            listeners.append(f"PLAINTEXT://127.0.0.1:{self.port}")
-        if "controller" in self.roles:
-            listeners.append(f"CONTROLLER://127.0.0.1:{self.controller_port}")
-        values = {
-            "process.roles": self.roles,
-            "node.id": str(self.node_id),
-            "listeners": ",".join(listeners),
-            "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": voters,
-            "log.dirs": str(self.data_dir),
-            **QUICK,
-            **self.settings,
-        }
-        self.properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
-
-    def format(self, *options: str) -> None:
-        arguments = ["format", "-c", str(self.properties), "-t", CLUSTER_ID, *options]
-        run([*broker_command(), "storage", *arguments], timeout_s=60)
+    def address(self) -> Address:
+        return Address(self.host, self.port)
 
     def brokers(self) -> int:
         """How many brokers clients of this node see; 0 if it cannot be reached."""
         with suppress(OSError, EOFError), Connection((self.host, self.port)) as connection:
             return connection.ask(METADATA, 1, array([])).i32()
         return 0
+
+
+class DynamicNode(ClusterNode):
+    """A node whose voters are in the log, or will be: the nodes search for each other at bootstrap servers."""
+
+    def write_servers(self, servers: str) -> None:
+        self.write_properties("")
+        lines = self.properties.read_text().splitlines()
+        kept = [line for line in lines if not line.startswith("controller.quorum.voters=")]
+        self.properties.write_text("\n".join([*kept, f"controller.quorum.bootstrap.servers={servers}", ""]))
+
+    @property
+    def controller(self) -> str:
+        """The address of its controller listener."""
+        return f"{self.host}:{self.controller_port}"
 
 
 @contextmanager
@@ -95,8 +92,17 @@ def cluster(
     ]
     for node in nodes:
         node.choose_ports()
+    with running(nodes):
+        yield nodes
+
+
+@contextmanager
+def running(nodes: Sequence[ClusterNode]) -> Iterator[None]:
+    """Format and start nodes that have their ports, as static voters, and wait until clients of each broker see all
+    brokers; end them afterwards.
+    """
     voters = ",".join(
-        f"{each.node_id}@127.0.0.1:{each.controller_port}" for each in nodes if "controller" in each.roles
+        f"{each.node_id}@{each.host}:{each.controller_port}" for each in nodes if "controller" in each.roles
     )
     try:
         for node in nodes:
@@ -106,19 +112,20 @@ def cluster(
             node.launch()
         brokers = [node for node in nodes if "broker" in node.roles]
         until(lambda: all(node.brokers() == len(brokers) for node in brokers), "all brokers", READY_S)
-        yield nodes
+        yield
     finally:
         for node in nodes:
             node.close()
 
 
-def ask(port: int, request: Message, response: type[R]) -> R:
-    """Send a request to a listener on the loopback interface, in the newest version. Raises ClientError."""
+def ask(listener: Listener, request: Message, response: type[R]) -> R:
+    """Send a request to a listener in the newest version. Raises ClientError."""
+    address = listener if isinstance(listener, Address) else Address("127.0.0.1", listener)
 
     async def work() -> R:
-        pool = Pool("test")
+        pool = Pool("test", MACHINE)
         try:
-            found, _ = await pool.ask(Peer(Address("127.0.0.1", port)), request, response, Deadline(30.0))
+            found, _ = await pool.ask(Peer(address), request, response, Deadline(30.0))
         finally:
             await pool.close()
         return found
@@ -126,24 +133,30 @@ def ask(port: int, request: Message, response: type[R]) -> R:
     return asyncio.run(work())
 
 
-def quorum(port: int) -> Any:
+def quorum(listener: Listener) -> Any:
     """What DescribeQuorum shows of the metadata log. Raises ClientError."""
     part = messages.DescribeQuorumRequest.PartitionData(partition_index=0)
     topic = messages.DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[part])
-    found = ask(port, messages.DescribeQuorumRequest(topics=[topic]), messages.DescribeQuorumResponse)
+    found = ask(listener, messages.DescribeQuorumRequest(topics=[topic]), messages.DescribeQuorumResponse)
     assert found.error_code == 0, found
     return found.topics[0].partitions[0]
 
 
-def create_topic(port: int, name: str, partitions: int = 1, replicas: int = 1) -> ErrorCode:
+def create_topic(listener: Listener, name: str, partitions: int = 1, replicas: int = 1) -> ErrorCode:
     topic = messages.CreateTopicsRequest.CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=replicas
     )
     request = messages.CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-    return ErrorCode(ask(port, request, messages.CreateTopicsResponse).topics[0].error_code)
+    return ErrorCode(ask(listener, request, messages.CreateTopicsResponse).topics[0].error_code)
 
 
-def topics(port: int) -> dict[str, Any]:
+def topics(listener: Listener) -> dict[str, Any]:
     """The topics that clients of a broker see, by name."""
-    found = ask(port, messages.MetadataRequest(topics=None), messages.MetadataResponse)
+    found = ask(listener, messages.MetadataRequest(topics=None), messages.MetadataResponse)
     return {topic.name or "": topic for topic in found.topics}
+
+
+def in_sync(listener: Listener, topic: str, replicas: int) -> bool:
+    """Whether a broker shows so many in-sync replicas for each partition; not if it does not list the topic yet."""
+    found = topics(listener).get(topic)
+    return found is not None and all(len(part.isr_nodes) == replicas for part in found.partitions)

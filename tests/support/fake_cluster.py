@@ -82,7 +82,7 @@ class FakeCluster:
 
     def run(self, monkeypatch: pytest.MonkeyPatch, job: Callable[[AdminClient], Awaitable[T]]) -> T:
         """Run `job` with a client of this cluster."""
-        monkeypatch.setattr("broker_cy.admin.client.Pool", lambda client_id: FakePool(self))
+        monkeypatch.setattr("broker_cy.admin.client.Pool", lambda *_: FakePool(self))
 
         async def inside() -> T:
             async with AdminClient("127.0.0.1:1", timeout_s=5) as client:
@@ -308,9 +308,12 @@ class FakeCluster:
         kind = messages.DescribeQuorumResponse
 
         def states(replicas: list[tuple[int, UUID]], end: int) -> list[Any]:
+            # The last ones of the list have fetched last.
             return [
-                kind.ReplicaState(replica_id=each, replica_directory_id=directory, log_end_offset=end)
-                for each, directory in replicas
+                kind.ReplicaState(
+                    replica_id=each, replica_directory_id=directory, log_end_offset=end, last_fetch_timestamp=at
+                )
+                for at, (each, directory) in enumerate(replicas, 1)
             ]
 
         part = kind.PartitionData(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
 
 from bench.launch import kafka_dist
+from bench.launch.cluster_nodes import launch, voters_of
+from bench.launch.nodes import CLUSTER_ID
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.raw_wire import METADATA, Connection, array
 from tests.support.wait import until
 
 NODES = 3
-CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
 
 
 @contextmanager
@@ -23,7 +22,7 @@ def kafka_cluster(directory: Path) -> Iterator[list[KafkaPeer]]:
     nodes = [KafkaPeer(directory / f"node-{number}") for number in range(1, NODES + 1)]
     for node in nodes:
         node.choose_ports()
-    voters = ",".join(f"{number}@{node.host}:{node._controller_port}" for number, node in enumerate(nodes, 1))
+    voters = voters_of(nodes)
     for number, node in enumerate(nodes, 1):
         node.settings |= {
             "node.id": str(number),
@@ -33,16 +32,15 @@ def kafka_cluster(directory: Path) -> Iterator[list[KafkaPeer]]:
             "transaction.state.log.replication.factor": str(NODES),
             "transaction.state.log.min.isr": "2",
         }
-    # Processes end with the thread that started them, so the threads stay until the end.
-    with ThreadPoolExecutor(NODES) as pool:
-        try:
-            # A node is ready only when most of the controllers have found each other.
-            list(pool.map(lambda node: node.start(), nodes))
-            until(lambda: all(_brokers_known_to(node) == NODES for node in nodes), "three brokers", 60)
-            yield nodes
-        finally:
-            for node in nodes:
-                node.close()
+    try:
+        for node in nodes:
+            node.prepare()
+        launch(nodes)
+        until(lambda: all(_brokers_known_to(node) == NODES for node in nodes), "three brokers", 60)
+        yield nodes
+    finally:
+        for node in nodes:
+            node.close()
 
 
 def _brokers_known_to(node: KafkaPeer) -> int:
@@ -63,29 +61,25 @@ class DynamicVoter(KafkaPeer):
         self.number = number
         self.first = first
 
-    @property
-    def controller_port(self) -> int:
-        return self._controller_port
-
     def _write_properties(self) -> None:
-        port = (self.first or self)._controller_port
+        port = (self.first or self).controller_port
         self.settings |= {
             "node.id": str(self.number),
             "controller.quorum.bootstrap.servers": f"{self.host}:{port}",
             "advertised.listeners": f"PLAINTEXT://{self.host}:{self.port},"
-            f"CONTROLLER://{self.host}:{self._controller_port}",
+            f"CONTROLLER://{self.host}:{self.controller_port}",
         }
         super()._write_properties()
         # Voters of the file would be the only ones.
         lines = self._properties.read_text().splitlines(keepends=True)
         self._properties.write_text("".join(line for line in lines if not line.startswith("controller.quorum.voters")))
 
-    def _start_once(self) -> Self:
+    def prepare(self) -> None:
         if not (self.data_dir / "meta.properties").exists():
             self._write_properties()
             role = "--standalone" if self.first is None else "--no-initial-controllers"
             kafka_dist.run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties, role)
-        return super()._start_once()
+        super().prepare()
 
 
 @contextmanager

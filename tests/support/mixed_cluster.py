@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.launch import kafka_dist
-from tests.support.cluster import CLUSTER_ID, READY_S, ClusterNode
+from bench.launch.cluster_nodes import voters_of
+from bench.launch.nodes import CLUSTER_ID
+from tests.support.cluster import READY_S, ClusterNode
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.wait import until
 
@@ -36,8 +38,7 @@ def mixed_cluster(directory: Path, kinds: Sequence[str]) -> Iterator[list[KafkaP
         nodes.append(KafkaPeer(place) if kind == "kafka" else ClusterNode(place, number, "broker,controller", AS_KAFKA))
     for node in nodes:
         node.choose_ports()
-    ports = [node._controller_port if isinstance(node, KafkaPeer) else node.controller_port for node in nodes]
-    voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports, 1))
+    voters = voters_of(nodes)
     with ThreadPoolExecutor(len(nodes)) as pool:
         try:
             for number, node in enumerate(nodes, 1):

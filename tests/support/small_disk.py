@@ -1,4 +1,4 @@
-"""A small private file system for a test, which the test can fill.
+"""A small private file system for a test, which the test can fill, and optionally a network of its own beside it.
 
 A tmpfs in a mount namespace that a child process holds: nothing of it is left when that process ends. It needs root;
 `why_not` returns what is missing if it cannot be mounted.
@@ -26,18 +26,25 @@ def why_not() -> str | None:
 
 
 class SmallDisk:
-    """`path` is the mount point for processes started with `wrapper`, `view` the same place for this process."""
+    """`path` is the mount point for processes started with `wrapper`, `view` the same place for this process.
 
-    def __init__(self, directory: Path, size_bytes: int, inodes: int = 0) -> None:
+    With `network` these processes are also in a network namespace of their own, whose interfaces are all down.
+    """
+
+    def __init__(self, directory: Path, size_bytes: int, inodes: int = 0, *, network: bool = False) -> None:
         self.path = directory / "small-disk"
         self.path.mkdir()
         options = f"size={size_bytes}" + (f",nr_inodes={inodes}" if inodes else "")
         script = f"mount -t tmpfs -o {options} tmpfs {self.path} && echo mounted && exec sleep infinity"
-        self._holder = Child(["unshare", "-m", "--propagation", "private", "sh", "-c", script], directory, "small-disk")
+        kinds = ["-m", "-n"] if network else ["-m"]
+        unshare = ["unshare", *kinds, "--propagation", "private"]
+        self._holder = Child([*unshare, "sh", "-c", script], directory, "small-disk")
         until(lambda: "mounted" in self._holder.stdout() or self._holder.returncode is not None, "the mount")
         assert self._holder.returncode is None, self._holder.stderr()
-        self.wrapper = ["nsenter", "-t", str(self._holder.pid), "-m", f"--wd={Path.cwd()}", "--"]
-        self.view = Path(f"/proc/{self._holder.pid}/root{self.path}")
+        self.pid = self._holder.pid
+        """The process that holds the namespaces."""
+        self.wrapper = ["nsenter", "-t", str(self.pid), *kinds, f"--wd={Path.cwd()}", "--"]
+        self.view = Path(f"/proc/{self.pid}/root{self.path}")
         self._filler = self.view / "filler"
 
     def free_bytes(self) -> int:

@@ -85,7 +85,7 @@ async def plan_unregister(client: AdminClient, command: Command, broker_id: int)
         problem = f"broker {broker_id} is in service: drain it, stop it, and wait until it is fenced"
     elif state.replicas:
         problem = (
-            f"{plural(state.replicas, 'replica')} are still on broker {broker_id}: move them away first with "
+            f"broker {broker_id} still has {plural(state.replicas, 'replica')}: move everything away first with "
             f"`broker-cy brokers drain {broker_id}`"
         )
     return Plan(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
@@ -11,6 +12,8 @@ from broker_cy.admin.reassignments import Elected, ElectionType
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import plural
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
+from broker_cy.console.fields import Field, Form
+from broker_cy.console.values import optional, parse_partitions, topic_name
 
 # Partitions that change their leader at once: clients of each pause for a moment.
 STEP_MAX = 100
@@ -65,6 +68,24 @@ async def plan_preferred(
         problem="" if keys else f"no partition has to change its leader{skipped}",
         is_done=not keys,
     )
+
+
+def unclean_form() -> Form:
+    """An unclean election is asked for by the name of its topic; no screen offers one of its rows."""
+    return Form(
+        "Elect leaders uncleanly",
+        [
+            Field("topic", "Topic", topic_name),
+            Field("partitions", "Partitions", optional(parse_partitions), hint="all without a leader, or 0,3,5-7"),
+        ],
+        note="For partitions whose in-sync replicas will not come back. Any live replica becomes the leader, and what "
+        "only the others had is lost for good.",
+    )
+
+
+async def plan_unclean_of(client: AdminClient, command: Command, values: Mapping[str, Any]) -> Plan:
+    """Plan what was entered into `unclean_form`. Raises ClientError as `plan_unclean`."""
+    return await plan_unclean(client, command, values["topic"], values["partitions"])
 
 
 async def plan_unclean(

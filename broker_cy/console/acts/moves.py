@@ -7,20 +7,22 @@ Lists of moves are read and written in the format of kafka-reassign-partitions:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.brokers import ClusterReplicas
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.mover import CONCURRENT_DEFAULT, MoveProgress
+from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX, MoveProgress
 from broker_cy.admin.placement import Move, Placement, moves_to
 from broker_cy.admin.throttles import Throttle
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import duration, plural, size
 from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
+from broker_cy.console.fields import Field, Form
 from broker_cy.console.moving import NO_THROTTLE, brokers_text, throttle_now, throttle_text
+from broker_cy.console.values import BYTES_HELP, integer, optional, parse_bytes
 
 _VERSION = 1
 _ANY_DIR = "any"
@@ -28,17 +30,34 @@ _ANY_DIR = "any"
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a plan of moves is to reach: exactly one of the fields is set. `moves_max` limits `add` and `balance`."""
+    """What a plan of moves is to reach: exactly one of the fields is set. `moves_max` limits `add` and `balance`; with
+    `is_shrinking`, `drain` lets partitions lose replicas that have no other place;
+    `topics`, with their partitions or all of them (None), belong to `replication_factor`.
+    """
 
     drain: tuple[int, ...] = ()
     add: tuple[int, ...] = ()
     is_balance: bool = False
     listed: tuple[tuple[TopicPartition, tuple[int, ...]], ...] = ()
     moves_max: int | None = None
+    is_shrinking: bool = False
+    replication_factor: int | None = None
+    topics: tuple[tuple[str, tuple[int, ...] | None], ...] = ()
+
+    def is_chosen(self, key: TopicPartition) -> bool:
+        """Whether `topics` have the partition."""
+        return any(
+            key.topic == topic and (numbers is None or key.partition in numbers) for topic, numbers in self.topics
+        )
 
     def words(self, file: str = "moves.json") -> list[str | int]:
         """The options of the command line that stand for it."""
         limit: list[str | int] = [] if self.moves_max is None else ["--max-moves", self.moves_max]
+        if self.replication_factor is not None:
+            topics: list[str | int] = []
+            for topic, numbers in self.topics:
+                topics += ["--topic", topic if numbers is None else f"{topic}:{','.join(map(str, numbers))}"]
+            return ["--replication-factor", self.replication_factor, *topics]
         if self.drain:
             return [word for each in self.drain for word in ("--drain", each)]
         if self.add:
@@ -58,6 +77,23 @@ class Pace:
             [] if self.throttle_bytes_per_s is None else ["--throttle", self.throttle_bytes_per_s]
         )
         return ["--concurrent", self.concurrent, *throttle]
+
+
+def pace_form(title: str) -> Form:
+    """What a plan of moves asks for before it is made; see `pace_of`."""
+    return Form(
+        title,
+        [
+            Field("concurrent", "Partitions at a time", integer(1, CONCURRENT_MAX), str(CONCURRENT_DEFAULT)),
+            Field("throttle", "Bytes per second", optional(parse_bytes), hint=f"no limit, or {BYTES_HELP}"),
+        ],
+        note="The limit is that of each broker, for what it copies; it ends with the moves.",
+    )
+
+
+def pace_of(values: Mapping[str, Any]) -> Pace:
+    """The pace that was entered into `pace_form`."""
+    return Pace(values["concurrent"], values["throttle"])
 
 
 def _ignore(progress: MoveProgress) -> None:
@@ -141,8 +177,14 @@ def moves_for(wish: Wish, now: ClusterReplicas) -> tuple[Move, ...]:
                 )
         return moves_to(dict(wish.listed), now.partitions)
     placement = Placement(now.slots(), now.partitions.values())
-    if wish.drain:
-        placement.drain(wish.drain)
+    if wish.replication_factor is not None:
+        for topic, numbers in wish.topics:
+            for key in (TopicPartition(topic, each) for each in numbers or (0,)):
+                if key not in now.partitions:
+                    raise ClientError(Failure.INVALID, "the cluster has no such partition", what=f"partition {key}")
+        placement.resize(wish.replication_factor, wish.is_chosen)
+    elif wish.drain:
+        placement.drain(wish.drain, shrink=wish.is_shrinking)
     elif wish.add:
         placement.fill(wish.add, wish.moves_max)
     else:
@@ -172,14 +214,21 @@ async def plan_moves(client: AdminClient, command: Command, wish: Wish, pace: Pa
 
 
 async def plan_drain(
-    client: AdminClient, command: Command, brokers: Sequence[int], pace: Pace, *, cordon: bool = True
+    client: AdminClient,
+    command: Command,
+    brokers: Sequence[int],
+    pace: Pace,
+    *,
+    cordon: bool = True,
+    shrink: bool = False,
 ) -> Plan:
-    """Plan moving every replica away from brokers. With `cordon` they first refuse new ones, if they are in service and
-    can be cordoned; they stay so afterwards. Raises ClientError as `plan_moves`.
+    """Plan moving every replica away from brokers; with `shrink` those that have no other place are removed. With
+    `cordon` the brokers first refuse new ones, if they are in service and can be cordoned; they stay so afterwards.
+    Raises ClientError as `plan_moves`.
     """
     now = await client.brokers.replicas()
     await _refuse_while_moving(client)
-    moves = moves_for(Wish(drain=tuple(brokers)), now)
+    moves = moves_for(Wish(drain=tuple(brokers), is_shrinking=shrink), now)
     to_cordon = []
     changes: list[Change] = []
     for broker in brokers:
@@ -192,6 +241,7 @@ async def plan_drain(
         note = f"not cordoned, and may get new replicas: {reason}" if reason else "cordoned: takes no new replicas"
         changes.append(Change(f"broker {broker}", note=note))
     options: list[str | int] = [] if cordon else ["--no-cordon"]
+    options += ["--shrink"] if shrink else []
     return Plan(
         f"Drain {brokers_text(brokers)}",
         moves_text(moves),
@@ -313,6 +363,8 @@ def moves_document(moves: Sequence[Move]) -> dict[str, object]:
 
 
 def _title(wish: Wish) -> str:
+    if wish.replication_factor is not None:
+        return f"Change to {plural(wish.replication_factor, 'replica')}"
     if wish.drain:
         return f"Drain {brokers_text(wish.drain)}"
     if wish.add:

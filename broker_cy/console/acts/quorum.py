@@ -1,9 +1,10 @@
-"""Acts on the metadata quorum: make an observer a voter, and a voter an observer (KIP-853)."""
+"""Acts on the metadata quorum: let the log keep its voters, add voters, remove voters (KIP-853)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from broker_cy.admin import AdminClient
@@ -11,7 +12,15 @@ from broker_cy.admin.quorum import QuorumDescription, QuorumEndpoint, QuorumRepl
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import count, plural
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
+from broker_cy.console.fields import Field, Form
+from broker_cy.console.values import integer, optional
 from broker_cy.core.uuid import from_text, is_reserved
+
+# The kraft.version from which on the voters are in the log.
+_DYNAMIC = 1
+_NODE_MAX = (1 << 31) - 1
+# Listeners of one node that a form takes.
+_ENDPOINTS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,66 @@ class RemoveVoter:
         return Report(f"node {self.voter_id} is no longer a voter", (str(self.voter_id),))
 
 
+@dataclass(frozen=True, slots=True)
+class KeepVoters:
+    async def run(self, client: AdminClient) -> Report:
+        await client.quorum.upgrade(_DYNAMIC)
+        return Report(f"kraft.version is {_DYNAMIC} now: voters can be added and removed", ("kraft.version",))
+
+
+def add_voter_form(node: int | None = None) -> Form:
+    """What adding a voter asks for; `node` is an observer that was selected."""
+    return Form(
+        "Add a voter",
+        [
+            Field("node", "Node", integer(0, _NODE_MAX), "" if node is None else str(node), "id of an observer"),
+            Field("endpoints", "Endpoints", _endpoints, hint="CONTROLLER://10.0.0.4:9093, .."),
+            Field("directory", "Directory id", optional(str.strip), hint="the one that the node reported last"),
+        ],
+        note="The node has to follow the quorum already. Endpoints are its controller listeners, at which the other "
+        "voters reach it.",
+    )
+
+
+async def plan_add_voter_of(client: AdminClient, command: Command, values: Mapping[str, Any]) -> Plan:
+    """Plan what was entered into `add_voter_form`. Raises ClientError as `plan_add_voter`."""
+    return await plan_add_voter(client, command, values["node"], values["endpoints"], values["directory"])
+
+
+def remove_voter_form(node: int | None = None) -> Form:
+    """What removing a voter asks for; `node` is one that was selected."""
+    return Form(
+        "Remove a voter",
+        [
+            Field("node", "Node", integer(0, _NODE_MAX), "" if node is None else str(node), "id of a voter"),
+            Field("directory", "Directory id", optional(str.strip), hint="only if the node has several"),
+        ],
+        note="The node follows the quorum as an observer afterwards.",
+    )
+
+
+async def plan_remove_voter_of(client: AdminClient, command: Command, values: Mapping[str, Any]) -> Plan:
+    """Plan what was entered into `remove_voter_form`. Raises ClientError as `plan_remove_voter`."""
+    return await plan_remove_voter(client, command, values["node"], values["directory"])
+
+
+async def plan_upgrade(client: AdminClient, command: Command) -> Plan:
+    """Plan keeping the voters in the log instead of in the configuration files. Raises ClientError."""
+    described = await client.quorum.describe()
+    is_static = bool(_static_problem(described))
+    ids = ", ".join(str(each.replica_id) for each in described.voters)
+    return Plan(
+        "Upgrade kraft.version",
+        f"the metadata log keeps the voters ({ids}) instead of controller.quorum.voters; there is no way back",
+        command("quorum", "upgrade", "--yes"),
+        KeepVoters(),
+        [Change("kraft.version", "0" if is_static else str(_DYNAMIC), str(_DYNAMIC))],
+        verb="Upgrade",
+        is_destructive=False,
+        problem="" if is_static else "the voters are in the log already",
+    )
+
+
 async def plan_add_voter(
     client: AdminClient,
     command: Command,
@@ -42,11 +111,13 @@ async def plan_add_voter(
     endpoints: Sequence[QuorumEndpoint],
     directory_id: str | None = None,
 ) -> Plan:
-    """Plan making an observer a voter. Its directory id, if it is not given, is the one that it reports. Raises
-    ClientError if the node does not follow the quorum.
+    """Plan making an observer a voter. Its directory id, if it is not given, is the one that it reported last: the
+    leader shows an observer for minutes after it was formatted again. Raises ClientError if the node does not follow
+    the quorum.
     """
     described = await client.quorum.describe()
-    found = _chosen(described.observers, voter_id, directory_id)
+    observers = described.observers if directory_id else _newest(described.observers)
+    found = _chosen(observers, voter_id, directory_id)
     problem = _static_problem(described)
     if any(each.replica_id == voter_id for each in described.voters):
         problem = f"node {voter_id} is a voter already"
@@ -107,10 +178,21 @@ def parse_endpoint(text: str) -> QuorumEndpoint:
     return QuorumEndpoint(name, host, int(port))
 
 
+def _endpoints(text: str) -> tuple[QuorumEndpoint, ...]:
+    """Endpoints that are separated by commas. Raises ValueError, which says what is allowed."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not 1 <= len(parts) <= _ENDPOINTS_MAX:
+        raise ValueError(f"{len(parts)} endpoints: 1 to {_ENDPOINTS_MAX} are expected, as CONTROLLER://10.0.0.4:9093")
+    return tuple(map(parse_endpoint, parts))
+
+
 def _static_problem(described: QuorumDescription) -> str:
     """Why voters cannot be changed; empty if they can. Voters of a file have no directory id."""
     if any(is_reserved(from_text(each.directory_id)) for each in described.voters):
-        return "the voters are those of controller.quorum.voters in the configuration files (kraft.version 0)"
+        return (
+            "the voters are those of controller.quorum.voters in the configuration files (kraft.version 0); "
+            "`broker-cy quorum upgrade` keeps them in the log"
+        )
     return ""
 
 
@@ -121,6 +203,14 @@ def _chosen(among: Sequence[QuorumReplica], node_id: int, directory_id: str | No
         names = ", ".join(each.directory_id for each in found)
         raise ClientError(Failure.INVALID, f"it has several directories, choose one: {names}", what=f"node {node_id}")
     return found[0] if found else None
+
+
+def _newest(among: Sequence[QuorumReplica]) -> list[QuorumReplica]:
+    """Of each node the directory that fetched last: a node has one at a time."""
+    found: dict[int, QuorumReplica] = {}
+    for each in sorted(among, key=lambda each: each.last_fetch_ms or 0):
+        found[each.replica_id] = each
+    return list(found.values())
 
 
 def _directory(text: str) -> UUID:

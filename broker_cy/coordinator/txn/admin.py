@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn.pattern import Pattern
@@ -12,8 +12,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(NamedTuple):
     """Selects transactional ids; everything by default."""
 
     states: frozenset[TxnState] | None

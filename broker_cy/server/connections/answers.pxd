@@ -8,7 +8,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from broker_cy.core.writer cimport Writer
 from broker_cy.metrics.requests cimport RequestMetrics
-from broker_cy.replica.partition cimport FlushGroup, Partition, Waiter
+from broker_cy.replica.flush_group cimport FlushedLog, FlushGroup, Waiter
 from broker_cy.server.connections.buffers cimport BufferPool, RecvBuffer
 from broker_cy.server.connections.gate cimport API_KEYS, Gate
 from broker_cy.server.connections.outbox cimport Outbox
@@ -48,7 +48,8 @@ cdef class ServerCore(FlushGroup):
     cdef readonly object broker
     cdef readonly object log_events     # telemetry.log_events.LogEvents
     cdef readonly BufferPool pool
-    cdef readonly set connections
+    # In the order in which they began: a set would have that of their addresses.
+    cdef readonly dict connections
     cdef Writer scratch
     cdef public Py_ssize_t request_bytes_max
     cdef readonly int64_t connections_opened
@@ -72,6 +73,8 @@ cdef class ServerCore(FlushGroup):
     cdef readonly dict topics_by_id
     cdef public Py_ssize_t fetch_bytes_max
     cdef public bint selects_replicas   # replica.selector.class: Fetch names the nearest replica
+    cdef public object leader_throttle  # replica.throttle.ReplicaThrottle of what followers fetch here; None: there are none
+    cdef public object silence          # replica.silence.FollowerSilence of who fetches here; None: nobody looks at it
     cdef public object fetch_sessions   # SessionCache, put there by the Fetch handler
     cdef public object cold_reader      # executor of reads that left the page cache
     cdef public object check_jobs       # storage.jobs.Jobs with one thread, which checks large compressed batches

@@ -5,8 +5,10 @@ from typing import Any
 
 from broker_cy.core.clock import Clock
 from broker_cy.metrics.requests import RequestMetrics
-from broker_cy.replica.partition import FlushGroup
+from broker_cy.replica.flush_group import FlushGroup
 from broker_cy.replica.partition_table import PartitionTable
+from broker_cy.replica.silence import FollowerSilence
+from broker_cy.replica.throttle import ReplicaThrottle
 from broker_cy.server.broker import Broker
 from broker_cy.server.connections.buffers import BufferPool
 from broker_cy.server.connections.connection import Connection
@@ -32,6 +34,8 @@ class ServerCore(FlushGroup):
     cold_reader: Executor | None
     check_jobs: Jobs
     selects_replicas: bool
+    leader_throttle: ReplicaThrottle | None
+    silence: FollowerSilence | None
     fetch_sessions: Any
     stopping: bool
     tasks: set[asyncio.Task[Any]]

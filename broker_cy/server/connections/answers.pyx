@@ -77,7 +77,7 @@ cdef class ServerCore(FlushGroup):
         self.fetch_bytes_max = FETCH_BYTES_MAX
         self.metrics = RequestMetrics()
         self.pool = BufferPool()
-        self.connections = set()
+        self.connections = {}
         self.scratch = Writer()
         self.request_bytes_max = request_bytes_max
         self.on_closed = on_closed
@@ -179,7 +179,7 @@ cdef class ServerCore(FlushGroup):
                 connection.drain_guarded()
         return 0
 
-    cdef int failed(self, Partition partition, object what, object error) except -1:
+    cdef int failed(self, FlushedLog partition, object what, object error) except -1:
         self.log_events.disk_error(f"{partition.topic}-{partition.index}", what, error)
         return 0
 
@@ -378,7 +378,7 @@ cdef class AnswerQueue(Outbox):
         while reply is not None:
             reply.cancel()
             reply = reply.next
-        self.server.connections.discard(self)
+        self.server.connections.pop(self, None)
         if self.server.on_closed is not None:
             self.server.on_closed(self)
         return 0

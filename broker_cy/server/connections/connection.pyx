@@ -81,7 +81,7 @@ cdef class Connection(AnswerQueue):
         self.opened_ms = self.last_active_ms = coarse_ms(&self.clock.source)
         self.staged_at = -1
         self.wake_bytes = 1
-        server.connections.add(self)
+        server.connections[self] = None
         server.loop.add_reader(transport.fd, self.on_readable)
         self.reading = True
 
@@ -116,6 +116,9 @@ cdef class Connection(AnswerQueue):
                 if n < want or self.must_wait():
                     break
             elif n == -EAGAIN:
+                break
+            elif self.resume_scheduled:
+                # Whole requests are left in the buffer; the end is still there when they are handled.
                 break
             else:
                 return self.peer_gone()

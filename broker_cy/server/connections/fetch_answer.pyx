@@ -29,7 +29,7 @@ cdef list encode(AnswerQueue connection, FetchContext context, int32_t correlati
     cdef FetchSession session = context.session
     cdef list pieces = [], answered
     cdef list topics = []               # (topic, [FetchPartition])
-    cdef dict leaders = {}              # node id -> (host, port, rack), of leaders that answers name
+    cdef dict leaders = None            # node id -> (host, port, rack), of leaders that answers name; None: no error does
     cdef FetchPartition target
     cdef Writer out = _writer
     cdef bint flexible = version >= 12
@@ -67,8 +67,9 @@ cdef list encode(AnswerQueue connection, FetchContext context, int32_t correlati
             if target.error:
                 connection.server.metrics.error(FETCH_KEY, target.error)
             if target.records is not None:
-                target.partition.fetches += 1
-                target.partition.fetched_bytes += target.records.size
+                if not context.from_replica:
+                    target.partition.fetches += 1
+                    target.partition.fetched_bytes += target.records.size
                 if (target.records.size <= INLINE_BYTES_MAX and inlined < INLINE_TOTAL_MAX
                         and inline_records(out, target.records)):
                     inlined += target.records.size
@@ -78,13 +79,22 @@ cdef list encode(AnswerQueue connection, FetchContext context, int32_t correlati
                     file_bytes += out.pos + target.records.size
                     out.pos = 0
             if flexible:
-                put_partition_tags(out, target, reported_leader(connection, version, target, leaders))
+                leader = None
+                if target.error and names_leader(version, target.error):
+                    if leaders is None:
+                        leaders = {}
+                    # Topics have ids in all these versions.
+                    leader = current_leader(connection, topic_with_id(connection.server, target.topic), target.index, leaders)
+                put_partition_tags(out, target, leader)
             if session is not None:
                 remember(session, target)
         if flexible:
             out.i8(0)
     if flexible:
-        put_leaders(out, {} if context.from_replica else leaders)
+        if leaders is None or context.from_replica:
+            out.i8(0)
+        else:
+            put_leaders(out, leaders)
     pieces.append(PyBytes_FromStringAndSize(<char*>out.buf, out.pos))
     patch_length(<bytes>pieces[0], file_bytes + out.pos - 4)
     return pieces
@@ -140,15 +150,9 @@ def is_unknown(FetchPartition target):
     return target.unknown
 
 
-cdef object reported_leader(AnswerQueue connection, int16_t version, FetchPartition target, dict leaders):
-    """(leader, leader epoch) for the errors that carry them (KIP-951), and the leader's address added to `leaders`;
-    else None.
-    """
-    if version < FIRST_LEADER_VERSION or target.error not in (NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH):
-        return None
-    # Topics have ids in all these versions.
-    topic = topic_with_id(connection.server, target.topic)
-    return current_leader(connection, topic, target.index, leaders)
+cdef bint names_leader(int16_t version, int16_t error) noexcept:
+    """Whether a partition's answer with this error carries the current leader (KIP-951)."""
+    return version >= FIRST_LEADER_VERSION and (error == NOT_LEADER_OR_FOLLOWER or error == FENCED_LEADER_EPOCH)
 
 
 cdef int put_partition_tags(Writer out, FetchPartition target, object leader) except -1:

@@ -20,6 +20,7 @@ cdef class FetchPartition:
     cdef int64_t reported_high_watermark  # -1 before the first answer
     cdef int64_t reported_log_start_offset
     # The last read.
+    cdef bint held                      # a follower that has to wait, because of a throttle
     cdef bint unknown                   # the topic or partition does not exist
     cdef int16_t error
     cdef int64_t high_watermark

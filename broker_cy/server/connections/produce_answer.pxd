@@ -27,11 +27,12 @@ cdef class ProduceReply(Reply):
     cdef list topics                # (name or id as received, number of its partitions)
     cdef list partitions            # Partition or None, one per result
     cdef dict details               # result position -> (message or None, [(record index, reason)])
+    cdef dict leaders               # of current_leader; None until an error names one
 
     cdef int allot(self, int32_t count) except -1
     cdef int note(self, int32_t k, object message, list records) except -1
     cdef int fail_result(self, int32_t i, Fate fate) except -1
-    cdef int emit_result(self, Writer out, int32_t i, bytes topic, dict leaders) except -1
-    cdef int emit_leader(self, Writer out, int32_t index, bytes topic, dict leaders) except -1
+    cdef int emit_result(self, Writer out, int32_t i, bytes topic) except -1
+    cdef int emit_leader(self, Writer out, int32_t index, bytes topic) except -1
     cdef int emit_details(self, Writer out, object detail) except -1
     cdef int emit_details_compact(self, Writer out, object detail) except -1

@@ -4,6 +4,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
 from broker_cy.metrics.requests cimport DISK
+from broker_cy.replica.flush_group cimport FlushedLog
 from broker_cy.replica.partition cimport Partition
 from broker_cy.server.connections.current_leader cimport current_leader, put_leaders, topic_named, topic_with_id
 from broker_cy.replica.replica cimport COMMITTED, DONE, LOCAL, LOST, PENDING, TOO_FEW, Fate, Level
@@ -60,7 +61,7 @@ cdef class ProduceReply(Reply):
             return True
         return self.acks == ACKS_NONE
 
-    cdef int settled(self, int32_t place, Partition partition, Fate fate) except -1:
+    cdef int settled(self, int32_t place, FlushedLog partition, Fate fate) except -1:
         if fate != DONE:
             self.fail_result(place, fate)
         self.pending -= 1
@@ -87,7 +88,6 @@ cdef class ProduceReply(Reply):
         cdef bint flexible = self.version >= 9
         cdef int32_t at = 0, i, n
         cdef bytes name
-        cdef dict leaders = {} if self.version >= FIRST_LEADER_VERSION else None
         out.i32(0)
         out.i32(self.correlation_id)
         if flexible:
@@ -109,16 +109,19 @@ cdef class ProduceReply(Reply):
             else:
                 out.i32(n)
             for i in range(at, at + n):
-                self.emit_result(out, i, name, leaders)
+                self.emit_result(out, i, name)
             at += n
             if flexible:
                 out.i8(0)
         out.i32(0)                  # throttle_time_ms
         if flexible:
-            put_leaders(out, leaders)
+            if self.leaders is None:
+                out.i8(0)
+            else:
+                put_leaders(out, self.leaders)
         return out.patch_i32(start, <int32_t>(out.pos - start - 4))
 
-    cdef int emit_result(self, Writer out, int32_t i, bytes topic, dict leaders) except -1:
+    cdef int emit_result(self, Writer out, int32_t i, bytes topic) except -1:
         cdef Result* result = &self.results[i]
         cdef object detail = None
         if result.append.error:
@@ -135,15 +138,17 @@ cdef class ProduceReply(Reply):
             detail = self.details.get(i)
         if self.version >= 9:
             self.emit_details_compact(out, detail)
-            if result.append.error == NOT_LEADER_OR_FOLLOWER and leaders is not None:
-                return self.emit_leader(out, result.index, topic, leaders)
+            if result.append.error == NOT_LEADER_OR_FOLLOWER and self.version >= FIRST_LEADER_VERSION:
+                return self.emit_leader(out, result.index, topic)
             return out.i8(0)
         return self.emit_details(out, detail)
 
-    cdef int emit_leader(self, Writer out, int32_t index, bytes topic, dict leaders) except -1:
+    cdef int emit_leader(self, Writer out, int32_t index, bytes topic) except -1:
         """Tag 0, CurrentLeader {leader_id i32, leader_epoch i32}."""
         found = topic_with_id(self.connection.server, topic) if self.version >= 13 else topic_named(self.connection.server, topic)
-        leader_id, leader_epoch = current_leader(self.connection, found, index, leaders)
+        if self.leaders is None:
+            self.leaders = {}
+        leader_id, leader_epoch = current_leader(self.connection, found, index, self.leaders)
         out.i8(1)
         out.i8(0)
         out.i8(9)

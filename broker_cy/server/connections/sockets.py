@@ -1,11 +1,12 @@
-"""The network of the machine: listening TCP sockets, and what they accept."""
+"""The network of the machine: listening TCP sockets and what they accept, and connections to other nodes."""
 
 from __future__ import annotations
 
 import errno
 import socket
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from broker_cy.client import outgoing
 from broker_cy.server.connections.transport import SocketTransport
 
 # socket.receive.buffer.bytes in Kafka's defaults and in its example file. With a buffer of this fixed size, a request
@@ -24,8 +25,7 @@ class ListenError(Exception):
     """The broker cannot listen on an address; the message names the address and says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Buffers:
+class Buffers(NamedTuple):
     """socket.send.buffer.bytes and socket.receive.buffer.bytes; -1 leaves the size to the kernel."""
 
     send_bytes: int
@@ -38,6 +38,10 @@ class SocketNetwork:
     def listen(self, name: str, host: str, port: int, backlog: int, buffers: Buffers) -> SocketAcceptor:
         """Listen for the listener `name`, on the first address of `host` (empty: all addresses). Raises ListenError."""
         return SocketAcceptor(open_socket(name, host, port, backlog), buffers)
+
+    async def connect(self, host: str, port: int) -> outgoing.Streams:
+        """Connect to another node. Raises OSError."""
+        return await outgoing.connect(host, port)
 
     def own_name(self) -> str:
         """Return the name under which others reach this machine, if a listener has no address of its own."""
@@ -95,9 +99,11 @@ class SocketIncoming:
 
 def open_socket(name: str, host: str, port: int, backlog: int) -> socket.socket:
     """Return a listening socket on the first address of `host` (empty: all addresses); raises ListenError."""
+    # Bytes, because names that need no encoding should not load that (encodings.idna, 0.4 MB).
+    name_bytes = host.encode() if host.isascii() else host.encode("idna")
     try:
         info = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE, family=socket.AF_UNSPEC
+            name_bytes or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE, family=socket.AF_UNSPEC
         )
     except OSError as error:
         raise ListenError(f"listener {name}: {host!r} is not an address of this machine ({error.strerror})") from None

@@ -17,6 +17,7 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 
 if TYPE_CHECKING:
+    from broker_cy.client.outgoing import Outgoing
     from broker_cy.client.pool import Pool
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.wire.codec import Message
@@ -53,10 +54,18 @@ class BrokerCalls:
     listener.
     """
 
-    def __init__(self, node_id: int, listener: str, image: Callable[[], MetadataImage]) -> None:
-        self._node_id = node_id
+    def __init__(
+        self,
+        node_id: int,
+        listener: str,
+        image: Callable[[], MetadataImage],
+        outgoing: Outgoing,
+        client_id: str | None = None,
+    ) -> None:
+        self._client_id = client_id or f"broker-cy-{node_id}"
         self._listener = listener
         self._image = image
+        self._outgoing = outgoing
         self._pool: Pool | None = None
 
     async def ask(
@@ -75,7 +84,7 @@ class BrokerCalls:
                 ErrorCode.NETWORK_EXCEPTION, f"broker {broker_id} has no address on listener {self._listener}"
             )
         if self._pool is None:
-            self._pool = Pool(f"broker-cy-{self._node_id}")
+            self._pool = Pool(self._client_id, self._outgoing)
         peer = Peer(Address(endpoint.host, endpoint.port), broker_id, "coordinator")
         try:
             found, _ = await self._pool.ask(

@@ -13,12 +13,12 @@ because of them (markers of a transaction) cannot be undone.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from broker_cy.coordinator.step import Now, Place, Record, Step
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
@@ -78,8 +78,7 @@ M = TypeVar("M", bound=Machine)
 S = TypeVar("S", bound=Step)
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeContext:
+class RuntimeContext(NamedTuple):
     """What all runtimes of a coordinator share. `executor` reads the logs; None: the loop's own."""
 
     clock: Clock
@@ -135,6 +134,10 @@ class CoordinatorRuntime(Generic[M, S]):
     def is_writing(self) -> bool:
         """Whether answers wait for records to be written."""
         return bool(self._in_flight or self._pending)
+
+    def unwritten(self) -> Iterable[S]:
+        """The steps whose records are not written, or not committed, yet: the oldest first."""
+        return itertools.chain(self._in_flight, self._pending)
 
     def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> None:
         """The committed metadata changed."""

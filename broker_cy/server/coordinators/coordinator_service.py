@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.routing import partition_for
@@ -44,8 +43,7 @@ Submit = Callable[[Any], Awaitable[Any]]
 S = TypeVar("S", bound=CoordinatorRuntime[Any, Any])
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceContext:
+class ServiceContext(NamedTuple):
     """What the services of both coordinators share. `submit` runs an operation of the controller, `topic_settings`
     gives a topic's typed settings by Kafka's names, `executor` reads logs (None: the loop's own).
     """

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import cast
 
-from broker_cy.controller.reassignment import AlterReassignments
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.server.context import RequestContext
@@ -21,6 +20,9 @@ from broker_cy.wire.frame import ApiKey
 async def alter_partition_reassignments(
     ctx: RequestContext, request: messages.AlterPartitionReassignmentsRequest
 ) -> messages.AlterPartitionReassignmentsResponse:
+    # Imported here, because a node that is alone hardly ever needs it, and starts sooner without it.
+    from broker_cy.controller.reassignment import AlterReassignments
+
     try:
         if (
             answer := await ctx.broker.controller.forward(ctx, request, messages.AlterPartitionReassignmentsResponse)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 
+from broker_cy.controller.pulse import LIVENESS
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.features import KRAFT_VERSION
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, ListenerKind, handler, registrations
 from broker_cy.wire import messages
@@ -43,17 +45,27 @@ def api_versions(ctx: RequestContext, request: messages.ApiVersionsRequest | Non
         SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(request.client_software_version)
     ):
         return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    controller = ctx.broker.controller
     features = ctx.broker.image.features
     response = messages.ApiVersionsResponse(api_keys=served(kind))
     response.supported_features = [
         messages.ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
-        for name, (low, high) in ctx.broker.controller.supported_features.items()
+        for name, (low, high) in controller.supported_features.items()
         # KIP-584, KAFKA-17011: clients of version 3 do not take a minimum of 0.
         if ctx.version >= 4 or low > 0
     ]
+    finalized = features.finalized
+    if controller.kraft_version:
+        # Kept by the quorum.
+        finalized[KRAFT_VERSION] = controller.kraft_version
+    if request.client_software_name == LIVENESS:
+        # Another node of this kind wants to know whether this is one.
+        response.supported_features.append(
+            messages.ApiVersionsResponse.SupportedFeatureKey(name=LIVENESS, min_version=1, max_version=1)
+        )
     response.finalized_features_epoch = features.epoch
     response.finalized_features = [
         messages.ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-        for name, level in features.finalized.items()
+        for name, level in finalized.items()
     ]
     return response

@@ -1,6 +1,5 @@
-"""DescribeLogDirs, versions 1 to 5: the log directories, the size of each partition in them, and their free space.
-
-Omissions: cordoned directories (KIP-1066): none is ever cordoned.
+"""DescribeLogDirs, versions 1 to 5: the log directories, the size of each partition in them, their free space, and
+whether they take new replicas (KIP-1066).
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.context import RequestContext
+from broker_cy.server.metadata.cordons import is_cordoned
 from broker_cy.server.registry import handler
 from broker_cy.storage.data_directory import room
 from broker_cy.wire import messages
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Response = messages.DescribeLogDirsResponse
 
 
-@handler(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5), omissions="no directory is ever cordoned (KIP-1066)")
+@handler(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5))
 async def describe_log_dirs(
     ctx: RequestContext, request: messages.DescribeLogDirsRequest
 ) -> messages.DescribeLogDirsResponse:
@@ -34,7 +34,11 @@ async def describe_log_dirs(
         if partition.offline is None:
             directory = os.path.dirname(partition.log.directory)
             by_directory[directory][partition.topic].append(partition)
-    return Response(results=[describe(path, topics) for path, topics in by_directory.items()])
+    results = [describe(path, topics) for path, topics in by_directory.items()]
+    paths = {os.path.abspath(path): str(path) for path in ctx.broker.config.log_dirs}
+    for each in results:
+        each.is_cordoned = is_cordoned(ctx.broker.config, paths[each.log_dir])
+    return Response(results=results)
 
 
 def wanted(ctx: RequestContext, request: messages.DescribeLogDirsRequest) -> list[Partition]:

@@ -7,7 +7,8 @@ existed when the broker started, before any of its records is sent for the first
 at its partitions and is repeated when enough was written, or answered with the available records after max_wait_ms.
 
 A follower (replica_id >= 0) reads up to the end of the log. The offset that it fetches from acknowledges everything before
-(replica.leading); its fetch waits for the next write, or for a high watermark that it does not know. Consumers may read from followers
+(replica.leading); its fetch waits for the next write, or for a high watermark that it does not know. One that is not in sync, and that
+a throttle holds (KIP-73), gets no records and waits for nothing but max_wait_ms. Consumers may read from followers
 up to their high watermarks, from version 11 on, and the leader names one in their rack if replica.selector.class says so (KIP-392).
 Omissions: snapshots (SnapshotId is the metadata quorum's); a class of one's own as replica.selector.class.
 
@@ -20,7 +21,8 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from broker_cy.core.clock cimport coarse_ms, now_ns
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.metrics.requests cimport DATA, DISK, RequestMetrics
-from broker_cy.replica.partition cimport DelayedFetch, Partition
+from broker_cy.replica.flush_group cimport DelayedFetch, FlushedLog
+from broker_cy.replica.partition cimport Partition
 from broker_cy.replica.replica cimport LEADER
 from broker_cy.server.connections.buffers cimport RecvBuffer
 from broker_cy.server.connections.answers cimport AnswerQueue, Reply, ServerCore
@@ -33,7 +35,6 @@ from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.fetch cimport FetchView
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.replica.leading import FollowerFetch, judge
 from broker_cy.server.registry import handler
 from broker_cy.storage.errors import ColdRead, OffsetOutOfRange, StorageError
 from broker_cy.storage.lookups import aborted_in_slice
@@ -65,6 +66,8 @@ cdef int16_t FENCED_LEADER_EPOCH = ErrorCode.FENCED_LEADER_EPOCH
 cdef int16_t UNKNOWN_LEADER_EPOCH = ErrorCode.UNKNOWN_LEADER_EPOCH
 
 cdef FetchView _view = FetchView()
+# The module replica.leading, from the first fetch of a follower on: a node that is alone starts sooner without it.
+cdef object leading = None
 
 
 @cython.final
@@ -78,6 +81,8 @@ cdef class FetchReply(Reply):
     cdef int64_t broker_epoch           # of a follower
     cdef str rack                       # of a consumer that is sent to a replica in it; None otherwise
     cdef bint acknowledged              # what this fetch acknowledges was reported: a fetch that is read again reports nothing
+    cdef bint asks                      # a fetch that FollowerSilence takes for unanswered
+    cdef bint held                      # the throttle of followers that are not in sync is exceeded
     cdef list moved                     # partitions whose high watermark that has moved; None if there are none
     cdef bint read_committed
     cdef bint answered
@@ -93,7 +98,18 @@ cdef class FetchReply(Reply):
 
     cdef int cancel(self) except -1:
         self.answered = True
+        self.asks_no_more()
         return self.leave()
+
+    cdef int asks_no_more(self) except -1:
+        cdef Py_ssize_t size = 0
+        if self.asks:
+            self.asks = False
+            if self.payload is not None:
+                for part in self.payload:
+                    size += len(<bytes>part) if type(part) is bytes else (<LogSlice>part).size
+            self.connection.server.silence.answered(self.replica_id, coarse_ms(&self.connection.clock.source), size)
+        return 0
 
     cdef int hurry(self) except -1:
         if self.waiting is not None:
@@ -122,6 +138,8 @@ cdef class FetchReply(Reply):
         cdef bint at_once = False
         self.cold = None
         self.context.any_unknown = False
+        if self.replica_id >= 0 and self.connection.server.leader_throttle is not None:
+            self.held = self.connection.server.leader_throttle.is_exceeded(coarse_ms(&self.connection.clock.source))
         confine_reads(self.cold_lookups < COLD_LOOKUPS_MAX)
         try:
             for target in self.context.targets:
@@ -133,7 +151,7 @@ cdef class FetchReply(Reply):
                     found += target.records.size
                     left -= target.records.size
                 left = max(0, left)
-                if self.replica_id >= 0 and self.context.incremental and target.is_news():
+                if self.replica_id >= 0 and self.context.incremental and not target.held and target.is_news():
                     at_once = True      # also a high watermark that it does not know (KIP-392)
         finally:
             confine_reads(False)
@@ -166,7 +184,8 @@ cdef class FetchReply(Reply):
         self.waiting.reply = self
         for target in self.context.targets:
             if self.replica_id >= 0:
-                target.partition.add_follower(self.waiting)
+                if not target.held:
+                    target.partition.add_follower(self.waiting)
             else:
                 target.partition.add_waiting(self.waiting)
         self.timer = self.connection.server.loop.call_later(self.max_wait_ms / 1000.0, self.expire)
@@ -216,14 +235,28 @@ cdef class FetchReply(Reply):
         unchecked = self.unchecked_parts()
         if unchecked:
             return self.in_worker(verify_all, unchecked, self.verified)
+        if self.replica_id >= 0 and self.connection.server.leader_throttle is not None:
+            self.count_throttled(self.connection.server.leader_throttle)
         self.payload = encode(self.connection, self.context, self.correlation_id, self.version)
         cold = [part for part in self.payload if type(part) is not bytes
                 and not (<Segment>(<LogSlice>part).segment).in_memory((<LogSlice>part).position, (<LogSlice>part).size)]
         self.count(bool(cold))
         if not cold:
             self.context = None
+            self.asks_no_more()
             return self.connection.mark_ready(self)
         return self.in_worker(warm_all, cold, self.warmed)
+
+    cdef int count_throttled(self, throttle) except -1:
+        """Report what listed replicas copy, in sync or not."""
+        cdef FetchPartition target
+        cdef int64_t found = 0
+        for target in self.context.targets:
+            if target.records is not None and throttle.lists(target.partition.topic, target.index):
+                found += target.records.size
+        if found:
+            throttle.record(found, coarse_ms(&self.connection.clock.source))
+        return 0
 
     cdef int count(self, bint cold) except -1:
         """Count a fetch that found records, and whether all came from memory."""
@@ -283,6 +316,7 @@ cdef class FetchReply(Reply):
         self.context = None
         if not self.connection.closed:
             try:
+                self.asks_no_more()
                 self.connection.mark_ready(self)
             except Exception as error:
                 self.connection.broken(error)
@@ -351,7 +385,7 @@ cdef class FetchWait(DelayedFetch):
     """Stands at every partition of a waiting fetch."""
     cdef FetchReply reply
 
-    cdef int on_advance(self, Partition partition, Py_ssize_t written_bytes) except -1:
+    cdef int on_advance(self, FlushedLog partition, Py_ssize_t written_bytes) except -1:
         if self.reply.replica_id >= 0:
             return self.reply.try_again()
         if self.reply.read_committed and partition.undecided and written_bytes >= 0:
@@ -368,7 +402,7 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
     cdef Partition partition
     cdef int64_t bound
     cdef Py_ssize_t limit = min(left, target.max_bytes)
-    target.unknown = False
+    target.unknown = target.held = False
     target.error = 0
     target.records = None
     target.aborted = None
@@ -407,7 +441,10 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
         if target.preferred_replica == partition.replica.in_sync.broker_id:
             target.preferred_replica = -1
     bound = partition.log.written_end_offset if reply.replica_id >= 0 else partition.fetch_bound(reply.read_committed)
-    if target.diverging_epoch < 0 and target.preferred_replica < 0:
+    if reply.held and target.diverging_epoch < 0:
+        target.held = (reply.replica_id not in partition.replica.in_sync.isr
+                       and reply.connection.server.leader_throttle.lists(partition.topic, partition.index))
+    if target.diverging_epoch < 0 and target.preferred_replica < 0 and not target.held:
         try:
             target.records = partition.log.read(target.fetch_offset, bound, max(limit, 0), at_least_one or limit < 0)
             if limit < 0 and target.records is not None:
@@ -441,10 +478,17 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
     return 0
 
 
+cdef int import_leading() except -1:
+    global leading
+    from broker_cy.replica import leading as module
+    leading = module
+    return 0
+
+
 cdef bint judge_follower(FetchReply reply, FetchPartition target) except *:
     """Judge a follower's fetch of one partition, and report what it acknowledges. Returns whether to read."""
     cdef Partition partition = target.partition
-    verdict = judge(partition.replica, partition.log, FollowerFetch(
+    verdict = leading.judge(partition.replica, partition.log, leading.FollowerFetch(
         reply.replica_id, reply.broker_epoch, target.current_leader_epoch, target.fetch_offset, target.last_fetched_epoch,
         target.follower_start))
     if verdict.error:
@@ -530,8 +574,13 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
     reply.max_wait_ms = _view.max_wait_ms
     reply.context = (<SessionCache>server.fetch_sessions).context(_view, coarse_ms(&connection.clock.source))
     reply.context.from_replica = reply.replica_id >= 0
+    if reply.context.from_replica and leading is None:
+        import_leading()
     if reply.context.targets is None:
         reply.context.targets = []
+    if reply.context.from_replica and server.silence is not None:
+        reply.asks = True
+        server.silence.fetched(reply.replica_id, coarse_ms(&connection.clock.source))
     connection.add_reply(reply)
     return reply.settle()
 

@@ -80,7 +80,7 @@ async def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
     if code is not ErrorCode.NONE:
         return Found(code, "the internal topic of the coordinator cannot be created")
     found = _leader(ctx, service.topic, service.partition_for(key))
-    if found.node_id in ctx.broker.suspects.ids:
+    if found.node_id not in (ctx.broker.node_id, NO_LEADER):
         # A client that is sent to a broker which is gone loses more time than the controller needs to decide.
         await ctx.broker.suspects.verdict([found.node_id])
         found = _leader(ctx, service.topic, service.partition_for(key))

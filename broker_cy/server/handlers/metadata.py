@@ -4,8 +4,8 @@ Topics: in version 0 an empty list means all; from version 1 on a null list mean
 version 12 on topics may be named by id; if one is, names are ignored. Topics that do not exist are created if the
 request (from version 4 on) and `auto.create.topics.enable` allow it, in the background: this answer has
 UNKNOWN_TOPIC_OR_PARTITION, and the client retries. Brokers are returned with their address on the listener of the
-request. A response that names a suspected broker as a leader waits for the verdict of the controller
-(metadata.suspects).
+request. A response that names a suspected broker as a leader waits for the verdict of the controller, and one for named
+topics lists brokers that were fenced just now (metadata.suspects).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def metadata(
     ctx: RequestContext, request: messages.MetadataRequest
 ) -> messages.MetadataResponse | Awaitable[messages.MetadataResponse]:
     response = _answer(ctx, request)
-    suspects = ctx.broker.suspects
-    if suspects.ids:
+    if len(response.brokers) > 1:
         leaders = {partition.leader_id for topic in response.topics for partition in topic.partitions}
-        if not leaders.isdisjoint(suspects.ids):
+        leaders -= {ctx.broker.node_id, NO_LEADER}
+        if leaders:
             return _after_verdict(ctx, request, leaders)
     return response
 
@@ -73,21 +73,32 @@ def _answer(ctx: RequestContext, request: messages.MetadataRequest) -> messages.
         topics = _by_name(image, names, ctx.listener, version)
     if version >= 8 and request.include_topic_authorized_operations:
         topics = [_with_operations(topic) for topic in topics]
+    also = frozenset() if every else _departed(ctx, topics)
     brokers = [
         Response.MetadataResponseBroker(
             node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
         )
-        for broker, endpoint in metadata_view.visible_brokers(image, ctx.listener)
+        for broker, endpoint in metadata_view.visible_brokers(image, ctx.listener, also=also)
     ]
     response = Response(
         brokers=brokers,
         cluster_id=ctx.broker.cluster_id,
-        controller_id=metadata_view.a_controller([each.node_id for each in brokers], ctx.broker.randomness),
+        controller_id=metadata_view.a_controller(
+            [each.node_id for each in brokers if each.node_id not in also], ctx.broker.randomness
+        ),
         topics=topics,
     )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = authorized_operations.CLUSTER
     return response
+
+
+def _departed(ctx: RequestContext, topics: list[Any]) -> frozenset[int]:
+    """The brokers with replicas of the topics that were fenced just now."""
+    departed = ctx.broker.departed.ids
+    if not departed:
+        return departed
+    return departed & {each for topic in topics for partition in topic.partitions for each in partition.replica_nodes}
 
 
 def _by_name(image: MetadataImage, names: list[str], listener: str, version: int) -> list[Any]:

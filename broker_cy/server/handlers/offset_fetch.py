@@ -55,7 +55,7 @@ def _fetch(
         runtime = ctx.broker.groups.runtime_for(group.group_id)
     except KafkaError as error:
         return _group_error(ctx.version, group, error.code)
-    found = runtime.machine.fetch_offsets(group, require_stable=require_stable)
+    found = runtime.machine.fetch_offsets(group, require_stable=require_stable, unwritten=runtime.unwritten())
     if found.error_code != ErrorCode.NONE:
         return _group_error(ctx.version, group, ErrorCode(found.error_code))
     if by_id:

@@ -20,6 +20,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.replica.partition cimport Partition
+from broker_cy.replica.produced cimport append_produced, needs_check, new_check
 from broker_cy.replica.replica cimport COMMITTED, PENDING
 from broker_cy.replica.verification cimport Verification
 from broker_cy.server.connections.buffers cimport RecvBuffer
@@ -34,6 +35,7 @@ from broker_cy.wire.batch_check cimport BatchCheck
 from broker_cy.wire.produce cimport FIRST_ID_VERSION, ProducePartition, ProduceView, TopicSpan, topic_key
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata import topic_names
 from broker_cy.core.text import java_text
 from broker_cy.server.registry import handler
 from broker_cy.wire.frame import ApiKey
@@ -51,6 +53,8 @@ cdef enum:
 cdef int64_t UNBOUNDED = (1 << 63) - 1
 cdef int64_t FLUSH_NEVER = (1 << 63) - 1    # flush.messages by default
 
+cdef bytes OWN_CLIENT = topic_names.OWN_CLIENT.encode()
+cdef object OWN_TOPICS = topic_names.OWN_TOPICS
 cdef int16_t UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 cdef int16_t UNKNOWN_TOPIC_ID = ErrorCode.UNKNOWN_TOPIC_ID
 cdef int16_t INVALID_REQUIRED_ACKS = ErrorCode.INVALID_REQUIRED_ACKS
@@ -85,7 +89,7 @@ cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t 
             attributes |= part.records[BATCH_ATTRIBUTES_AT]
     if attributes & ATTRIBUTE_CODEC_MASK or connection.server.recodes:
         checks = {}
-        unfinished = check_batches(connection.server, version, owner, checks)
+        unfinished = check_batches(connection, version, owner, checks)
     if unfinished is None and not attributes & ATTRIBUTE_TRANSACTIONAL:
         return append_all(connection, reply, owner, checks, None)
     work = HeldProduce.__new__(HeldProduce)
@@ -174,10 +178,11 @@ cdef inline bint is_transactional(const ProducePartition* part) noexcept nogil:
             and part.records[BATCH_ATTRIBUTES_AT] & ATTRIBUTE_TRANSACTIONAL)
 
 
-cdef list check_batches(ServerCore server, int16_t version, RecvBuffer owner, dict checks):
+cdef list check_batches(AnswerQueue connection, int16_t version, RecvBuffer owner, dict checks):
     """Check the batches of `_view` whose cost is not bounded by their size, within the bound of this turn of the loop. Returns
     those that are left for a worker, in order, or None.
     """
+    cdef ServerCore server = connection.server
     cdef TopicSpan* topic
     cdef ProducePartition* part
     cdef Partition partition
@@ -195,9 +200,11 @@ cdef list check_batches(ServerCore server, int16_t version, RecvBuffer owner, di
             if not 0 <= part.index < len(places) or places[part.index] is None:
                 continue
             partition = <Partition>places[part.index]
-            if partition.protected or partition.offline is not None or not partition.needs_check(part.records, part.size):
+            if partition.offline is not None or not needs_check(partition, part.records, part.size):
                 continue
-            check = partition.new_check(<uint8_t*>part.records, part.size, owner, server.wall_ms(), version)
+            if partition.protected and not is_own_write(connection, partition):
+                continue
+            check = new_check(partition, <uint8_t*>part.records, part.size, owner, server.wall_ms(), version)
             checks[k] = check
             room = CHECKED_TURN_BYTES - server.checked_bytes
             if unfinished is None and room > part.size:
@@ -273,12 +280,12 @@ cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, in
         result.append.error = error_of_absent(server, reply, places, part.index)
     elif _view.acks < -1 or _view.acks > 1:
         result.append.error = INVALID_REQUIRED_ACKS
-    elif partition.protected:
+    elif partition.protected and not is_own_write(connection, partition):
         result.append.error = INVALID_TOPIC_EXCEPTION
     else:
-        partition.append_produced(<uint8_t*>part.records, part.size, owner, server.wall_ms(), _view.acks, reply.version,
-                                  None if work is None else work.verification_of(partition),
-                                  None if checks is None else <BatchCheck>checks.get(k), &result.append)
+        append_produced(partition, <uint8_t*>part.records, part.size, owner, server.wall_ms(), _view.acks, reply.version,
+                        None if work is None else work.verification_of(partition),
+                        None if checks is None else <BatchCheck>checks.get(k), &result.append)
         if result.append.error:
             message, records = partition.last_error
             reply.note(k, message, records)
@@ -288,6 +295,11 @@ cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, in
             if partition.log.config.flush_messages != FLUSH_NEVER:
                 connection.awaits_sync = True
     return result.staged
+
+
+cdef bint is_own_write(AnswerQueue connection, Partition partition) except *:
+    """Whether another broker writes to one of the brokers' own topics (telemetry.own_topic_leader)."""
+    return connection.client_id == OWN_CLIENT and partition.topic in OWN_TOPICS
 
 
 cdef int16_t error_of_absent(ServerCore server, ProduceReply reply, list places, int32_t index) except? -1:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import cast
 
-from broker_cy.controller.registration import UnregisterBroker
 from broker_cy.core.errors import KafkaError
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
@@ -19,6 +18,9 @@ from broker_cy.wire.frame import ApiKey
 async def unregister_broker(
     ctx: RequestContext, request: messages.UnregisterBrokerRequest
 ) -> messages.UnregisterBrokerResponse:
+    # Imported here, because a node that is alone hardly ever needs it, and starts sooner without it.
+    from broker_cy.controller.registration import UnregisterBroker
+
     try:
         if (answer := await ctx.broker.controller.forward(ctx, request, messages.UnregisterBrokerResponse)) is not None:
             return cast(messages.UnregisterBrokerResponse, answer)

@@ -1,7 +1,8 @@
 """UpdateFeatures (57), versions 0-2: levels of features, all of a request or none (KIP-584).
 
-transaction.version can be set to 0, 1 and 2, eligible.leader.replicas.version to 0 and 1. Kafka ignores AllowDowngrade
-of version 0, so that version cannot downgrade. Before version 2 success is reported for each feature; errors never are.
+transaction.version can be set to 0, 1 and 2, eligible.leader.replicas.version to 0 and 1, kraft.version to 1. Kafka
+ignores AllowDowngrade of version 0, so that version cannot downgrade. Before version 2 success is reported for each
+feature; errors never are.
 
 Omissions: see `controller.feature_ops`.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from broker_cy.controller.feature_ops import UPGRADE, FeatureUpdate, UpdateFeatures
+from broker_cy.controller.feature_ops import UPGRADE, FeatureUpdate
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
@@ -25,7 +26,7 @@ VERSION_ONE_RESULT = 2
     ApiKey.UPDATE_FEATURES,
     versions=(0, 2),
     on=BOTH,
-    omissions="The levels of metadata.version and kraft.version cannot be changed.",
+    omissions="The level of metadata.version cannot be changed.",
 )
 async def update_features(
     ctx: RequestContext, request: messages.UpdateFeaturesRequest
@@ -39,8 +40,7 @@ async def update_features(
     try:
         if (answer := await ctx.broker.controller.forward(ctx, request, messages.UpdateFeaturesResponse)) is not None:
             return cast(messages.UpdateFeaturesResponse, answer)
-        controller = ctx.broker.controller
-        await controller.submit(UpdateFeatures(updates, controller.kraft_version, request.validate_only))
+        await ctx.broker.controller.update_features(updates, request.validate_only)
     except KafkaError as error:
         message = error.message
         if error.code is ErrorCode.INVALID_UPDATE_VERSION:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
@@ -20,6 +21,8 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.metadata import features
 from broker_cy.metadata.image import Endpoint, MetadataImage
+from broker_cy.server.metadata.cordons import CORDONED, cordoned_ids
+from broker_cy.server.metadata.refusal import RegistrationRefused
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -48,10 +51,6 @@ _FINAL: Final = frozenset(
         ErrorCode.INVALID_REQUEST,
     }
 )
-
-
-class RegistrationRefused(Exception):
-    """The cluster does not take this broker. The message says why, and what to do."""
 
 
 class Runner(Protocol):
@@ -89,10 +88,12 @@ class BrokerMembership:
         self._beating: asyncio.Task[None] | None = None
         self._unfenced: asyncio.Future[None] = loop.create_future()
         self._may_stop: asyncio.Future[None] = loop.create_future()
-        self._wants_to_stop = asyncio.Event()
+        self._wants_to_stop = False
+        self._news = asyncio.Event()  # the next heartbeat is due now
         self._listeners: dict[str, Endpoint] = {}
         self._log_dirs: tuple[UUID, ...] = ()
         self._previous_epoch = -1
+        self._reports: set[asyncio.Task[None]] = set()  # one for each end of another broker that is reported
 
     async def register(
         self, listeners: dict[str, Endpoint], log_dirs: tuple[UUID, ...], previous_epoch: int = -1
@@ -104,7 +105,7 @@ class BrokerMembership:
         """
         self._listeners, self._log_dirs, self._previous_epoch = listeners, log_dirs, previous_epoch
         timeout_ms = self._config["initial.broker.registration.timeout.ms"]
-        reason = "no active controller was found"
+        reason = "no active controller was found: a majority of the controllers must be running and reachable"
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while True:
@@ -113,9 +114,10 @@ class BrokerMembership:
                         break
                     except KafkaError as error:
                         if error.code in _FINAL:
-                            raise RegistrationRefused(_advice(self._config, error)) from error
-                        if error.message != reason:
-                            reason = error.message
+                            await self._learn_features()
+                            raise RegistrationRefused(_advice(self._config, error, self._image())) from error
+                        if (found := _hindrance(self._config, error)) != reason:
+                            reason = found
                             LOGGER.warning("could not register this broker yet", extra=facts(reason=reason))
                         await asyncio.sleep(URGENT_S)
                 while not self.is_registered:
@@ -123,9 +125,15 @@ class BrokerMembership:
         except TimeoutError:
             raise RegistrationRefused(
                 f"broker {self._config.node_id} could not register within {timeout_ms} ms "
-                f"(initial.broker.registration.timeout.ms): {reason}. A majority of the controllers must be running "
-                "and reachable, and no other broker may run with this node.id"
+                f"(initial.broker.registration.timeout.ms): {reason}"
             ) from None
+
+    async def _learn_features(self) -> None:
+        """Wait until the finalized features are known, which explain a refusal; ANSWER_S at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_S):
+                while not self._image().features.metadata_version:
+                    await asyncio.sleep(URGENT_S)
 
     @property
     def is_registered(self) -> bool:
@@ -164,7 +172,12 @@ class BrokerMembership:
 
     def run(self) -> None:
         """Send heartbeats."""
+        self._config.on_change(lambda _: self._news.set(), CORDONED)
         self._beating = self._loop.create_task(self._beat())
+
+    def hurry(self) -> None:
+        """Send a heartbeat now: another controller is active, or this broker was fenced although it runs."""
+        self._news.set()
 
     async def unfenced(self) -> None:
         """Wait until the broker is unfenced for the first time."""
@@ -173,7 +186,8 @@ class BrokerMembership:
     async def leave(self) -> None:
         """Hand over what this broker leads, and be fenced; SHUTDOWN_S at most."""
         if self._beating is not None and not self._beating.done():
-            self._wants_to_stop.set()
+            self._wants_to_stop = True
+            self._news.set()
             LOGGER.info("asking the controller to move what this broker leads", extra=facts(epoch=self.epoch))
             try:
                 async with asyncio.timeout(SHUTDOWN_S):
@@ -184,6 +198,31 @@ class BrokerMembership:
                     extra=facts(seconds=SHUTDOWN_S),
                 )
         await self.stop()
+
+    def report_end(self, broker_id: int, epoch: int) -> None:
+        """Report to the active controller that the process of another broker has ended, in this epoch of its
+        registration.
+        """
+        task = self._loop.create_task(self._report_end(broker_id, epoch))
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
+
+    async def _report_end(self, broker_id: int, epoch: int) -> None:
+        request = messages.BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=epoch,
+            current_metadata_offset=self._image().offset,
+            want_fence=True,
+            # Both together: it has no time to hand over what it leads, and its successor may register at once.
+            want_shut_down=True,
+        )
+        try:
+            await self._controller.run(
+                Heartbeat(request), request, messages.BrokerHeartbeatResponse, lambda response: response, ANSWER_S
+            )
+        except KafkaError as error:
+            # STALE_BROKER_EPOCH: it has registered again meanwhile.
+            LOGGER.info("could not report the end of a broker", extra=facts(broker=broker_id, reason=error))
 
     async def stop(self) -> None:
         """Send no more heartbeats."""
@@ -202,7 +241,7 @@ class BrokerMembership:
                 if str(error) != reason:
                     reason = str(error)
                     LOGGER.warning("a heartbeat of this broker failed; will retry", extra=facts(reason=reason))
-                if self._wants_to_stop.is_set():
+                if self._wants_to_stop:
                     self._may_stop.set_result(None)
                     return
                 if error.code is ErrorCode.STALE_BROKER_EPOCH:
@@ -214,15 +253,13 @@ class BrokerMembership:
                 if found.should_shut_down and not self._may_stop.done():
                     self._may_stop.set_result(None)
                     return
-                wait_s = URGENT_S if found.is_fenced or self._wants_to_stop.is_set() else interval_s
-            if self._wants_to_stop.is_set():
-                await asyncio.sleep(wait_s)
-                continue
+                wait_s = URGENT_S if found.is_fenced or self._wants_to_stop else interval_s
             try:
                 async with asyncio.timeout(wait_s):
-                    await self._wants_to_stop.wait()
+                    await self._news.wait()
             except TimeoutError:
                 pass
+            self._news.clear()
 
     async def _register_again(self) -> None:
         """The controller does not know this incarnation any longer: the broker was unregistered."""
@@ -232,12 +269,17 @@ class BrokerMembership:
             LOGGER.warning("could not register this broker again", extra=facts(reason=error))
 
     async def _heartbeat(self) -> Any:
+        self._news.clear()
+        cordoned = None
+        if self._image().features.metadata_version >= features.MV_CORDONED:
+            cordoned = list(cordoned_ids(self._config, self._log_dirs))
         request = messages.BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._image().offset,
             want_fence=False,
-            want_shut_down=self._wants_to_stop.is_set(),
+            want_shut_down=self._wants_to_stop,
+            cordoned_log_dirs=cordoned,
         )
         return await self._controller.run(
             Heartbeat(request),
@@ -248,12 +290,35 @@ class BrokerMembership:
         )
 
 
-def _advice(config: BrokerConfig, error: KafkaError) -> str:
+def _hindrance(config: BrokerConfig, error: KafkaError) -> str:
+    """Why the broker is not registered yet, and what helps if waiting does not."""
+    if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+        return (
+            f"{error.code.name}: another broker with node.id {config.node_id} is running, or was killed and its "
+            "session (broker.session.timeout.ms) has not ended: give one of the two another node.id and directories "
+            "of its own, or wait"
+        )
+    return error.message
+
+
+def _advice(config: BrokerConfig, error: KafkaError, image: MetadataImage) -> str:
     node = f"broker {config.node_id} cannot join the cluster: {error.code.name}: {error.message}"
     if error.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
         return (
             f"{node}. Its log.dirs belong to another cluster: use the directories of this cluster, or format new ones"
         )
     if error.code is ErrorCode.UNSUPPORTED_VERSION:
-        return f"{node}. Use a version of broker-cy that supports the features of the cluster"
+        return (
+            f"{node}. {_unsupported(image)}Use a version that supports the features of the cluster, or downgrade them"
+        )
     return node
+
+
+def _unsupported(image: MetadataImage) -> str:
+    """The finalized features that this version does not have; the response to a registration does not name them."""
+    found = []
+    for name, level in image.features.levels().items():
+        low, high = features.SUPPORTED.get(name, (0, 0))
+        if not low <= level <= high:
+            found.append(f"{name} is {level} in the cluster, and this version supports {low} to {high}. ")
+    return "".join(found)

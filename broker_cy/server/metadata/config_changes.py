@@ -79,7 +79,8 @@ async def alter(
     if not accepted:
         return outcomes
     decided = [resource for _, resource in accepted]
-    operation = AlterConfigs(decided, broker.config, validate_only)
+    is_direct = ctx.is_for_controller and not ctx.is_forwarded
+    operation = AlterConfigs(decided, broker.config, validate_only, is_direct)
     try:
         replies = await _forwarded(ctx, decided, replace=replace, validate_only=validate_only)
         if replies is not None:

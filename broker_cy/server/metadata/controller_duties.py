@@ -41,13 +41,17 @@ class ControllerDuties:
         loop: asyncio.AbstractEventLoop,
         active: ActiveController,
         dead: Mapping[int, int],
+        silent: Mapping[int, int],
     ) -> None:
-        """`dead` are the brokers, with their epochs, that are known to be dead when this node becomes active."""
+        """`dead` and `silent` are the brokers, with their epochs, that are known to be dead, or to stand still, when
+        this node becomes active.
+        """
         self._config = config
         self._clock = clock
         self._loop = loop
         self._active = active
         self._dead = dict(dead)
+        self._silent = dict(silent)
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
@@ -55,6 +59,8 @@ class ControllerDuties:
         self._later("sessions", CHECK_S_MIN, self._check_sessions)
         if self._dead:
             self.fence_dead(self._dead)
+        if self._silent:
+            self.fence_silent(self._silent)
         if self._config["auto.leader.rebalance.enable"]:
             interval_s = self._config["leader.imbalance.check.interval.seconds"]
             self._steps("preferred leaders", interval_s, BalanceLeaders)
@@ -67,7 +73,13 @@ class ControllerDuties:
 
     def fence_dead(self, epochs: Mapping[int, int]) -> None:
         """Fence brokers that are certainly dead, unless they have registered again since."""
+        LOGGER.info("fencing brokers whose processes have ended", extra=facts(brokers=list(epochs)))
         self._submit(FenceBrokers(tuple(epochs), "its process has ended", dict(epochs)))
+
+    def fence_silent(self, epochs: Mapping[int, int]) -> None:
+        """Fence brokers that stand still, unless they have registered again since."""
+        LOGGER.info("fencing brokers that stand still", extra=facts(brokers=list(epochs)))
+        self._submit(FenceBrokers(tuple(epochs), "it stands still", dict(epochs), ended=False))
 
     def _later(self, name: str, delay_s: float, work: Callable[[], None]) -> None:
         self._timers[name] = self._loop.call_later(delay_s, work)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from broker_cy.client.address import Address
 from broker_cy.client.deadline import Deadline
@@ -43,6 +43,14 @@ class ControllerLink:
         self._pool = pool
         self._leader = leader
         self._address_of = address_of
+        # Those that another active controller concerns. In their order: a set would wake them in that of addresses.
+        self._waiting: dict[asyncio.Future[None], None] = {}
+
+    def leader_changed(self) -> None:
+        """Another active controller is known, or none any longer: what waits for the former one is sent again."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
 
     async def ask(self, request: Message, response: type[R], timeout_s: float) -> R | None:
         """Send a request of this node, and return the response; None if this node is the active controller by now.
@@ -80,13 +88,28 @@ class ControllerLink:
         address = self._address_of(leader_id) if leader_id >= 0 else None
         if address is None:
             return None
+        asking = asyncio.ensure_future(
+            self._pool.ask(Peer(address, leader_id, "controller"), request, response, deadline)
+        )
         try:
-            found, _ = await self._pool.ask(Peer(address, leader_id, "controller"), request, response, deadline)
+            await self._until_change(asking)
+            return asking.result()[0] if asking.done() else None
         except ClientError as error:
             if not error.retriable:
                 raise KafkaError(error.code or ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
             return None
-        return found
+        finally:
+            asking.cancel()
+
+    async def _until_change(self, other: asyncio.Future[Any] | None, timeout_s: float | None = None) -> None:
+        """Wait until another active controller is known, or for `other`, `timeout_s` at most."""
+        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[change] = None
+        try:
+            awaited = {change} if other is None else {change, other}
+            await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiting.pop(change, None)
 
     async def _pause(self, deadline: Deadline) -> None:
         if deadline.left_s <= RETRY_S:
@@ -95,4 +118,4 @@ class ControllerLink:
                 f"no active controller answered within {deadline.timeout_s:g} s: a majority of the controllers must be "
                 "running and reachable",
             )
-        await asyncio.sleep(RETRY_S)
+        await self._until_change(None, RETRY_S)

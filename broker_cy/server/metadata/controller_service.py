@@ -2,11 +2,9 @@
 committed metadata.
 
 The node has a metadata log with its quorum (quorum_driver), the committed image (committed_metadata), and, while it
-leads the quorum, the active controller (active_controller). This class puts them together, and takes them from start to
-stop.
-
-If what was written cannot be synced, the content of the disk is unknown: the node leaves the quorum, and every
-operation is refused until the broker is started again.
+leads the quorum, the active controller (leadership). This class puts them together, takes them from start to stop, and
+has operations run here or, on a node that does not lead, by the active controller. The file is long because it is the
+one face of these parts: most of its methods hand over to one of them.
 """
 
 from __future__ import annotations
@@ -14,13 +12,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from broker_cy.controller.activation import Activate
-from broker_cy.controller.broker_ops import AllocateProducerIds, ProducerIdBlock, StartBroker, StopBroker
+from broker_cy.controller.broker_ops import (
+    AllocateProducerIds,
+    CordonDirectories,
+    ProducerIdBlock,
+    StartBroker,
+    StopBroker,
+)
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.operation import Operation
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -30,17 +32,18 @@ from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum import wire_admin, wire_log
-from broker_cy.quorum.election_state import QuorumError
+from broker_cy.quorum.election_state import NO_LEADER, QuorumError
 from broker_cy.quorum.messages import OffsetAndEpoch
-from broker_cy.quorum.step import Output, Role, Snapshotted
+from broker_cy.quorum.step import LeaderGone, Output, Role, Snapshotted
 from broker_cy.quorum.voters import Endpoint as VoterEndpoint
 from broker_cy.quorum.voters import ReplicaKey, Voter
-from broker_cy.server.metadata.active_controller import ActiveController
-from broker_cy.server.metadata.broker_membership import BrokerMembership
 from broker_cy.server.metadata.committed_metadata import CommittedMetadata, Listener
-from broker_cy.server.metadata.controller_duties import ControllerDuties
+from broker_cy.server.metadata.cordons import CORDONED, cordoned_ids
+from broker_cy.server.metadata.feature_changes import update_features
+from broker_cy.server.metadata.leadership import Leadership
 from broker_cy.server.metadata.metadata_log import MetadataLog
 from broker_cy.server.metadata.metadata_snapshots import SnapshotKeeper
+from broker_cy.server.metadata.producer_ids import ProducerIds
 from broker_cy.server.metadata.quorum_driver import Owner, QuorumDriver
 from broker_cy.server.metadata.quorum_opening import open_network, open_quorum
 from broker_cy.storage.log_config import LogConfig
@@ -49,15 +52,19 @@ from broker_cy.wire import messages
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from broker_cy.client.outgoing import Outgoing
     from broker_cy.client.pool import Pool
     from broker_cy.config import BrokerConfig
+    from broker_cy.controller.feature_ops import FeatureUpdate
     from broker_cy.controller.heartbeats import Heartbeats
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.loader import Loader
     from broker_cy.server.envelope import Asked
+    from broker_cy.server.metadata.broker_membership import BrokerMembership
     from broker_cy.server.metadata.broker_watch import BrokerWatch
     from broker_cy.server.metadata.controller_link import ControllerLink
+    from broker_cy.server.metadata.controller_membership import ControllerMembership
     from broker_cy.server.metadata.quorum_network import QuorumNetwork
     from broker_cy.storage.log_manager import LogManager
     from broker_cy.wire.codec import Message
@@ -68,11 +75,6 @@ LOGGER = logging.getLogger("broker_cy.server.metadata")
 
 # Positions in a segment are int32. MetadataLog begins the segments, so the log need not.
 SEGMENT_BYTES_MAX = 2**31 - 1
-# The next block of producer ids is requested when this many ids are left.
-PRODUCER_IDS_LOW = 200
-# An election takes one election timeout, two if votes are split. A start that waits longer has a quorum without a
-# majority, and its operator must learn that.
-LEADER_WAIT_S = 30
 # How long a request of a client waits for an active controller: Kafka's controller.socket.timeout.ms.
 FORWARD_S = 30.0
 # Between two attempts to find it.
@@ -81,14 +83,6 @@ RETRY_S = 0.05
 
 def _nobody(_: int) -> None:
     """This node answers no clients."""
-
-
-def _seen(task: asyncio.Future[None]) -> None:
-    """Mark the error as seen: the next request that finds no producer id requests another block, and a node that leads
-    no longer has no use for its activation.
-    """
-    if not task.cancelled():
-        task.exception()
 
 
 class ControllerService:
@@ -104,19 +98,21 @@ class ControllerService:
         directory_ids: tuple[UUID, ...],
         cluster_id: str,
         randomness: Randomness,
+        outgoing: Outgoing,
         executor: Executor | None = None,
         on_committed: Callable[[int], None] = lambda end_offset: None,
     ) -> None:
         """`directory_ids` are those of the data directories, the one of the metadata log first; `randomness` gives
-        ids; `executor` runs what blocks for the disk, None: the loop's default one; `on_committed(end_offset)` is
-        called for each commit. See `open`.
+        ids, `outgoing` the connections to other nodes; `executor` runs what blocks for the disk, None: the loop's
+        default one; `on_committed(end_offset)` is called for each commit. See `open`.
         """
         self.config = config
         self.node_id = config.node_id
         self.broker_epoch = -1
-        # Called with a broker that is probably gone, and when it turns out that it is not.
+        # Called with a broker that is probably gone, when it turns out that it is not, and when that is certain.
         self.on_suspect: Callable[[int], None] = _nobody
         self.on_clear: Callable[[int], None] = _nobody
+        self.on_gone: Callable[[int], None] = _nobody
         self._clock = clock
         self._loop = loop
         self._files = metadata_log
@@ -124,13 +120,13 @@ class ControllerService:
         self._cluster_id = cluster_id
         self._executor = executor
         self._randomness = randomness
-        self._on_committed = on_committed
+        self._outgoing = outgoing
         self._listeners: list[Listener] = []
         self._driver: QuorumDriver
         self._committed: CommittedMetadata
-        self._active: ActiveController | None = None
-        self._duties: ControllerDuties | None = None
+        self._leadership = Leadership(config, clock, loop, randomness, metadata_log, on_committed)
         self._membership: BrokerMembership | None = None
+        self._controller_membership: ControllerMembership | None = None
         # None for a node that nobody else can talk to.
         self._pool: Pool | None = None
         self._network: QuorumNetwork | None = None
@@ -139,12 +135,8 @@ class ControllerService:
         self._endpoints: tuple[VoterEndpoint, ...] = ()
         self._is_loaded = False
         self._snapshots: SnapshotKeeper | None = None
-        self._epoch_start_offset = -1  # while this node leads: where its epoch begins in the log
-        self._high_watermark = 0
-        self._refusal: str | None = "the controller has not started"
-        self._activated: asyncio.Future[None] = loop.create_future()
-        self._producer_ids: deque[int] = deque()  # allocated, and not yet handed out
-        self._producer_block: asyncio.Task[None] | None = None
+        self._producer_ids = ProducerIds(loop, self._allocate_producer_ids)
+        self._leader_id = NO_LEADER
 
     # --- life
 
@@ -156,6 +148,7 @@ class ControllerService:
         loop: asyncio.AbstractEventLoop,
         log_manager: LogManager,
         randomness: Randomness,
+        outgoing: Outgoing,
         executor: Executor | None = None,
     ) -> ControllerService:
         """The service over the metadata log of the (locked and formatted) data directories. Blocks. Raises
@@ -180,6 +173,7 @@ class ControllerService:
             directory_ids=tuple(directory_id for _, directory_id in ids),
             cluster_id=log_manager.data_directories[0].cluster_id,
             randomness=randomness,
+            outgoing=outgoing,
             executor=executor,
             on_committed=log_manager.metadata_committed,
         )
@@ -214,7 +208,7 @@ class ControllerService:
         """
         if not self._is_loaded:
             self.load()
-        self._refusal = None
+        self._leadership.refusal = None
         self._driver.start()
         incarnation_id = self._randomness.kafka_uuid()
         if self._is_alone():
@@ -224,11 +218,14 @@ class ControllerService:
             self.broker_epoch = await registered
         elif self.config.is_broker:
             if self._pool is None:
-                await self._wait_for_leader()
+                await self._leadership.wait()
+            # Imported here, because a node that is alone registers itself in one step.
+            from broker_cy.server.metadata.broker_membership import BrokerMembership
+
             self._membership = BrokerMembership(
                 self.config, self, self._loop, self._cluster_id, incarnation_id, lambda: self.image
             )
-            await self._membership.register(listeners, self._directory_ids, previous_epoch)
+            await self._unless_strange(self._membership.register(listeners, self._directory_ids, previous_epoch))
             self.broker_epoch = self._membership.epoch
         self._snapshots = SnapshotKeeper(
             config=self.config,
@@ -241,28 +238,52 @@ class ControllerService:
             bytes_since_snapshot=self._bytes_since_snapshot,
         )
         self._committed.publish()
+        if self._is_alone():
+            self.config.on_change(lambda _: self._cordon(), CORDONED)
+            self._cordon()
+
+    def _cordon(self) -> None:
+        """Report the cordoned directories to the controller that this node is: it sends no heartbeats."""
+        operation = CordonDirectories(self.node_id, cordoned_ids(self.config, self._directory_ids))
+        self.submit(operation).add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def join(self) -> None:
         """The broker is ready for clients: wait until the cluster sends them."""
         if self._membership is not None:
             self._membership.run()
-            await self._membership.unfenced()
+            await self._unless_strange(self._membership.unfenced())
+
+    async def _unless_strange(self, work: Coroutine[None, None, None]) -> None:
+        """Wait for `work`. Raises what it raises, and QuorumError once another cluster has refused this node, or once
+        it has left the quorum because its disk failed.
+        """
+        task = self._loop.create_task(work)
+        waiting: set[asyncio.Future[Any]] = {task}
+        if self._network is not None:
+            waiting.add(self._network.refusal)
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done() and self._network is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            raise QuorumError(self._network.refusal.result())
+        await task
 
     def _is_alone(self) -> bool:
         """Whether this node leads a quorum that no other node can reach, so that the cluster has no other broker."""
-        return self._network is None and self._active is not None and self.config.is_broker
+        return self._network is None and self._leadership.active is not None and self.config.is_broker
 
     def _open_quorum(self, loader: Loader) -> None:
         """Raises QuorumError if the voters disagree, or if quorum-state does not parse."""
         me = Voter(ReplicaKey(self.node_id, self._directory_ids[0]), self._endpoints)
         quorum, voters, loader = open_quorum(self.config, me, self._files, loader, self._randomness)
         self._bytes_since_snapshot = loader.log_bytes
-        reach = open_network(self.config, me, self._cluster_id, quorum, voters, self._files, self._loop)
+        reach = open_network(self.config, me, self._cluster_id, quorum, voters, self._files, self._loop, self._outgoing)
         if reach is not None:
             self._pool, self._network, self._link = reach
             self._watch_brokers()
+        leadership = self._leadership
         self._committed = CommittedMetadata(
-            loader, self._files, self._loop, self._listeners, self._image_changed, self._damaged
+            loader, self._files, self._loop, self._listeners, self._image_changed, leadership.damaged
         )
         self._driver = QuorumDriver(
             quorum,
@@ -270,63 +291,105 @@ class ControllerService:
             self._clock,
             self._loop,
             self._executor,
-            Owner(self._quorum_changed, self._not_written, self._stopped, self._replaced),
+            Owner(self._quorum_changed, leadership.not_written, self._halted, leadership.replaced),
             self._network,
         )
+        leadership.open(self._driver, self._committed, self._watch)
         if self._network is not None:
             self._network.open(self._driver)
+        if self._network is not None and self.config.is_controller:
+            # Imported here, because a node that is alone has nobody to register with.
+            from broker_cy.server.metadata.controller_membership import ControllerMembership
+
+            self._controller_membership = ControllerMembership(
+                self.node_id, self, self._loop, self._randomness.kafka_uuid(), self._endpoints
+            )
+            self._listeners.append(self._controller_membership.apply)
 
     def _watch_brokers(self) -> None:
         # Imported here, because a node that is alone has nobody to watch.
         from broker_cy.server.metadata.broker_watch import BrokerWatch
 
+        interval_ms = self.config["brokercy.liveness.interval.ms"]
         self._watch = BrokerWatch(
             self.node_id,
             self._loop,
             self.config.network.inter_broker,
+            self._outgoing,
             lambda broker_id: self.on_suspect(broker_id),
             lambda broker_id: self.on_clear(broker_id),
             self._fence_dead,
+            lambda leader_id, epoch: self._driver.take(LeaderGone(leader_id, epoch)),
+            self._leadership.fence_silent,
+            broker_interval_ms=interval_ms if self.config.is_controller else 0,
+            leader_interval_ms=interval_ms,
         )
         self._listeners.append(self._watch.apply)
+
+    def _image_changed(self, image: MetadataImage, size_bytes: int) -> None:
+        if self._snapshots is not None:
+            self._snapshots.committed(image, size_bytes)
+        own = image.brokers.get(self.node_id)
+        if own is not None and own.fenced and self._membership is not None:
+            self._membership.hurry()
+        self._leadership.activate()
+
+    def _quorum_changed(self, output: Output) -> None:
+        if self._watch is not None and self._network is not None and output.role is not Role.CLOSED:
+            self._watch.lead(output.leader_id, output.epoch, self._network.address_of(output.leader_id))
+        if output.leader_id != self._leader_id:
+            self._leader_id = output.leader_id
+            if self._link is not None:
+                self._link.leader_changed()
+            if self._membership is not None and output.leader_id != NO_LEADER:
+                self._membership.hurry()
+        self._leadership.changed(output)
+
+    def _halted(self, reason: str) -> None:
+        """The disk failed: this node takes no part in the quorum until it is started again."""
+        self._leadership.stopped(reason)
+        if self._network is not None:
+            self._network.end_start(reason)
+
+    def _fence_dead(self, epochs: Mapping[int, int]) -> None:
+        for broker_id in epochs:
+            self.on_gone(broker_id)
+        self._leadership.fence_dead(epochs)
+
+    def process_ended(self, broker_id: int, epoch: int) -> None:
+        """The parent of the shards of this host says that this incarnation of one of them has ended. If the active
+        controller is another node, ask it to fence exactly that incarnation: no session has to end for it.
+        """
+        if self._watch is None:
+            return
+        LOGGER.warning("the process of a broker on this host has ended", extra=facts(broker=broker_id, epoch=epoch))
+        self._watch.process_ended(broker_id, epoch)
+        if not self.is_active and self._membership is not None:
+            self._membership.report_end(broker_id, epoch)
+
+    def _snapshot_written(self, snapshot_id: SnapshotId) -> None:
+        self._driver.take(Snapshotted(OffsetAndEpoch(*snapshot_id), self._files.start()))
 
     def _kraft_at(self, end_offset: int) -> KRaftState:
         """What a snapshot that ends at `end_offset` contains of the quorum."""
         _, level, voters = self._driver.quorum.voters_at(end_offset)
         return KRaftState(level, wire_log.to_record(voters) if level > 0 else None)
 
-    async def _wait_for_leader(self) -> None:
-        timer = self._loop.call_later(LEADER_WAIT_S, self._give_up)
-        try:
-            await self._activated
-        finally:
-            timer.cancel()
-
-    def _give_up(self) -> None:
-        if not self._activated.done():
-            self._activated.set_exception(
-                QuorumError(
-                    f"the metadata quorum has no leader after {LEADER_WAIT_S} s: a majority of its voters must be "
-                    f"running and reachable ({self._driver.quorum!r})"
-                )
-            )
-
     async def stop(self) -> None:
         """Fence the broker, wait for pending operations, and resign. Later operations are refused."""
         if self._membership is not None:
             await self._membership.leave()
-        elif self._refusal is None and self._active is not None and self.config.is_broker:
+        elif self._leadership.can_submit and self.config.is_broker:
             try:
                 await self.submit(StopBroker(self.node_id))
             except KafkaError as error:
                 # A full disk must not keep the broker from stopping: it registers again at its next start anyway.
                 LOGGER.warning("could not fence the broker before its stop", extra=facts(reason=error))
+        if self._controller_membership is not None:
+            await self._controller_membership.stop()
         if self._snapshots is not None:
             await self._snapshots.stop()
-        if self._refusal is None:
-            self._refusal = "the broker is stopping"
-            self._driver.stop()
-            self._committed.stop()
+        self._leadership.stop("the broker is stopping")
         if self._watch is not None:
             await self._watch.stop()
         if self._network is not None and self._pool is not None:
@@ -369,7 +432,7 @@ class ControllerService:
     @property
     def is_active(self) -> bool:
         """Whether this node is the active controller."""
-        return self._active is not None
+        return self._leadership.active is not None
 
     @property
     def leader_id(self) -> int:
@@ -379,9 +442,9 @@ class ControllerService:
     @property
     def heartbeats(self) -> Heartbeats:
         """When the registered brokers were last heard from. Raises KafkaError unless this node is active."""
-        if self._active is None:
-            raise self._not_active()
-        return self._active.heartbeats
+        if self._leadership.active is None:
+            raise self._leadership.not_active()
+        return self._leadership.active.heartbeats
 
     @property
     def kraft_version(self) -> int:
@@ -394,26 +457,25 @@ class ControllerService:
 
     # --- operations
 
+    @property
+    def _elsewhere(self) -> ControllerLink | None:
+        """The way to the active controller, if that is another node, and this one may have operations run."""
+        leadership = self._leadership
+        return self._link if leadership.active is None and leadership.refusal is None else None
+
     def submit(self, operation: Operation[R]) -> asyncio.Future[R]:
         """Run the operation; the future yields its reply once its records, and all before them, are committed.
 
         Raises KafkaError, here or from the future: what the operation itself raises, KAFKA_STORAGE_ERROR if the
         records could not be written, NOT_CONTROLLER if this node does not lead.
         """
-        if self._active is not None and self._refusal is None:
-            return self._active.submit(operation)
-        if self._link is not None and self._refusal is None and isinstance(operation, CreateTopics):
+        if self._elsewhere is not None and isinstance(operation, CreateTopics):
             # Topics that this node needs itself.
             created: Any = self.run(
                 operation, operation.request, messages.CreateTopicsResponse, lambda response: response, FORWARD_S
             )
             return self._loop.create_task(created)
-        raise self._not_active()
-
-    def _not_active(self) -> KafkaError:
-        return KafkaError(
-            ErrorCode.NOT_CONTROLLER, self._refusal or f"node {self.node_id} is not the active controller"
-        )
+        return self._leadership.submit(operation)
 
     async def run(
         self,
@@ -429,19 +491,24 @@ class ControllerService:
         deadline = self._loop.time() + timeout_s
         while True:
             try:
-                if self._active is not None or self._link is None or self._refusal is not None:
+                link = self._elsewhere
+                if link is None:
                     return await self.submit(operation)
                 left_s = max(0.0, deadline - self._loop.time())
-                found = await self._link.ask(request, response, left_s)
+                found = await link.ask(request, response, left_s)
                 if found is not None:
                     return read(found)
             except KafkaError as error:
-                if error.code is not ErrorCode.NOT_CONTROLLER or self._link is None or self._refusal is not None:
+                if (
+                    error.code is not ErrorCode.NOT_CONTROLLER
+                    or self._link is None
+                    or self._leadership.refusal is not None
+                ):
                     raise
                 if self._loop.time() >= deadline:
                     raise
             if self._loop.time() >= deadline:
-                raise self._not_active()
+                raise self._leadership.not_active()
             # This node was elected, and has yet to apply what was committed before; or it leads no longer.
             await asyncio.sleep(RETRY_S)
 
@@ -449,9 +516,8 @@ class ControllerService:
         """Let the active controller answer a request of a client, if that is another node; None: this node has to
         answer. Raises KafkaError.
         """
-        if self._active is not None or self._link is None or self._refusal is not None:
-            return None
-        return await self._link.forward(ctx, request, response, FORWARD_S)
+        link = self._elsewhere
+        return None if link is None else await link.forward(ctx, request, response, FORWARD_S)
 
     async def answer(self, request: Message, version: int, listener: str) -> Message:
         """The response to a request of another node of the quorum. Raises KafkaError on a node without a network."""
@@ -461,32 +527,21 @@ class ControllerService:
 
     async def next_producer_id(self) -> int:
         """A producer id that was never used before. Raises KafkaError."""
-        while True:
-            if len(self._producer_ids) <= PRODUCER_IDS_LOW and self._producer_block is None:
-                # Requested early, so that no request waits for the disk while ids are left.
-                self._producer_block = self._loop.create_task(self._allocate_producer_ids())
-                self._producer_block.add_done_callback(_seen)
-            if self._producer_ids:
-                return self._producer_ids.popleft()
-            assert self._producer_block is not None
-            # Shielded: a connection that closes must not take the block from the others that wait for it.
-            await asyncio.shield(self._producer_block)
+        return await self._producer_ids.next()
 
-    async def _allocate_producer_ids(self) -> None:
-        try:
-            block = await self.run(
-                AllocateProducerIds(self.node_id, self.broker_epoch),
-                messages.AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch),
-                messages.AllocateProducerIdsResponse,
-                lambda response: ProducerIdBlock(response.producer_id_start, response.producer_id_len),
-                FORWARD_S,
-            )
-            self._producer_ids.extend(range(block.first, block.first + block.size))
-        finally:
-            self._producer_block = None
+    async def _allocate_producer_ids(self) -> ProducerIdBlock:
+        return await self.run(
+            AllocateProducerIds(self.node_id, self.broker_epoch),
+            messages.AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch),
+            messages.AllocateProducerIdsResponse,
+            lambda response: ProducerIdBlock(response.producer_id_start, response.producer_id_len),
+            FORWARD_S,
+        )
 
     def describe_quorum(self, request: messages.DescribeQuorumRequest, version: int) -> Message:
         """The response to a DescribeQuorum, as the leader knows the quorum; with an error on another node."""
+        # Imported here, because most nodes are never asked, and start sooner without it.
+
         now_ms = int(self._clock.monotonic() * 1000)
         described = self._driver.quorum.describe(now_ms)
         return wire_admin.describe_response(request, described, version, self._clock.wall_ms() - now_ms)
@@ -499,6 +554,10 @@ class ControllerService:
         """The response to a RemoveRaftVoter. Raises KafkaError."""
         return await self._changes().remove(request)
 
+    async def update_features(self, updates: list[FeatureUpdate], validate_only: bool) -> None:
+        """Set levels of features: all or none. Raises KafkaError."""
+        await update_features(self, self._driver, updates, validate_only)
+
     def _changes(self) -> QuorumNetwork:
         if self._network is None:
             raise KafkaError(
@@ -506,93 +565,3 @@ class ControllerService:
                 "this node has no controller listener on which other voters could reach it",
             )
         return self._network
-
-    # --- what the quorum and the image report
-
-    def _quorum_changed(self, output: Output) -> None:
-        if output.role is not Role.LEADER:
-            self._epoch_start_offset = -1
-            self._end_leadership(output)
-        elif self._epoch_start_offset < 0:
-            # The first entry that a leader appends is where its epoch begins.
-            self._epoch_start_offset = output.append[0].offset
-        if output.high_watermark > self._high_watermark:
-            self._high_watermark = output.high_watermark
-            self._on_committed(output.high_watermark)
-            if self._active is not None:
-                self._active.commit(output.high_watermark)
-            else:
-                self._committed.advance(output.high_watermark)
-        self._activate()
-
-    def _image_changed(self, image: MetadataImage, size_bytes: int) -> None:
-        if self._snapshots is not None:
-            self._snapshots.committed(image, size_bytes)
-        self._activate()
-
-    def _activate(self) -> None:
-        """Become the active controller once everything from before this node's epoch is in the image."""
-        if self._active is not None or not 0 <= self._epoch_start_offset <= self._committed.end_offset:
-            return
-        self._committed.stop()
-        self._active = ActiveController(
-            self.config, self._clock, self._randomness, self._loop, self._driver, self._committed
-        )
-        try:
-            is_new = self.image.features.metadata_version == 0
-            bootstrap = self._files.bootstrap_records(self._clock.wall_ms()) if is_new else []
-            self._active.submit(Activate(bootstrap, self._committed.in_transaction)).add_done_callback(_seen)
-        except (MetadataLogError, OSError) as error:
-            if self._network is None:
-                raise
-            self._damaged(f"this node cannot be the active controller: {error}")
-            return
-        self._committed.abort_transaction()
-        if self._network is not None:
-            dead = self._watch.dead if self._watch is not None else {}
-            self._duties = ControllerDuties(self.config, self._clock, self._loop, self._active, dead)
-            self._duties.start()
-            LOGGER.info("this node is the active controller", extra=facts(epoch=self.epoch))
-        if not self._activated.done():
-            self._activated.set_result(None)
-
-    def _fence_dead(self, epochs: Mapping[int, int]) -> None:
-        if self._duties is not None:
-            self._duties.fence_dead(epochs)
-
-    def _end_leadership(self, output: Output) -> None:
-        if self._active is not None:
-            active, self._active = self._active, None
-            if self._duties is not None:
-                self._duties.stop()
-                self._duties = None
-                LOGGER.info("this node is the active controller no longer", extra=facts(epoch=output.epoch))
-            reason = self._refusal or f"node {self.node_id} leads the metadata quorum no longer"
-            active.end(reason)
-            self._committed.advance(output.high_watermark)
-
-    def _not_written(self, error: KafkaError) -> None:
-        if self._active is not None:
-            self._active.not_written(error, self._files.log.log_end_offset)
-
-    def _stopped(self, reason: str) -> None:
-        self._refusal = reason
-
-    def _replaced(self, snapshot_id: SnapshotId) -> None:
-        """A snapshot of the leader has replaced the log."""
-        try:
-            loader = self._files.load_snapshot()
-        except (MetadataLogError, OSError) as error:
-            self._damaged(str(error))
-            return
-        LOGGER.info("loaded a metadata snapshot of the leader", extra=facts(file=snapshot_id.file_name))
-        self._committed.replace(loader)
-
-    def _snapshot_written(self, snapshot_id: SnapshotId) -> None:
-        self._driver.take(Snapshotted(OffsetAndEpoch(*snapshot_id), self._files.start()))
-
-    def _damaged(self, reason: str) -> None:
-        """Committed records cannot be read or applied: what this node would answer is not what the cluster has."""
-        LOGGER.error("could not apply committed metadata", extra=facts(reason=reason))
-        self._refusal = reason
-        self._driver.stop()

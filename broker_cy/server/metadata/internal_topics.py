@@ -42,6 +42,8 @@ def creatable_topic(name: str, config: Mapping[str, Any]) -> messages.CreateTopi
         settings = {
             "compression.type": "producer",
             "retention.ms": str(OWN_TOPICS[name]),
+            # Of one replica, whatever the brokers' default is: otherwise it would be below the minimum at all times.
+            "min.insync.replicas": "1",
             "cleanup.policy": "delete",
             # Small segments, so that expired records are deleted soon.
             "segment.bytes": str(OWN_SEGMENT_BYTES),

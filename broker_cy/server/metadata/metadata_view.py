@@ -14,12 +14,14 @@ from broker_cy.metadata.image import NO_LEADER, BrokerImage, Endpoint, MetadataI
 
 
 def visible_brokers(
-    image: MetadataImage, listener: str, *, fenced: bool = False
+    image: MetadataImage, listener: str, *, fenced: bool = False, also: frozenset[int] = frozenset()
 ) -> Iterator[tuple[BrokerImage, Endpoint]]:
-    """Brokers with an endpoint of that listener, lowest id first; fenced ones only if `fenced` is set."""
+    """Brokers with an endpoint of that listener, lowest id first; fenced ones only if `fenced` is set, or if they are
+    in `also`.
+    """
     for broker_id in sorted(image.brokers):
         broker = image.brokers[broker_id]
-        if broker.fenced and not fenced:
+        if broker.fenced and not fenced and broker_id not in also:
             continue
         endpoint = broker.listeners.get(listener)
         if endpoint is not None:

@@ -277,7 +277,7 @@ class QuorumDriver:
         self._write()
 
     def _encoded(self, batch: Batch) -> bytes:
-        return wire_log.encoded(batch, self.quorum.kraft_version, self._clock.wall_ms())
+        return wire_log.encoded(batch, self._clock.wall_ms())
 
     # --- snapshots of the leader
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_cy.client.address import Address
@@ -25,12 +24,15 @@ from broker_cy.quorum import wire, wire_admin
 from broker_cy.quorum.messages import (
     BeginQuorumEpoch,
     BeginQuorumEpochResponse,
+    ChangeResponse,
+    DropVoter,
     EndQuorumEpoch,
     EndQuorumEpochResponse,
     Fetch,
     FetchResponse,
     FetchSnapshot,
     FetchSnapshotResponse,
+    JoinVoters,
     Request,
     Response,
     UpdateVoter,
@@ -39,10 +41,12 @@ from broker_cy.quorum.messages import (
     VoteResponse,
 )
 from broker_cy.quorum.step import AddVoter, Received, Role
+from broker_cy.server.telemetry.log_events import RateLimit
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
+    from broker_cy.core.clock import Clock
     from broker_cy.quorum.quorum import Quorum
     from broker_cy.server.metadata.metadata_log import MetadataLog
     from broker_cy.server.metadata.quorum_driver import QuorumDriver
@@ -64,7 +68,12 @@ _APIS: Final[dict[type[Request], tuple[ApiKey, type[Any]]]] = {
     Fetch: (ApiKey.FETCH, messages.FetchResponse),
     FetchSnapshot: (ApiKey.FETCH_SNAPSHOT, messages.FetchSnapshotResponse),
     UpdateVoter: (ApiKey.UPDATE_RAFT_VOTER, messages.UpdateRaftVoterResponse),
+    JoinVoters: (ApiKey.ADD_RAFT_VOTER, messages.AddRaftVoterResponse),
+    DropVoter: (ApiKey.REMOVE_RAFT_VOTER, messages.RemoveRaftVoterResponse),
 }
+
+# What a voter is answered that the other node does not have among its voters.
+_OTHER_VOTERS: Final = frozenset({ErrorCode.INCONSISTENT_VOTER_SET, ErrorCode.VOTER_NOT_FOUND})
 
 
 class QuorumNetwork:
@@ -78,12 +87,13 @@ class QuorumNetwork:
         loop: asyncio.AbstractEventLoop,
         request_ms: int,
         files: MetadataLog,
+        clock: Clock,
     ) -> None:
         """`address_of` returns the address of a node, or of a bootstrap server by its negative id. `request_ms` is how
         long the machine waits for a response.
         """
         self._me = me
-        self._address_of = address_of
+        self.address_of = address_of
         self._pool = pool
         self._loop = loop
         self._request_s = request_ms / 1000
@@ -92,6 +102,12 @@ class QuorumNetwork:
         self._newest: dict[tuple[int, type[Request]], Request] = {}
         self._tasks: dict[tuple[int, type[Request]], asyncio.Task[None]] = {}
         self._reported: dict[int, str] = {}  # by node: why it was not reached, as it was logged
+        self._is_known = False  # a node with this cluster's id has answered
+        self.refusal: asyncio.Future[str] = loop.create_future()
+        """Done once this node cannot take part: why, and what helps. Another node says that it is no part of its
+        cluster, or its disk failed.
+        """
+        self._strangers = RateLimit(clock)
 
     def open(self, driver: QuorumDriver) -> None:
         self._driver = driver
@@ -131,18 +147,21 @@ class QuorumNetwork:
                 self._report(to, str(error))
                 if not error.retriable:
                     return None
-            except (KafkaError, WireError) as error:
+            except KafkaError as error:
+                self._refused_by(to, error)
+                return None
+            except WireError as error:
                 self._report(to, str(error))
                 return None
             else:
-                self._reported.pop(to, None)
+                self._accepted(to, response)
                 return response
             if (to, type(request)) in self._newest or deadline.left_s <= RETRY_S:
                 return None
             await asyncio.sleep(RETRY_S)
 
     async def _ask(self, to: int, request: Request, deadline: Deadline) -> Response:
-        address = self._address_of(to)
+        address = self.address_of(to)
         if address is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"the address of controller {to} is not known")
         api_key, response_class = _APIS[type(request)]
@@ -156,6 +175,45 @@ class QuorumNetwork:
         response: Any
         response, _ = await self._pool.ask(peer, message, response_class, deadline, at_least=version, at_most=version)
         return wire.from_response(self._me, request, response)
+
+    def _accepted(self, to: int, response: Response) -> None:
+        """A node has answered, and so it has this cluster's id."""
+        self._is_known = True
+        if isinstance(response, (VoteResponse, UpdateVoterResponse)) and response.error in _OTHER_VOTERS:
+            self._refuse(
+                to,
+                f"the controller at {self.address_of(to)} does not have {self._me.replica} among its voters: "
+                "controller.quorum.voters must be the same on all nodes; where the metadata log has the voters, "
+                "controller.quorum.bootstrap.servers takes its place, and broker-cy quorum add makes a node a voter",
+            )
+        elif isinstance(response, ChangeResponse) and response.error is not ErrorCode.NONE:
+            self._report(to, f"the leader does not make this node a voter yet: {response.message}")
+        else:
+            self._reported.pop(to, None)
+
+    def _refused_by(self, to: int, error: KafkaError) -> None:
+        if error.code is not ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self._report(to, str(error))
+            return
+        address = self.address_of(to)
+        reason = (
+            f"the controller at {address} belongs to another cluster than this node, whose directories have cluster.id "
+            f"{self._me.cluster_id}: correct the address (controller.quorum.voters, controller.quorum.bootstrap."
+            "servers), or use directories that were formatted with the id of that cluster"
+        )
+        if self._is_known:
+            self._report(to, reason)
+        else:
+            self._refuse(to, reason)
+
+    def _refuse(self, to: int, reason: str) -> None:
+        self._report(to, reason)
+        self.end_start(reason)
+
+    def end_start(self, reason: str) -> None:
+        """This node cannot take part: that ends a start that is under way."""
+        if not self.refusal.done():
+            self.refusal.set_result(reason)
 
     def _report(self, to: int, reason: str) -> None:
         """Log why a node was not reached, once until it was."""
@@ -180,11 +238,14 @@ class QuorumNetwork:
         try:
             link = await self._pool.link(Peer(Address(endpoint.host, endpoint.port), voter.key.id), deadline)
         except ClientError as error:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"voter {voter.key} does not answer: {error}") from error
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"voter {voter.key} does not answer at {endpoint.host}:{endpoint.port} ({error}): the address must be "
+                "that of its controller listener, which every other node must be able to reach",
+            ) from error
         ranges = {one.name: one for one in link.api_versions.supported_features}
         found = ranges.get(KRAFT_VERSION)
-        voter = replace(
-            voter,
+        voter = voter._replace(
             min_kraft_version=found.min_version if found is not None else 0,
             max_kraft_version=found.max_version if found is not None else 0,
         )
@@ -220,9 +281,11 @@ class QuorumNetwork:
         try:
             source, value = wire.from_request(self._me, request, self._driver.next_correlation())
         except wire.Refused as refused:
-            LOGGER.warning(
+            self._strangers.log(
+                logging.WARNING,
                 "refused a request of another node of the quorum",
-                extra=facts(request=type(request).__name__, reason=refused.error.name),
+                request=type(request).__name__,
+                reason=refused.error.name,
             )
             return refused.response
         response = None
@@ -254,3 +317,5 @@ def _refusal(quorum: Quorum, request: Request) -> Response:
             return FetchSnapshotResponse(epoch, correlation, leader_id, error=error)
         case UpdateVoter():
             return UpdateVoterResponse(epoch, leader_id, error)
+        case JoinVoters() | DropVoter():
+            return ChangeResponse(error)

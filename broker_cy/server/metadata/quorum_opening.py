@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from broker_cy.client.address import Address
+    from broker_cy.client.outgoing import Outgoing
     from broker_cy.client.pool import Pool
     from broker_cy.config import BrokerConfig
     from broker_cy.core.randomness import Randomness
@@ -64,6 +65,7 @@ def open_quorum(
         ),
         snapshot_id=files.newest_snapshot(),
         bootstrap_servers=0 if is_only_voter else len(_bootstrap_servers(config)),
+        auto_join=config["controller.quorum.auto.join.enable"],
     )
     return quorum, history.newest.voters, loader
 
@@ -76,6 +78,7 @@ def open_network(
     voters: VoterSet,
     files: MetadataLog,
     loop: asyncio.AbstractEventLoop,
+    outgoing: Outgoing,
 ) -> Reach | None:
     """Return what reaches other nodes; None for the only voter without a listener that others could reach."""
     if voters.ids == (config.node_id,) and not config.network.controller_listeners:
@@ -89,7 +92,7 @@ def open_network(
     def address_of(node_id: int) -> Address | None:
         return _address_of(config, quorum, node_id)
 
-    pool = Pool(f"broker-cy-{config.node_id}")
+    pool = Pool(f"broker-cy-{config.node_id}", outgoing)
     network = QuorumNetwork(
         Identity(cluster_id, me.key, config.network.controller_names[0]),
         address_of,
@@ -97,6 +100,7 @@ def open_network(
         loop,
         config["controller.quorum.request.timeout.ms"],
         files,
+        outgoing.clock,
     )
     return Reach(pool, network, ControllerLink(config.node_id, pool, lambda: quorum.leader_id, address_of))
 

@@ -1,8 +1,14 @@
 """Brokers that are probably gone, while the controller decides whether they are.
 
 The first Metadata response after a connection broke decides how long a client is without a leader: one that still names
-the dead one costs it seconds. Responses that name a suspected broker as a leader are therefore held until the verdict,
-HOLD_S at most. The verdict is any change of the broker's registration: it was fenced, or it has registered again.
+the dead one costs it seconds. Responses that name a suspected broker as a leader are therefore held until the verdict.
+The verdict is any change of the broker's registration: it was fenced, or it has registered again.
+
+    suspected               held for HOLD_S at most: the suspicion may be wrong
+    certainly dead (gone)   held for GONE_S at most: there may be no active controller yet
+
+A client may notice the end of its connection before this node notices that of its own, so `verdict` waits for SETTLE_S
+first.
 """
 
 from __future__ import annotations
@@ -12,15 +18,23 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from broker_cy.metadata.image import ImageDelta
+    from broker_cy.metadata.image import ImageDelta, MetadataImage
 
 # A verdict takes a round trip to the controller and a commit. A client that is held longer than that by a wrong
 # suspicion would notice it.
 HOLD_S: Final = 0.15
+# A client that is sent to a dead leader loses a second or more. An election of controllers takes less.
+GONE_S: Final = 1.0
+# A process that ends closes its sockets one after the other.
+SETTLE_S: Final = 0.002
+# A loop that was late runs its timers before it reads its sockets; the end of a connection is known three turns later.
+SETTLE_TURNS: Final = 5
+# How long Departed names a broker: clients refresh their metadata once a second while a leader cannot be reached.
+DEPARTED_S: Final = 5.0
 
 
 class Suspects:
-    """`ids` are the suspected brokers. A suspicion ends HOLD_S after it began, whether or not it is repeated."""
+    """`ids` are the suspected brokers. A suspicion ends by itself, whether or not it is repeated."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.ids: set[int] = set()
@@ -33,6 +47,13 @@ class Suspects:
         if broker_id not in self.ids:
             self.ids.add(broker_id)
             self._timers[broker_id] = self._loop.call_later(HOLD_S, self.clear, broker_id)
+
+    def gone(self, broker_id: int) -> None:
+        """The broker is certainly gone, and not fenced yet."""
+        self.ids.add(broker_id)
+        if (timer := self._timers.pop(broker_id, None)) is not None:
+            timer.cancel()
+        self._timers[broker_id] = self._loop.call_later(GONE_S, self.clear, broker_id)
 
     def clear(self, broker_id: int) -> None:
         """The verdict is known, or it takes too long: hold nothing because of this broker."""
@@ -53,14 +74,17 @@ class Suspects:
             self.clear(broker_id)
 
     async def verdict(self, named: Iterable[int]) -> None:
-        """Wait until none of these brokers is suspected, HOLD_S at most."""
+        """Wait until none of these brokers is suspected, SETTLE_S + GONE_S at most."""
         wanted = frozenset(named)
+        await asyncio.sleep(SETTLE_S)
+        for _ in range(SETTLE_TURNS):
+            await asyncio.sleep(0)
         if not wanted & self.ids:
             return
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append((wanted, future))
         try:
-            async with asyncio.timeout(HOLD_S):
+            async with asyncio.timeout(GONE_S):
                 await future
         except TimeoutError:
             # Others became suspected meanwhile.
@@ -70,3 +94,38 @@ class Suspects:
         """Hold nothing any longer."""
         for broker_id in list(self.ids):
             self.clear(broker_id)
+
+
+class Departed:
+    """The brokers that were fenced DEPARTED_S ago or later.
+
+    librdkafka takes a broker that a Metadata response does not list for removed. If the same response moves the
+    partitions of this broker to others, the removal overtakes the move, and they have no leader until the next refresh
+    a second later. So responses for topics with replicas on such a broker still list it for a while.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._in_service: set[int] = set()
+        self._until_s: dict[int, float] = {}  # by broker
+
+    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """The committed metadata have changed."""
+        for broker_id in delta.brokers:
+            broker = image.brokers.get(broker_id)
+            if broker is not None and not broker.fenced:
+                self._in_service.add(broker_id)
+                self._until_s.pop(broker_id, None)
+            elif broker is None or broker_id in self._in_service:
+                self._in_service.discard(broker_id)
+                self._until_s.pop(broker_id, None)
+                if broker is not None:
+                    self._until_s[broker_id] = self._loop.time() + DEPARTED_S
+
+    @property
+    def ids(self) -> frozenset[int]:
+        if not self._until_s:
+            return frozenset()
+        now_s = self._loop.time()
+        self._until_s = {each: until_s for each, until_s in self._until_s.items() if now_s < until_s}
+        return frozenset(self._until_s)

@@ -13,8 +13,8 @@ from broker_cy.config import NoEffectReporter, topic_settings
 from broker_cy.core.logs import facts
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
-from broker_cy.replica.in_sync import InSync, Standing
 from broker_cy.replica.partition import Partition
+from broker_cy.replica.standing import Standing
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log_config import LogConfig
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig, TopicSettings
     from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage, TopicImage
-    from broker_cy.replica.partition import FlushGroup
+    from broker_cy.replica.flush_group import FlushGroup
+    from broker_cy.replica.in_sync import InSync
     from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.replica.silence import FollowerSilence
     from broker_cy.server.telemetry.log_events import LogEvents
     from broker_cy.storage.log import Log
     from broker_cy.storage.log_manager import LogManager
@@ -86,6 +88,7 @@ class PartitionService:
         self.replication: Replication | None = None
         # The brokers of the image, shared by the leaders' InSync.
         self.standings: dict[int, Standing] = {}
+        self._silence: FollowerSilence | None = None
         self._led: dict[tuple[str, int], Partition] = {}  # those with several replicas that this broker leads
         self._last_tick_s = 0.0
         self._starting = True
@@ -250,7 +253,23 @@ class PartitionService:
 
     def _new_in_sync(self) -> InSync:
         """For a partition that begins to lead; it sets min.insync.replicas."""
-        return InSync(self._config.node_id, self.standings, self._config["replica.lag.time.max.ms"], 1)
+        # Imported here, because on a node that is alone no partition has an in-sync set.
+        from broker_cy.replica.in_sync import InSync
+
+        lag_max_ms = self._config["replica.lag.time.max.ms"]
+        return InSync(self._config.node_id, self.standings, lag_max_ms, 1, self.silence())
+
+    def silence(self) -> FollowerSilence:
+        """Which brokers have stopped fetching; whoever answers fetches reports them there."""
+        if self._silence is None:
+            from broker_cy.replica.silence import FollowerSilence
+
+            self._silence = FollowerSilence(
+                self._config["brokercy.replica.silence.max.ms"],
+                self._config["replica.lag.time.max.ms"],
+                self.standings,
+            )
+        return self._silence
 
     def _remove(self, partition: Partition) -> None:
         """Delete a partition that was moved to other brokers."""
@@ -301,14 +320,12 @@ class PartitionService:
         return self._logs.create(topic, index, topic_id, config, self._clock.wall_ms())
 
     def retry(self) -> None:
-        """Retry to open logs that are offline because of a shortage, and have slow followers leave in-sync sets. Cheap
-        where there is nothing to do, so it may be called often.
+        """Retry to open logs that are offline because of a shortage, and have slow and silent followers leave in-sync
+        sets. Cheap where there is nothing to do; called at least each silence.LATE_MS.
         """
         now_s = self._clock.monotonic()
-        if self._led and now_s - self._last_tick_s >= self._config["replica.lag.time.max.ms"] / 2000:
-            self._last_tick_s = now_s
-            for partition in self._led.values():
-                partition.tick()
+        if self._led:
+            self._drop_slow(now_s)
         if not self._offline or now_s - self._last_retry_s < RETRY_S:
             return
         self._last_retry_s = now_s
@@ -329,6 +346,20 @@ class PartitionService:
             LOGGER.info("partition online", extra=facts(partition=f"{key[0]}-{key[1]}"))
             if self._on_online is not None:
                 self._on_online(*key)
+
+    def _drop_slow(self, now_s: float) -> None:
+        silence = self.silence()
+        if silence.tick(int(now_s * 1000)):
+            LOGGER.warning("followers have stopped fetching", extra=facts(brokers=sorted(silence.silent)))
+        is_due = now_s - self._last_tick_s >= self._config["replica.lag.time.max.ms"] / 2000
+        if is_due:
+            self._last_tick_s = now_s
+        elif not silence.silent:
+            return
+        for partition in self._led.values():
+            in_sync = partition.replica.in_sync
+            if is_due or (in_sync is not None and not silence.silent.isdisjoint(in_sync.isr)):
+                partition.tick()
 
     def _delete(self, topic: TopicImage) -> None:
         self._flush()

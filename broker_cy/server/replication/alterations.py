@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from broker_cy.controller.partition_change import RECOVERED
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.logs import facts
 from broker_cy.replica.in_sync import Altered, Proposal
@@ -91,14 +92,15 @@ class Alterations:
 
     def _request(self, sent: dict[tuple[UUID, int], tuple[Partition, Proposal]]) -> messages.AlterPartitionRequest:
         topics: dict[UUID, list[messages.AlterPartitionRequest.PartitionData]] = {}
-        for (topic_id, index), (partition, proposal) in sent.items():
-            in_sync = partition.replica.in_sync
+        for (topic_id, index), (_, proposal) in sent.items():
             topics.setdefault(topic_id, []).append(
                 messages.AlterPartitionRequest.PartitionData(
                     partition_index=index,
                     leader_epoch=proposal.leader_epoch,
                     partition_epoch=proposal.partition_epoch,
-                    leader_recovery_state=in_sync.leader_recovery_state if in_sync is not None else 0,
+                    # After an unclean election, too: the log of the leader is the partition, and nothing else is to be
+                    # recovered (KIP-704). The controller lets nobody join a set that is still recovering.
+                    leader_recovery_state=RECOVERED,
                     new_isr_with_epochs=[
                         messages.AlterPartitionRequest.BrokerState(broker_id=each, broker_epoch=epoch)
                         for each, epoch in proposal.isr

@@ -16,6 +16,7 @@ from broker_cy.server.replication.links import Link, LinkFailed
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
+    from broker_cy.client.outgoing import Outgoing
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.server.metadata.controller_service import ControllerService
 
@@ -45,8 +46,9 @@ class BrokerLink:
 class BrokerLinks:
     """See links.Links. `image` returns the newest committed image, `listener` is the inter-broker listener."""
 
-    def __init__(self, node_id: int, image: Callable[[], MetadataImage], listener: str) -> None:
+    def __init__(self, node_id: int, image: Callable[[], MetadataImage], listener: str, outgoing: Outgoing) -> None:
         self._node_id = node_id
+        self._outgoing = outgoing
         self._image = image
         self._listener = listener
 
@@ -57,7 +59,9 @@ class BrokerLinks:
             raise LinkFailed(f"broker {broker_id} is not registered with the listener {self._listener}")
         address = Address(endpoint.host, endpoint.port)
         try:
-            connection = await open_connection(address, f"broker-{self._node_id}-fetcher", Deadline(CONNECT_S))
+            connection = await open_connection(
+                address, f"broker-{self._node_id}-fetcher", Deadline(CONNECT_S), self._outgoing
+            )
         except TimedOut as error:
             raise LinkFailed(f"{address} does not answer within {CONNECT_S:g} s") from error
         except ConnectionFailed as error:

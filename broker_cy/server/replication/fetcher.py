@@ -2,23 +2,27 @@
 
 What an answer says is done in the order of following.Step. Everything that it appends is written at the end of this
 turn of the loop, and the next request is made after that. An error of one partition does not hold the others: it is
-fetched again after replica.fetch.backoff.ms. Memory is bounded by one answer (replica.fetch.response.max.bytes).
+fetched again after replica.fetch.backoff.ms, and earlier at first if one of the two only has newer metadata than the
+other. A connection that failed is made again after waits that double from NEWS_S up to replica.fetch.backoff.ms, or as
+soon as the metadata have something new of the leader. Memory is bounded by one answer
+(replica.fetch.response.max.bytes).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
-from broker_cy.replica import following
+from broker_cy.replica import follower_log, following
 from broker_cy.replica.following import Answer, Step
 from broker_cy.server.replication.fetch_session import Fetched, FetchSession
 from broker_cy.server.replication.links import Link, LinkFailed, Links
-from broker_cy.storage.errors import CorruptSegment, OffsetOutOfRange, StorageError
+from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
     from broker_cy.replica.partition import Partition
+    from broker_cy.replica.throttle import ReplicaThrottle
     from broker_cy.storage.log_manager import LogManager
 
 LOGGER = logging.getLogger("broker_cy.server.replication")
@@ -37,11 +42,27 @@ LIST_OFFSETS_VERSION = 7
 EARLIEST = -2
 LATEST = -1
 NO_EPOCH = -1
+# The first wait for the metadata of a new leader, which one of the two brokers has later, or before a connection that
+# failed is made again; each one is twice as long.
+NEWS_S = 0.01
+# After so many waits the time is that of the backoff in any case.
+NEWS_MAX = 16
+_NEWS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
 
 
 @dataclass(frozen=True)
 class Follower:
-    """What all fetchers of a broker share. `broker_epoch` is that of its registration now."""
+    """What all fetchers of a broker share. `broker_epoch` is that of its registration now, `throttle` limits what is
+    fetched.
+    """
 
     node_id: int
     broker_epoch: Callable[[], int]
@@ -51,6 +72,7 @@ class Follower:
     links: Links
     logs: LogManager
     flush: Callable[[], int]
+    throttle: ReplicaThrottle
 
 
 class LeaderFetcher:
@@ -59,8 +81,11 @@ class LeaderFetcher:
     def __init__(self, follower: Follower, leader_id: int) -> None:
         self._follower = follower
         self._leader_id = leader_id
-        self._session = FetchSession(follower.config)
+        self._session = FetchSession(follower.node_id, follower.config, follower.throttle)
         self._news = asyncio.Event()
+        self._reachable = asyncio.Event()  # there is a reason to connect again now
+        self.failures = 0  # connections that failed in a row, at most NEWS_MAX; it waits before the next one
+        self._waits: dict[Partition, int] = {}  # how often each partition has waited for metadata, in a row
         self._task = follower.loop.create_task(self._run(), name="fetcher")
 
     @property
@@ -68,12 +93,23 @@ class LeaderFetcher:
         return not self._session.partitions
 
     def add(self, partition: Partition) -> None:
+        """Fetch a partition whose leader it has become."""
+        self._continue(partition)
+        self.wake()
+
+    def wake(self) -> None:
+        """The leader has registered again, or leads more: if it could not be reached, try now."""
+        self.failures = 0
+        self._reachable.set()
+
+    def _continue(self, partition: Partition) -> None:
         partition.on_written = self._written
         self._session.add(partition)
         self._news.set()
 
     def remove(self, partition: Partition) -> None:
         partition.on_written = None
+        self._waits.pop(partition, None)
         self._session.remove(partition)
         self._news.set()
 
@@ -104,21 +140,35 @@ class LeaderFetcher:
                     await self._round(link)
             except (LinkFailed, WireError) as error:
                 LOGGER.debug("fetching failed", extra=facts(leader=self._leader_id, reason=str(error)))
+                await self._pause()
+            except Exception:
+                # A fetcher that ends leaves its partitions behind for good, and nobody would notice.
+                LOGGER.exception("fetching failed; will retry", extra=facts(leader=self._leader_id))
                 await asyncio.sleep(self._backoff_s)
             finally:
                 if link is not None:
                     link.close()
 
+    async def _pause(self) -> None:
+        """Wait before the next connection."""
+        wait_s = min(NEWS_S * 2**self.failures, self._backoff_s)
+        self.failures = min(self.failures + 1, NEWS_MAX)
+        self._reachable.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._reachable.wait()
+
     async def _round(self, link: Link) -> None:
         """One fetch. Raises LinkFailed, WireError."""
         self._news.clear()
-        request = self._session.request(self._follower.node_id, self._follower.broker_epoch())
+        request = self._session.request(self._follower.broker_epoch(), self._now_ms)
         if request is None:
-            await self._news.wait()
+            await self._wait()
             return
         body = codec.encode(request, FETCH_VERSION)
         data = await link.exchange(ApiKey.FETCH, FETCH_VERSION, body, self._timeout_s)
         response = codec.decode(messages.FetchResponse, FETCH_VERSION, data)
+        self.failures = 0
         out_of_range = []
         for found in self._session.take(response):
             if found.data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -132,6 +182,21 @@ class LeaderFetcher:
         # Lets the turn end, which writes what was staged: the next request acknowledges it.
         await asyncio.sleep(0)
 
+    async def _wait(self) -> None:
+        """Wait until a partition can be fetched. Nobody reports that a throttle was removed: it is looked at after
+        replica.fetch.backoff.ms, as in Kafka.
+        """
+        held_ms = self._session.held_ms(self._now_ms)
+        try:
+            async with asyncio.timeout(None if held_ms is None else min(held_ms / 1000, self._backoff_s)):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    @property
+    def _now_ms(self) -> int:
+        return int(self._follower.clock.monotonic() * 1000)
+
     @property
     def _timeout_s(self) -> float:
         return float(self._follower.config["replica.socket.timeout.ms"]) / 1000
@@ -140,36 +205,48 @@ class LeaderFetcher:
         """Do what concerns one partition; if that fails, fetch it again after a while."""
         try:
             work()
-        except (KafkaError, StorageError, CorruptSegment, OffsetOutOfRange) as error:
+        except (KafkaError, StorageError, OffsetOutOfRange) as error:
             LOGGER.warning(
                 "cannot replicate a partition; will retry",
                 extra=facts(partition=f"{partition.topic}-{partition.index}", reason=str(error)),
             )
             self._retry_later(partition)
 
-    def _retry_later(self, partition: Partition) -> None:
+    def _retry_later(self, partition: Partition, wait_s: float | None = None) -> None:
         self._session.pause(partition)
-        self._follower.loop.call_later(self._backoff_s, self._retry, partition)
+        self._follower.loop.call_later(self._backoff_s if wait_s is None else wait_s, self._retry, partition)
+
+    def _wait_for_news(self, partition: Partition) -> None:
+        """It is not leading, or one of us has newer metadata: that comes by itself, and soon."""
+        waits = self._waits.get(partition, 0)
+        self._waits[partition] = min(waits + 1, NEWS_MAX)
+        self._retry_later(partition, min(NEWS_S * 2**waits, self._backoff_s))
 
     def _retry(self, partition: Partition) -> None:
         if (partition.topic_id, partition.index) in self._session.partitions and not partition.closed:
-            self.add(partition)
+            self._continue(partition)
 
     # --- answers
 
     def _take(self, found: Fetched) -> None:
         partition, data = found.partition, found.data
+        if data.error_code in _NEWS:
+            self._wait_for_news(partition)
+            return
         if data.error_code != ErrorCode.NONE:
-            # It is not leading, or one of us has newer metadata: that comes by itself.
             self._retry_later(partition)
             return
+        self._waits.pop(partition, None)
         diverging = data.diverging_epoch
         records = data.records or b""
+        throttle = self._follower.throttle
+        if records and throttle.lists(partition.topic, partition.index):
+            throttle.record(len(records), self._now_ms)
         answer = Answer(
             data.high_watermark,
             data.log_start_offset,
             (diverging.epoch, diverging.end_offset) if diverging.epoch != NO_EPOCH else None,
-            partition.spans(records),
+            follower_log.spans(partition, records),
         )
         self._carry_out(
             partition, following.take(partition.replica, found.asked, answer, partition.log.epochs), records
@@ -189,14 +266,14 @@ class LeaderFetcher:
                 extra=facts(partition=f"{partition.topic}-{partition.index}", offset=offset),
             )
             self._follower.logs.truncate_to(partition.log, offset, now_ms)
-            partition.was_truncated()
+            follower_log.was_truncated(partition)
         if step.restart_at != following.NONE:
             self._follower.logs.restart_at(partition.log, step.restart_at, now_ms)
-            partition.was_restarted()
+            follower_log.was_restarted(partition)
         if step.append:
-            partition.append_fetched(records, step.append, now_ms)
+            follower_log.append_fetched(partition, records, step.append, now_ms)
         if step.high_watermark != following.NONE:
-            partition.learn(step.high_watermark, step.log_start_offset)
+            follower_log.learn(partition, step.high_watermark, step.log_start_offset)
         self._session.note(partition)
 
     async def _look_up(self, link: Link, found: list[Fetched]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker_cy.server.replication.fetcher import Follower, LeaderFetcher
 
 if TYPE_CHECKING:
+    from broker_cy.metadata.image import ImageDelta
     from broker_cy.replica.partition import Partition
 
 NO_LEADER = -1
@@ -40,6 +41,12 @@ class Replicas:
         if fetcher.is_idle:
             del self._fetchers[leader]
             fetcher.close()
+
+    def apply(self, delta: ImageDelta) -> None:
+        """Brokers that have registered, or are served again, may be reached now."""
+        for broker_id in delta.brokers:
+            if broker_id in self._fetchers:
+                self._fetchers[broker_id].wake()
 
     def close(self) -> None:
         """End all fetchers."""

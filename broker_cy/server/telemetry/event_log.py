@@ -1,7 +1,9 @@
 """Writes the events of this broker to `__cluster_events` (metrics.events has the types).
 
-Changes of topics and settings come from the committed metadata. Their author is the client that the handler named with
-`acting` while it waited for the change; for changes that no client requested, `by` is the broker itself.
+Changes of topics, settings and brokers come from the committed metadata, which every broker follows: the one that leads
+the topic by that change writes them (cluster_changes.writer). Their author is the client that the handler named with
+`acting` while it waited for the change; for changes that no client requested, or that came by another broker, `by` is
+the broker itself.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from broker_cy.metrics.events import (
     Client,
     ConfigChange,
     ConfigChanged,
+    ControllerChanged,
     Event,
     PartitionsAdded,
     Stamped,
@@ -34,13 +37,15 @@ from broker_cy.metrics.events import (
     TopicDeleted,
     encode,
 )
+from broker_cy.server.telemetry.cluster_changes import failures, writer
 from broker_cy.server.telemetry.own_topic import OwnTopic
 
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
-    from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicImage
+    from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, TopicImage
     from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
 
 RESOURCE_NAMES = {
     RESOURCE_TOPIC: "topic",
@@ -63,12 +68,19 @@ class EventLog:
         loop: asyncio.AbstractEventLoop,
         partitions: PartitionTable,
         submit: Callable[[Any], Awaitable[Any]],
+        leader: OwnTopicLeader,
+        min_isr: Callable[[str], int],
     ) -> None:
+        """`min_isr` returns min.insync.replicas of a topic."""
         self.counts: dict[str, int] = {}
         """Number of events of each type since the start."""
         self._config = config
         self._clock = clock
-        self._topic = OwnTopic(CLUSTER_EVENTS, config, clock, loop, partitions, submit)
+        self._topic = OwnTopic(CLUSTER_EVENTS, config, clock, loop, partitions, submit, leader)
+        self._leader = leader
+        self._min_isr = min_isr
+        self._brokers: dict[int, BrokerImage] = {}
+        self._controller = -1
         self._started_ms = clock.wall_ms()
         # The previous settings, by resource; None until the metadata is loaded.
         self._settings: dict[Resource, dict[str, str]] | None = None
@@ -96,6 +108,7 @@ class EventLog:
     async def stop(self) -> None:
         self.note(BrokerStopped(uptime_ms=self._clock.wall_ms() - self._started_ms))
         await self._topic.stop()
+        await self._leader.close()
 
     # ---- authors of changes ----
 
@@ -119,9 +132,16 @@ class EventLog:
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """Report the changes of a commit. The first image is the state at the start, and reports nothing."""
+        brokers, self._brokers = self._brokers, dict(image.brokers.items())
         if self._settings is None:
             self._settings = {key: image.configs.resource(*key) for key in image.configs.resources()}
             return
+        if writer(image) != self._config.node_id:
+            for kind, name in delta.configs:
+                self._settings[kind, name] = image.configs.resource(kind, name)
+            return
+        for event in failures(brokers, delta, image, self._min_isr):
+            self.note(event)
         fresh = {topic.after.name for topic in delta.topics if topic.before is None and topic.after is not None}
         gone = {topic.before.name for topic in delta.topics if topic.before is not None and topic.after is None}
         for topic in delta.topics:
@@ -144,6 +164,15 @@ class EventLog:
                     )
                 )
         self._topic.flush()
+
+    def look(self, controller: int, image: MetadataImage) -> None:
+        """Report another active controller, which is not part of the metadata; called a few times a second."""
+        before = self._controller
+        if controller in (-1, before):
+            return
+        self._controller = controller
+        if before >= 0 and writer(image) == self._config.node_id:
+            self.note(ControllerChanged(before, controller))
 
     def _tell_topic(self, before: TopicImage | None, after: TopicImage | None, image: MetadataImage) -> None:
         topic = after or before

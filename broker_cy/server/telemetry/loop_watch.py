@@ -8,6 +8,7 @@ from broker_cy.metrics.histogram import Histogram
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from broker_cy.core.clock import Clock
 
@@ -17,10 +18,11 @@ TIMER_GRAIN_NS = 1_000_000
 
 
 class LoopWatch:
-    """Measures while it is started."""
+    """Measures while it is started, each PERIOD_S; `on_tick` is called as often."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self.lag = Histogram()
+        self.on_tick: Callable[[], None] | None = None
         self._loop = loop
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
@@ -38,4 +40,6 @@ class LoopWatch:
     def _fire(self) -> None:
         late_ns = self._clock.monotonic_ns() - self._due_ns - TIMER_GRAIN_NS
         self.lag.observe_ns(max(0, late_ns))
+        if self.on_tick is not None:
+            self.on_tick()
         self.start()

@@ -62,8 +62,31 @@ async def render(broker: Broker, core: ServerCore, watch: LoopWatch, only: froze
     await _partitions(page, topics)
     await _coordinators(page, broker)
     _storage(page, broker, core)
+    _directories(page, broker)
+    _quorum(page, broker)
     _process(page, watch)
     return page.encode()
+
+
+async def render_controller(broker: Broker, core: ServerCore, watch: LoopWatch) -> bytes:
+    """The same for a node that is only a controller: it has no partitions, coordinators and fetches of clients."""
+    page = Page()
+    page.one("broker_cy_build_info", 1, __version__, str(broker.node_id), broker.cluster_id)
+    _requests(page, core)
+    _connections(page, core)
+    _directories(page, broker)
+    _quorum(page, broker)
+    _process(page, watch)
+    return page.encode()
+
+
+def _quorum(page: Page, broker: Broker) -> None:
+    controller = broker.controller
+    page.one("broker_cy_quorum_leader", controller.leader_id)
+    page.one("broker_cy_quorum_epoch", controller.epoch)
+    page.one("broker_cy_quorum_high_watermark", controller.high_watermark)
+    page.one("broker_cy_metadata_offset", controller.image.offset)
+    page.one("broker_cy_active_controller", int(controller.is_active))
 
 
 def _requests(page: Page, core: ServerCore) -> None:
@@ -162,6 +185,9 @@ def _storage(page: Page, broker: Broker, core: ServerCore) -> None:
     page.family("broker_cy_sync_round_seconds")
     page.histogram("broker_cy_sync_round_seconds", core.commit.round_times.snapshot())
     page.one("broker_cy_unflushed_bytes", broker.log_manager.totals.unflushed_bytes)
+
+
+def _directories(page: Page, broker: Broker) -> None:
     rooms = {}
     for directory in broker.log_manager.directories:
         try:

@@ -54,7 +54,13 @@ class MetricsSampler:
         self._watch = watch
         self._interval_s = interval_ms / 1000
         self._topic = OwnTopic(
-            BROKER_METRICS, broker.config, broker.clock, broker.loop, broker.partitions, broker.controller.submit
+            BROKER_METRICS,
+            broker.config,
+            broker.clock,
+            broker.loop,
+            broker.partitions,
+            broker.controller.submit,
+            broker.own_topics,
         )
         self._task: asyncio.Task[None] | None = None
         self._began_s = broker.loop.time()

@@ -1,6 +1,8 @@
 """A topic that this broker itself writes. It is created with the first record, and writing to it never delays a client.
 
-Records that cannot be written are dropped, with one log line: no client waits for them.
+Where another broker leads it, records are sent there; they wait while it has no leader. They are sent again if an
+answer is lost, so they are there at least once. Records that cannot be written are dropped, with one log line: no
+client waits for them.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
+from broker_cy.replica.replica import Role
 from broker_cy.server.metadata.internal_topics import creatable_topic
+from broker_cy.server.telemetry.own_topic_leader import NO_LEADER
 from broker_cy.storage.errors import StorageError
 from broker_cy.wire import messages
 from broker_cy.wire import records as wire_records
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
     from broker_cy.replica.partition import Partition
     from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
 
 LOGGER = logging.getLogger("broker_cy.server.own_topics")
 
@@ -34,6 +39,10 @@ WAITING_MAX = 10_000
 BATCH_BYTES = 512 << 10
 # Bytes from which a batch is worth compressing.
 COMPRESS_BYTES = 512
+# Until records are sent again whose leader is not known, or does not take them.
+RETRY_S = 0.5
+# How long the topic is not created because there are fewer brokers than it shall have replicas: others may be starting.
+BROKERS_WAIT_S = 30.0
 
 
 class OwnTopic:
@@ -47,6 +56,7 @@ class OwnTopic:
         loop: asyncio.AbstractEventLoop,
         partitions: PartitionTable,
         submit: Callable[[Any], Awaitable[Any]],
+        leader: OwnTopicLeader,
     ) -> None:
         self.name = name
         self.dropped = 0
@@ -55,6 +65,8 @@ class OwnTopic:
         self._loop = loop
         self._partitions = partitions
         self._submit = submit
+        self._leader = leader
+        self._sending: asyncio.Task[None] | None = None
         self._waiting: deque[wire_records.Record] = deque()
         self._creating: asyncio.Task[None] | None = None
         self._scheduled = False
@@ -73,19 +85,40 @@ class OwnTopic:
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Append the waiting records if the topic exists; otherwise request its creation."""
+        """Append the waiting records, or send them to the leader, if the topic exists; else request its creation."""
         self._scheduled = False
         if not self._waiting or self._stopped:
             return
         partition = self._partitions.get(self.name, 0)
-        if partition is None:
-            if self._creating is None or self._creating.done():
-                self._creating = self._loop.create_task(self._create())
-            return
-        while self._waiting:
-            self._append(partition)
+        if partition is not None and partition.replica.role == Role.LEADER:
+            while self._waiting:
+                self._append(partition)
+        elif partition is not None or self._leader.exists(self.name):
+            if self._sending is None or self._sending.done():
+                self._sending = self._loop.create_task(self._send())
+        elif self._creating is None or self._creating.done():
+            self._creating = self._loop.create_task(self._create())
 
-    def _append(self, partition: Partition) -> None:
+    async def _send(self) -> None:
+        """Send what waits to the leader, until it is all there, or this broker leads."""
+        while self._waiting:
+            leader = self._leader.elsewhere(self.name)
+            if leader == NO_LEADER:
+                partition = self._partitions.get(self.name, 0)
+                if partition is not None and partition.replica.role == Role.LEADER:
+                    self.flush()
+                    return
+                await asyncio.sleep(RETRY_S)
+                continue
+            chunk, batch = self._next_batch()
+            try:
+                await self._leader.write(leader, self.name, batch)
+            except KafkaError as error:
+                LOGGER.debug("events or samples wait", extra=facts(topic=self.name, reason=str(error)))
+                self._waiting.extendleft(reversed(chunk))
+                await asyncio.sleep(RETRY_S)
+
+    def _next_batch(self) -> tuple[list[wire_records.Record], bytes]:
         chunk: list[wire_records.Record] = []
         size = 0
         while self._waiting and (not chunk or size + len(self._waiting[0].value or b"") < BATCH_BYTES):
@@ -93,8 +126,12 @@ class OwnTopic:
             size += len(record.value or b"")
             chunk.append(record)
         codec = Codec.ZSTD if size >= COMPRESS_BYTES else Codec.NONE
+        return chunk, wire_records.encode_batch(chunk, codec=codec)
+
+    def _append(self, partition: Partition) -> None:
+        chunk, batch = self._next_batch()
         try:
-            written = partition.append_records(wire_records.encode_batch(chunk, codec=codec), self._clock.wall_ms())
+            written = partition.append_records(batch, self._clock.wall_ms())
         except (KafkaError, StorageError) as error:
             self._drop(len(chunk), str(error))
             return
@@ -106,7 +143,15 @@ class OwnTopic:
         written.add_done_callback(done)
 
     async def _create(self) -> None:
-        request = messages.CreateTopicsRequest(topics=[creatable_topic(self.name, self._config)])
+        deadline_s = self._loop.time() + BROKERS_WAIT_S
+        while self._leader.may_grow and self._loop.time() < deadline_s:
+            await asyncio.sleep(RETRY_S)
+        if self._leader.exists(self.name):
+            self._loop.call_soon(self.flush)
+            return
+        topic = creatable_topic(self.name, self._config)
+        topic.replication_factor = self._leader.replicas()
+        request = messages.CreateTopicsRequest(topics=[topic])
         try:
             response = await self._submit(CreateTopics(request))
         except KafkaError as error:
@@ -118,7 +163,8 @@ class OwnTopic:
             self._drop(len(self._waiting), f"{ErrorCode(result.error_code).name}: {result.error_message}")
             self._waiting.clear()
             return
-        if self._partitions.get(self.name, 0) is not None:
+        # The metadata may show it a little later: then the next record does this.
+        if self._partitions.get(self.name, 0) is not None or self._leader.exists(self.name):
             self.flush()
 
     def _drop(self, count: int, reason: str) -> None:
@@ -130,6 +176,10 @@ class OwnTopic:
         """Append the waiting records; later ones are not accepted."""
         self.flush()
         self._stopped = True
-        if self._creating is not None and not self._creating.done():
-            self._creating.cancel()
-            await asyncio.gather(self._creating, return_exceptions=True)
+        for task in (self._creating, self._sending):
+            if task is None or task.done():
+                continue
+            if task is self._sending:
+                await asyncio.wait([task], timeout=RETRY_S)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

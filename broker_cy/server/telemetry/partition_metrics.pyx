@@ -14,13 +14,14 @@ cdef enum:
 
 cdef enum:
     BATCHES, RECORDS, APPENDED_BYTES, FETCHES, FETCHED_BYTES, LOG_START_OFFSET, HIGH_WATERMARK, LOG_END_OFFSET, LOG_SIZE, SEGMENTS
-    PRODUCERS, UNDECIDED
+    PRODUCERS, UNDECIDED, REPLICATED_BYTES
 
 # In the order of the page.
 FAMILIES = (
     ("broker_cy_partition_appended_batches_total", BATCHES),
     ("broker_cy_partition_appended_records_total", RECORDS),
     ("broker_cy_partition_appended_bytes_total", APPENDED_BYTES),
+    ("broker_cy_partition_replicated_bytes_total", REPLICATED_BYTES),
     ("broker_cy_partition_fetches_total", FETCHES),
     ("broker_cy_partition_fetched_bytes_total", FETCHED_BYTES),
     ("broker_cy_partition_log_start_offset", LOG_START_OFFSET),
@@ -42,6 +43,8 @@ cdef int64_t value_of(Partition partition, int family) except? -1:
         return partition.records
     if family == APPENDED_BYTES:
         return partition.appended_bytes
+    if family == REPLICATED_BYTES:
+        return partition.replicated_bytes
     if family == FETCHES:
         return partition.fetches
     if family == FETCHED_BYTES:

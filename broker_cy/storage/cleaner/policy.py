@@ -7,8 +7,7 @@ A partition is idle, being cleaned, or uncleanable: a cleaning failed, and the n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker_cy.storage.checkpoints import TopicPartition
 
@@ -34,8 +33,7 @@ class LogView(Protocol):
         """Largest timestamp of the first batch of segment `number`."""
 
 
-@dataclass(slots=True, frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """A log to clean: records from `first_dirty_offset` on have not been cleaned yet; no segment from
     `first_uncleanable_offset` on is touched.
     """

@@ -84,8 +84,21 @@ def test_a_drain_ends_without_any_replica_on_the_broker(
     needed = [(each, set(each.replicas) & leaving, set(each.replicas) - leaving) for each in placed]
     possible = all(len(gone) <= len([t for t in targets if t.broker_id not in kept]) for _, gone, kept in needed)
     if not possible:
-        with pytest.raises(ClientError, match="add a broker first"):
+        with pytest.raises(ClientError, match="add a broker first, or let them have fewer"):
             placement.drain(leaving)
+        shrunk = Placement(brokers, placed)
+        last = any(set(each.replicas) <= leaving and not targets for each in placed)
+        if last:
+            with pytest.raises(ClientError, match=r"add a broker first$"):
+                shrunk.drain(leaving, shrink=True)
+            return
+        shrunk.drain(leaving, shrink=True)
+        found = {move.partition: move.after for move in shrunk.moves()}
+        for each, gone, kept in needed:
+            after = found.get(each.partition, each.replicas)
+            room = len([t for t in targets if t.broker_id not in kept])
+            assert not set(after) & leaving
+            assert len(after) == len(kept) + min(len(gone), room), "a replica is removed that has another place"
         return
     placement.drain(leaving)
     moves = placement.moves()
@@ -183,6 +196,45 @@ def test_a_broker_that_has_left_can_be_drained() -> None:
         placement.drain([7])
 
 
+@settings(max_examples=200, deadline=None)
+@given(cluster=clusters(), factor=st.integers(1, 5))
+def test_partitions_get_the_replicas_that_are_asked_for(
+    cluster: tuple[list[BrokerSlot], list[Placed]], factor: int
+) -> None:
+    """If this fails, a change of the number of replicas loses the leader, or doubles up in a rack."""
+    brokers, placed = cluster
+    accepting = {each.broker_id for each in brokers if each.accepts}
+    placement = Placement(brokers, placed)
+    chosen = {each.partition for each in placed if each.partition.partition % 2}
+    try:
+        placement.resize(factor, lambda key: key in chosen)
+    except ClientError:
+        assert any(len(accepting | set(each.replicas)) < factor for each in placed if each.partition in chosen), (
+            "there were enough brokers"
+        )
+        return
+    moves = {move.partition: move for move in placement.moves()}
+    assert set(moves) == {
+        each.partition for each in placed if each.partition in chosen and len(each.replicas) != factor
+    }
+    for move in moves.values():
+        assert len(set(move.after)) == len(move.after) == factor
+        assert set(move.added) <= accepting
+        assert not (move.added and move.removed), "a change of the number moves nothing else"
+        if move.before[0] in accepting or not move.removed:
+            assert move.after[0] == move.before[0]
+        held = [each for each in move.after if each not in accepting]
+        assert not (held and set(move.removed) & accepting), "a replica in service was given up for one that is not"
+        racks = racks_of(brokers, move.after)
+        others = {rack for each, rack in ((b.broker_id, b.rack) for b in brokers) if each in accepting} - {None}
+        if move.added and None not in racks and len(set(racks)) < len(racks):
+            twice = {rack for rack in racks_of(brokers, move.added) if racks.count(rack) > 1}
+            assert not twice or others <= set(racks), "a rack without a replica was left out"
+    for broker in placement.replicas:
+        now = [moves[p.partition].after if p.partition in moves else p.replicas for p in placed]
+        assert placement.replicas[broker] == sum(broker in each for each in now)
+
+
 def test_a_list_of_moves_is_checked() -> None:
     """If this fails, a typing error in a file becomes a partition with one broker twice."""
     key = TopicPartition("t", 0)
@@ -213,3 +265,19 @@ def test_a_large_cluster_is_planned_in_a_bounded_number_of_passes() -> None:
     assert all(later <= earlier for earlier, later in pairwise(sums))
     # Perfectly even would be 2 / 12.
     assert sums[-1] < 1.01 * 2 / 12
+
+
+def test_shards_of_a_host() -> None:
+    """If this fails, a drain puts two replicas of a partition on one host, whose loss then takes both."""
+    brokers = [BrokerSlot(host + 1_000 * shard, None, host=f"host-{host}") for host in range(3) for shard in range(2)]
+    placed = [Placed(TopicPartition("t", number), (0, 1 + number % 2 * 1_000), 5) for number in range(40)]
+    placement = Placement(brokers, placed)
+    placement.drain([0])
+    for move in placement.moves():
+        assert len({each % 1_000 for each in move.after}) == 2, move
+    placement.balance()
+    assert all(len({each % 1_000 for each in move.after}) == 2 for move in placement.moves())
+    # Without another host it is better than nothing.
+    alone = Placement(brokers[:2], [Placed(TopicPartition("t", 0), (5,), 5)])
+    alone.drain([5])
+    assert alone.moves()

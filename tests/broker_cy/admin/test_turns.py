@@ -79,16 +79,14 @@ def test_others_run_while_a_large_answer_is_decoded() -> None:
     whole = answer(topics=[answer.MetadataResponseTopic(name="t", partitions=parts)])
     data = memoryview(codec.encode(whole, 12))
 
-    async def job(monkeypatch: pytest.MonkeyPatch) -> int:
-        monkeypatch.setattr(pool, "Turns", lambda: Turns(0.0))
+    async def job() -> int:
         with counted_turns() as others:
-            assert await pool._decoded_in_turns(answer, 12, data, "1", "Metadata") == whole
+            assert await pool._decoded_in_turns(answer, 12, data, "1", "Metadata", Turns(0.0)) == whole
             with pytest.raises(ClientError, match=r"answer in version 12 is malformed: MetadataResponse"):
-                await pool._decoded_in_turns(answer, 12, data[:-1], "1", "Metadata")
+                await pool._decoded_in_turns(answer, 12, data[:-1], "1", "Metadata", Turns(0.0))
         return others.count
 
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        assert asyncio.run(job(monkeypatch)) >= 40
+    assert asyncio.run(job()) >= 40
 
 
 def test_an_answer_may_have_more_elements_than_a_request() -> None:
@@ -99,7 +97,7 @@ def test_an_answer_may_have_more_elements_than_a_request() -> None:
     data = memoryview(codec.encode(answer(topics=[answer.MetadataResponseTopic(name="t", partitions=parts)]), 12))
     with pytest.raises(WireError, match="more than 1000000 elements"):
         codec.decode(answer, 12, data)
-    found = asyncio.run(pool._decoded_in_turns(answer, 12, data, "1", "Metadata"))
+    found = asyncio.run(pool._decoded_in_turns(answer, 12, data, "1", "Metadata", Turns()))
     assert len(found.topics[0].partitions) == 1_001
 
 

@@ -28,7 +28,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """Three brokers, and four partitions on the first two; every client of this process reaches it."""
     found = FakeCluster({1: "a", 2: "b", 3: "c"}, step_bytes=1_000)
     found.parts = {key(n): Part((1, 2) if n % 2 else (2, 1), 300) for n in range(4)}
-    monkeypatch.setattr("broker_cy.admin.client.Pool", lambda client_id: FakePool(found))
+    monkeypatch.setattr("broker_cy.admin.client.Pool", lambda *_: FakePool(found))
     return found
 
 
@@ -57,6 +57,29 @@ def test_a_plan_goes_through_a_file(bare: Cli, cluster: FakeCluster, tmp_path: P
     assert cluster.moving_most == 2
     assert not any(cluster.configs.values())
     assert bare("reassign", "apply", file, "--yes").out == "every replica is where it should be\n"
+
+
+def test_the_number_of_replicas_is_changed(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, operators have to write lists of replicas by hand to replicate a topic more, or less."""
+    shown = bare("reassign", "plan", "--replication-factor", "3", "--topic", "t:0,1")
+    assert shown.out.splitlines()[0] == "Change to 3 replicas: moves 2 partitions, copies 600 B"
+    assert not cluster.kinds(messages.AlterPartitionReassignmentsRequest)
+    done = bare("reassign", "apply", "--replication-factor", "3", "--topic", "t:0,1", "--yes", "--json").json
+    assert (sorted(done["done"]), done["failed"]) == (["t-0", "t-1"], [])
+    assert [len(cluster.parts[key(n)].replicas) for n in range(4)] == [3, 3, 2, 2]
+    bare("reassign", "apply", "--replication-factor", "1", "--topic", "t", "--yes")
+    assert [len(cluster.parts[key(n)].replicas) for n in range(4)] == [1, 1, 1, 1]
+    again = bare("reassign", "apply", "--replication-factor", "1", "--topic", "t", "--yes")
+    assert again.out == "every replica is where it should be\n"
+    for options, said in (
+        (["9", "--topic", "t"], "it cannot have 9 replicas"),
+        (["2", "--topic", "u"], "no such partition"),
+        (["2", "--topic", "t:9"], "no such partition"),
+        (["2"], "go together"),
+    ):
+        refused = bare("reassign", "apply", "--replication-factor", *options, "--yes", code=2)
+        assert said in " ".join(refused.err.split())
+    assert "go together" in bare("reassign", "plan", "--balance", "--topic", "t", code=2).err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -147,7 +170,11 @@ def test_a_drain_cordons_first_and_asks(bare: Cli, cluster: FakeCluster, monkeyp
     ]
     assert order[0] == "IncrementalAlterConfigsRequest"
     # With the broker gone, two brokers remain for two replicas: no third can be drained.
-    assert "add a broker first" in bare("brokers", "drain", "1", code=2).err
+    refused = " ".join(bare("brokers", "drain", "1", code=2).err.split())
+    assert "4 partitions of 1 topic (t) cannot move" in refused
+    assert "add a broker first, or let them have fewer replicas (`brokers drain --shrink`)" in refused
+    shrinking = bare("brokers", "drain", "1", "--shrink", "--dry-run", "--json").json
+    assert [each["after"] for each in shrinking["changes"] if each["what"].startswith("t-")] == ["3"] * 4
     bare("brokers", "uncordon", "2", "--yes")
     bare("brokers", "drain", "1", "--no-cordon", "--yes")
     assert (BROKER, "1") not in cluster.configs
@@ -170,6 +197,36 @@ def test_the_last_broker_is_not_cordoned(bare: Cli, cluster: FakeCluster) -> Non
     assert "the last that takes replicas" in bare("brokers", "cordon", "3", "--yes", code=2).err
     listed = {each["broker_id"]: each["state"] for each in bare("brokers", "list", "--json").json}
     assert listed == {1: "cordoned", 2: "cordoned", 3: "in service"}
+
+
+def test_a_broker_is_decommissioned_step_by_step(
+    bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, an operator does not know what comes next, or a broker that runs loses its registration."""
+    first = bare("brokers", "decommission", "2", "--yes").out
+    assert first.startswith("moved ")
+    assert first.endswith("; stop broker 2 now, and repeat the command, which then removes its registration\n")
+    assert not any(2 in part.replicas for part in cluster.parts.values())
+    assert "holds no replica: stop broker 2 now" in bare("brokers", "decommission", "2", "--yes", code=2).err
+    cluster.fenced = {2}
+    types(monkeypatch, "2\n")
+    assert bare("brokers", "decommission", "2").out == "removed the registration of broker 2\n"
+    assert sorted(cluster.racks) == [1, 3]
+    # Two brokers are left, and two replicas of each partition.
+    assert "2" in bare("brokers", "decommission", "3", "--yes", code=2).err
+
+
+def test_a_broker_that_is_away_is_decommissioned_at_once(
+    bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, the registration of a lost broker stays, or goes before its replicas are elsewhere."""
+    cluster.fenced = {2}
+    types(monkeypatch, "2\n")
+    said = bare("brokers", "decommission", "2").out
+    assert said.startswith("moved ")
+    assert said.endswith("; removed the registration of broker 2\n")
+    assert sorted(cluster.racks) == [1, 3]
+    assert not any(2 in part.replicas for part in cluster.parts.values())
 
 
 def test_only_a_broker_without_replicas_is_unregistered(
@@ -232,7 +289,8 @@ def test_voters_are_added_and_removed(bare: Cli, cluster: FakeCluster, monkeypat
     endpoint = ["--endpoint", "CONTROLLER://10.0.0.4:9093"]
     assert "does not follow the quorum (observers: none)" in bare("quorum", "add", "4", *endpoint, code=2).err
     assert "LISTENER://HOST:PORT is expected" in bare("quorum", "add", "4", "--endpoint", "10.0.0.4", code=2).err
-    cluster.observers = [(4, UUID(int=104))]
+    # Its directory was formatted again; the leader still shows the first one.
+    cluster.observers = [(4, UUID(int=105)), (4, UUID(int=104))]
     shown = bare("quorum", "add", "4", *endpoint, "--yes")
     assert "1 -> 2 voters: 2 of them have to be alive" in shown.err
     assert shown.out == "node 4 is a voter now\n"
@@ -266,3 +324,17 @@ def test_a_cluster_that_is_read_only_is_not_changed(bare: Cli, cluster: FakeClus
         assert "marks it as readonly" in bare(*words, *where, code=1).err
     assert not cluster.kinds(messages.AlterPartitionReassignmentsRequest)
     assert not cluster.configs
+
+
+def test_a_host_with_shards_is_one_row(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, an operator of hosts with many shards cannot see the hosts, or not their shards."""
+    cluster.racks[1002] = "b"
+    cluster.parts[key(4)] = Part((1002, 1), 300)
+    rows = [line.split() for line in bare("brokers", "list").out.splitlines()]
+    assert [row[0] for row in rows] == ["BROKER", "1", "2", "3"]
+    assert rows[2][:3] == ["2", "+1", "127.0.0.1:2-1002"]
+    assert rows[2][-8:-4] == ["3", "3", "5", "0"]
+    opened = [line.split()[0] for line in bare("brokers", "list", "--shards").out.splitlines()]
+    assert sorted(opened) == ["1", "1002", "2", "3", "BROKER"]
+    found = {each["broker_id"]: each["shard_of"] for each in bare("brokers", "list", "--json").json}
+    assert found == {1: None, 2: 2, 3: None, 1002: 2}

@@ -20,7 +20,7 @@ def test_the_rate_of_moves_is_that_since_the_answer_before(monkeypatch: pytest.M
     cluster = FakeCluster({1: "a", 2: "b", 3: "c"}, step_bytes=10)
     keys = [TopicPartition("t", number) for number in range(2)]
     cluster.parts = {keys[0]: Part((1, 2), 20), keys[1]: Part((1, 2), 100)}
-    monkeypatch.setattr("broker_cy.admin.client.Pool", lambda client_id: FakePool(cluster))
+    monkeypatch.setattr("broker_cy.admin.client.Pool", lambda *_: FakePool(cluster))
     # Two seconds between two answers.
     clock = count(0, 2_000)
     monkeypatch.setattr(sessions, "now_ms", lambda: next(clock))

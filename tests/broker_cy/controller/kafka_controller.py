@@ -46,7 +46,7 @@ class KafkaController(Kafka):
 
     def choose_ports(self) -> None:
         super().choose_ports()
-        self.port = self._controller_port
+        self.port = self.controller_port
         listener = f"CONTROLLER://{self.host}:{self.port}"
         self.settings |= {
             "listeners": listener,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_cy.controller.broker_states import FenceBrokers, State
+from broker_cy.controller.heartbeats import FLAP_FORGIVEN_MS
 from broker_cy.controller.registration import RegisterController, UnregisterBroker
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.wire import messages
@@ -146,6 +147,29 @@ def test_a_broker_that_registered_again_is_not_fenced_for_its_predecessor() -> N
     cluster.join(1)
     assert cluster.run(FenceBrokers((1,), "exit", {1: old})) == ()
     assert not cluster.image.brokers[1].fenced
+
+
+def test_a_broker_that_flaps_is_held_down() -> None:
+    """If this fails, leaders move to and fro with a broker that seems to stand still again and again."""
+    cluster = Brokers.of(1, 2)
+    epoch = cluster.image.brokers[1].epoch
+
+    def fenced_for() -> int:
+        """Fence the broker wrongly. Returns for how long its heartbeats do not bring it back."""
+        assert cluster.run(FenceBrokers((1,), "silent", {1: epoch}, ended=False)) == (1,)
+        began_ms = cluster.now_ms
+        cluster.beat(1)
+        while cluster.image.brokers[1].fenced:
+            cluster.now_ms += 100
+            cluster.beat(1)
+        return cluster.now_ms - began_ms
+
+    assert [fenced_for() for _ in range(7)] == [0, 500, 1_000, 2_000, 4_000, 8_000, 8_000]
+    cluster.now_ms += FLAP_FORGIVEN_MS + 1
+    assert fenced_for() == 0
+    assert fenced_for() == 500
+    cluster.run(FenceBrokers((2,), "silent", ended=False))
+    assert fenced_for() == 0, "there is no other broker in service"
 
 
 def test_sessions_end() -> None:

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_cy.controller.activation import Activate
-from broker_cy.controller.broker_ops import AllocateProducerIds, StopBroker
+from broker_cy.controller.broker_ops import AllocateProducerIds, StartBroker, StopBroker
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX
+from broker_cy.controller.partition_change import PartitionChange
+from broker_cy.controller.rules import Rules
 from broker_cy.controller.topic_ops import CreatePartitions, DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -180,6 +182,36 @@ def test_restart_begins_a_new_leader_epoch_everywhere() -> None:
         for partition in topic.partitions.values():
             assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 1, 1)
     assert same_content(cluster.replayed(), cluster.image)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"directories": ()},
+        {"directories": (uuids.MIGRATING_DIRECTORY,)},
+        {"leader": -1},
+        {"isr": (), "leader": -1, "elr": (1,)},
+        {"last_known_elr": (1,)},
+        {"leader_recovery_state": 1},
+        {"replicas": (1, 2), "isr": (1, 2)},
+        {"replicas": (1, 2), "isr": (2,), "leader": 2},
+        {"replicas": (2,), "isr": (2,), "leader": 2},
+        {"replicas": (1, 2), "removing_replicas": (2,)},
+    ],
+)
+def test_a_start_changes_each_partition_as_any_other_change_does(changed: dict[str, Any]) -> None:
+    """If this fails, the short way of a start for partitions with one replica and the rules for all others disagree."""
+    cluster = Cluster.started()
+    cluster.run(create("t"))
+    topic = topic_in(cluster.image, "t")
+    partition = topic.partitions[0]._replace(**changed)
+    rules = Rules(cluster.image, cluster.config, any_directory=True)
+    expected = PartitionChange(rules, topic, 0, partition)
+    expected.isr = tuple(replica for replica in partition.isr if replica == 1)
+    expected.new_epoch = partition.leader == 1
+    start = StartBroker(1, cluster.new_uuid(), LISTENERS, (), None)
+    assert start._lead(rules, topic, 0, partition) == expected.record()
 
 
 def test_start_on_kafkas_log_leads_everything_again() -> None:

@@ -53,13 +53,33 @@ def test_levels_that_are_kept() -> None:
     before = cluster.next_offset
     cluster.run(update(("metadata.version", level, UPGRADE), ("kraft.version", 1, UPGRADE)))
     assert cluster.next_offset == before + 1, "the quorum's level has no such record"
-    for name, wanted in (
-        ("metadata.version", level - 1),
-        ("kraft.version", 0),
+    for name, wanted, reason in (
+        ("metadata.version", level - 1, "cannot be changed by this version"),
+        ("kraft.version", 0, "Can't downgrade the version of this feature"),
     ):
-        with pytest.raises(KafkaError, match=r"cannot be changed by this version") as raised:
+        with pytest.raises(KafkaError, match=reason) as raised:
             cluster.run(update((name, wanted, SAFE_DOWNGRADE)))
         assert raised.value.code is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_a_controller_that_is_not_registered_may_not_support_a_level() -> None:
+    """If this fails, a level is finalized that a controller cannot replay when it comes back (KIP-919)."""
+    cluster = Cluster.started()
+    upgrade = UpdateFeatures([FeatureUpdate("kraft.version", 1, UPGRADE)], 0, voters=(1, 2))
+    with pytest.raises(KafkaError, match=r"controller 2 has not registered, and may not support this feature"):
+        cluster.run(upgrade)
+    for levels, allowed in (((0, 0), False), ((0, 1), True)):
+        low, high = levels
+        feature = messages.RegisterControllerRecord.ControllerFeature(
+            name="kraft.version", min_supported_version=low, max_supported_version=high
+        )
+        record = messages.RegisterControllerRecord(controller_id=2, features=[feature])
+        cluster.run(Records(VersionedRecord(record)))
+        if allowed:
+            assert cluster.run(upgrade) == 1
+        else:
+            with pytest.raises(KafkaError, match=r"Controller 2 does not support this feature"):
+                cluster.run(upgrade)
 
 
 def test_eligible_leader_replicas() -> None:

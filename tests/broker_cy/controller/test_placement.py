@@ -106,6 +106,29 @@ def test_shards_of_a_host() -> None:
     assert len(place(brokers, 1, 5, 5)[0]) == 5
 
 
+def test_lanes() -> None:
+    """If this fails, each shard replicates with all shards of other hosts, which multiplies connections."""
+    brokers = [broker(host + 1_000 * shard, host=f"m{host}") for host in range(3) for shard in range(4)]
+    for factor in (2, 3):
+        placed = place(brokers, 240, factor, 5)
+        assert all(len({r // 1_000 for r in replicas}) == 1 for replicas in placed)
+        assert all(len({r % 1_000 for r in replicas}) == factor for replicas in placed)
+        assert set(Counter(replicas[0] for replicas in placed).values()) == {20}
+        counts = Counter(r for replicas in placed for r in replicas).values()
+        assert max(counts) - min(counts) <= 12
+    # A fenced broker of the lane is no reason to leave out one that is in service.
+    gone = [broker(1, host="a"), broker(1_001, host="a"), broker(2, host="b", fenced=True), broker(1_002, host="b")]
+    assert all(2 not in replicas for replicas in place(gone, 20, 2, 0))
+
+
+def test_lanes_and_racks() -> None:
+    """If this fails, lanes cost the spread over racks."""
+    brokers = [broker(host + 1_000 * shard, f"rack-{host % 3}", f"m{host}") for host in range(6) for shard in range(2)]
+    for replicas in place(brokers, 60, 3, 2):
+        assert {r % 1_000 % 3 for r in replicas} == {0, 1, 2}
+        assert len({r // 1_000 for r in replicas}) == 1
+
+
 def test_fenced_brokers_only_if_needed() -> None:
     """If this fails, new partitions start without replicas in sync, although enough brokers are in service."""
     brokers = [broker(1), broker(2), broker(3, fenced=True)]

@@ -253,6 +253,7 @@ class Harness:
                 ],
             ),
             require_stable=require_stable,
+            unwritten=self.held,
         )
         return answer if answer.error_code else answer.topics[0].partitions[0]
 

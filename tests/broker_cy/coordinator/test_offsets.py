@@ -172,6 +172,43 @@ def test_all_offsets_of_a_group(h: Harness) -> None:
     }
 
 
+def test_an_offset_is_visible_when_it_is_written(h: Harness) -> None:
+    """If this fails, a consumer starts at an offset that the next coordinator does not know: its commit was never
+    acknowledged.
+    """
+
+    def all_offsets() -> dict[tuple[str, int], int]:
+        request = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=None)
+        answer = h.machine.fetch_offsets(request, require_stable=False, unwritten=h.held)
+        return {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions}
+
+    h.commit("a", 3)
+    h.hold = True
+    assert h.commit("b", 5) is None
+    assert h.commit("c", 7) is None
+    assert h.commit("d", 1, topic="u") is None
+    assert (h.fetch().committed_offset, h.fetch(topic="u").committed_offset) == (3, -1)
+    assert all_offsets() == {("t", 0): 3}
+    h.write()
+    assert all_offsets() == {("t", 0): 7, ("u", 0): 1}
+    h.delete_offsets("e", "t", 0)
+    assert h.fetch().committed_offset == 7
+    h.fail()
+    assert h.fetch().committed_offset == 7
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_transaction_ends_for_readers_when_its_marker_is_written(h: Harness, committed: bool) -> None:
+    """If this fails, a consumer starts at an offset of a transaction whose marker the next coordinator has not got."""
+    h.commit("a", 3)
+    pending(h, 1, 7, 50)
+    h.held = [h.machine.end_transaction(7, committed, "marker")]
+    assert h.fetch().committed_offset == 3
+    assert h.fetch(require_stable=True).error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    h.write()
+    assert h.fetch(require_stable=True).committed_offset == (50 if committed else 3)
+
+
 # ---- transactions, as read from a log ----
 
 

@@ -244,6 +244,21 @@ def test_one_chunk_is_written_at_a_time() -> None:
     assert again.position == 0
 
 
+def test_the_answer_to_a_fetch_from_a_replaced_log_is_ignored() -> None:
+    """If this fails, a follower leaves the quorum when the snapshot of a fetch that it gave up reaches its disk."""
+    node, ask = follower_that_needs_it()
+    node.receive(1, chunk(ask, b"abcde"))
+    early = fetches(node.receive(2, BeginQuorumEpoch(5, None, addresses(2))), 2)
+    assert early.end == OffsetAndEpoch(20, 2)
+    output = node.quorum.step(SnapshotDone(SNAPSHOT, 1, VOTERS), node.now_ms)
+    assert output.replace_log == SNAPSHOT
+    again = fetches(output, 2)
+    assert again.end == SNAPSHOT
+    entry = Batch(20, 21, 2, b"old")
+    late = FetchResponse(5, early.correlation, 2, 51, offset=20, batches=(entry,))
+    assert node.receive(2, late).append == ()
+
+
 def test_a_snapshot_of_what_is_here_is_not_fetched() -> None:
     """If this fails, a follower replaces its log by an older state."""
     log = LogEpochs(50, [(3, 30)], SNAPSHOT)

@@ -35,6 +35,9 @@ from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.codec import Message, decode, encode
+from broker_cy.wire.control import LeaderChange, decode_control
+from broker_cy.wire.control import Voter as ControlVoter
+from broker_cy.wire.records import decode_batches
 
 ONE = UUID(int=0x1111_2222)
 TWO = UUID(int=0x3333_4444)
@@ -194,35 +197,43 @@ def test_entries_arrive_with_what_the_quorum_reads() -> None:
     """If this fails, a follower misses a change of the voters, and counts another majority than the leader."""
     voters = VoterSet([Voter(ReplicaKey(1, ONE), ADDRESSES, 0, 1), Voter(ReplicaKey(2, TWO), ADDRESSES[:1], 1, 1)])
     control = (Leadership(1, voters.keys, voters.keys[:1]), KRaftVersion(1), voters)
-    first = wire_log.encoded(Batch(40, 43, 7, None, control), 0, now_ms=1)
-    second = wire_log.encoded(Batch(43, 44, 7, None, (Leadership(2, voters.keys, ()),)), 1, now_ms=2)
+    first = wire_log.encoded(Batch(40, 43, 7, None, control), now_ms=1)
+    second = wire_log.encoded(Batch(43, 44, 7, None, (Leadership(2, voters.keys, ()),)), now_ms=2)
     response = wire.to_response(MARKS, 18, "CONTROLLER", first + second + second[:20])
     arrived = wire.from_response(PEER, FETCH, decode(type(response), 18, encode(response, 18)))
     assert isinstance(arrived, FetchResponse)
+    one, two = ReplicaKey(1), ReplicaKey(2)
     assert arrived.batches == (
-        Batch(40, 43, 7, first, control),
-        Batch(43, 44, 7, second, (Leadership(2, voters.keys, ()),)),
+        Batch(40, 43, 7, first, (Leadership(1, (one, two), (one,)), *control[1:])),
+        Batch(43, 44, 7, second, (Leadership(2, (one, two), ()),)),
     )
-    assert wire_log.encoded(arrived.batches[0], 0, now_ms=9) == first
-    # Without kraft.version 1, no directory ids.
-    (static,) = wire_log.batches_of(wire_log.encoded(Batch(0, 1, 1, None, (Leadership(1, voters.keys, ()),)), 0, 1))
-    assert static.control == (Leadership(1, (ReplicaKey(1), ReplicaKey(2)), ()),)
+    assert wire_log.encoded(arrived.batches[0], now_ms=9) == first
+
+
+def test_a_leader_is_announced_in_the_version_that_kafka_reads() -> None:
+    """If this fails, a controller of ours that leads with voters in the log ends every node of Kafka in the cluster:
+    Kafka 4.3.1 reads each LeaderChangeMessage as one of version 0, whatever version it says.
+    """
+    keys = (ReplicaKey(1, ONE), ReplicaKey(2, TWO))
+    (batch,) = decode_batches(wire_log.encoded(Batch(7, 8, 3, None, (Leadership(1, keys, keys[:1]),)), 1))
+    (message,) = (decode_control(record) for record in batch.records())
+    assert message == LeaderChange(1, (ControlVoter(1), ControlVoter(2)), (ControlVoter(1),), version=0)
 
 
 def test_damaged_entries_are_refused() -> None:
     """If this fails, a follower appends what was damaged on its way."""
-    good = wire_log.encoded(Batch(40, 41, 7, None, (KRaftVersion(1),)), 0, now_ms=1)
+    good = wire_log.encoded(Batch(40, 41, 7, None, (KRaftVersion(1),)), now_ms=1)
     with pytest.raises(WireError, match="offset 40 has a wrong checksum"):
         wire_log.batches_of(good[:-1] + bytes([good[-1] ^ 1]))
 
 
 def test_entries_must_follow_each_other() -> None:
     """If this fails, a follower appends a log with a gap."""
-    one, other = (wire_log.encoded(Batch(at, at + 1, 7, None, (KRaftVersion(1),)), 0, 1) for at in (40, 42))
+    one, other = (wire_log.encoded(Batch(at, at + 1, 7, None, (KRaftVersion(1),)), 1) for at in (40, 42))
     with pytest.raises(WireError, match="offsets 42 to 43"):
         wire_log.batches_of(one + other)
     with pytest.raises(WireError, match="of epoch -1"):
-        wire_log.batches_of(wire_log.encoded(Batch(40, 41, -1, None, (KRaftVersion(1),)), 0, 1))
+        wire_log.batches_of(wire_log.encoded(Batch(40, 41, -1, None, (KRaftVersion(1),)), 1))
 
 
 def test_unknown_errors_are_errors() -> None:

@@ -10,7 +10,7 @@ import pytest
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.quorum import wire, wire_admin
-from broker_cy.quorum.messages import UpdateVoter
+from broker_cy.quorum.messages import ChangeResponse, DropVoter, JoinVoters, UpdateVoter
 from broker_cy.quorum.step import Description, RemoveVoter, ReplicaDescription, Reply
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter
 from broker_cy.wire import messages
@@ -44,6 +44,33 @@ def test_a_voter_to_remove() -> None:
     """If this fails, kafka-metadata-quorum remove-controller removes another node."""
     arrived = decode(messages.RemoveRaftVoterRequest, 0, encode(remove(), 0))
     assert wire_admin.voter_to_remove(ME, arrived) == RemoveVoter(ReplicaKey(2, TWO))
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_an_observer_that_joins_by_itself(version: int) -> None:
+    """If this fails, Kafka's controllers do not take a node of ours as a voter, or its lost disk stays one."""
+    me = wire.Identity("cluster", ReplicaKey(2, TWO), "CONTROLLER")
+    voter = Voter(ReplicaKey(2, TWO), ADDRESSES)
+    sent = wire.to_request(me, JoinVoters(3, voter), version)
+    arrived = decode(messages.AddRaftVoterRequest, version, encode(sent, version))
+    assert wire_admin.voter_to_add(ME, arrived) == voter
+    # The new voter has to acknowledge its own record; version 0 waits for that.
+    assert arrived.ack_when_committed == (version == 0)
+    sent = wire.to_request(me, DropVoter(3, ReplicaKey(2, ONE)), 0)
+    removed = decode(messages.RemoveRaftVoterRequest, 0, encode(sent, 0))
+    assert wire_admin.voter_to_remove(ME, removed) == RemoveVoter(ReplicaKey(2, ONE))
+
+
+def test_the_answers_to_an_observer_that_joins() -> None:
+    """If this fails, nobody learns why a node does not become a voter."""
+    asked = JoinVoters(3, Voter(ReplicaKey(2, TWO), ADDRESSES))
+    done = wire_admin.add_response(Reply(1, ErrorCode.NONE, ""))
+    assert wire.from_response(ME, asked, done) == ChangeResponse()
+    refused = wire_admin.add_response(Reply(1, ErrorCode.REQUEST_TIMED_OUT, "it lags"))
+    assert wire.from_response(ME, asked, refused) == ChangeResponse(ErrorCode.REQUEST_TIMED_OUT, "it lags")
+    unnamed = messages.RemoveRaftVoterResponse(error_code=ErrorCode.VOTER_NOT_FOUND)
+    drop = DropVoter(3, ReplicaKey(2, ONE))
+    assert wire.from_response(ME, drop, unnamed) == ChangeResponse(ErrorCode.VOTER_NOT_FOUND, "VOTER_NOT_FOUND")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,14 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import PartitionImage
 from broker_cy.replica import following, leading
 from broker_cy.replica.following import Answer, Ask, BatchSpan
-from broker_cy.replica.in_sync import Altered, InSync, Standing
+from broker_cy.replica.in_sync import Altered, InSync
 from broker_cy.replica.replica import Replica, Role
+from broker_cy.replica.silence import FollowerSilence
+from broker_cy.replica.standing import Standing
 from broker_cy.storage.epochs import LeaderEpochs
 
 LAG_MS = 1000
+SILENCE_MS = 100
 REPLICAS = (1, 2, 3)
 
 
@@ -20,7 +23,8 @@ def leader(isr: tuple[int, ...] = REPLICAS, min_isr: int = 2) -> Replica:
     replica = Replica(0)
     replica.follow(0)
     replica.open(10, 10, 4)
-    replica.lead(InSync(1, standings, LAG_MS, min_isr), PartitionImage(REPLICAS, isr, 1, 5, 7), 0)
+    silence = FollowerSilence(SILENCE_MS, LAG_MS, standings)
+    replica.lead(InSync(1, standings, LAG_MS, min_isr, silence), PartitionImage(REPLICAS, isr, 1, 5, 7), 0)
     return replica
 
 
@@ -126,6 +130,27 @@ def test_a_follower_appends_what_belongs_to_its_fetch() -> None:
     assert replica.learn(13)["high_watermark"] == 10, "only what is written may be read"
     assert following.ask(replica, epochs) is None, "its offset would acknowledge what is not written"
     assert replica.wrote(13, 10, 1 << 60)["high_watermark"] == 13
+
+
+def test_an_empty_log_begins_within_no_batch() -> None:
+    """If this fails, a follower that began again in the middle of a batch, where records had been deleted, never gets
+    in sync with a leader that still has all of the batch.
+    """
+    replica = Replica(0)
+    replica.follow(5)
+    replica.open(10, 10, 10)
+    batches = [BatchSpan(9, 12, 3), BatchSpan(12, 13, 5)]
+    nothing = LeaderEpochs("/nowhere")
+    asked = following.ask(replica, nothing)
+    assert asked == Ask(5, 10, -1)
+    step = following.take(replica, asked, Answer(13, 2, None, batches), nothing)
+    assert (step.restart_at, step.append, step.truncate_to) == (9, 2, -1)
+    # With records before it, nothing of them is given up as long as the leader has them.
+    something = LeaderEpochs("/nowhere", [(3, 0)])
+    asked = following.ask(replica, something)
+    assert asked == Ask(5, 10, 3)
+    step = following.take(replica, asked, Answer(13, 2, None, batches), something)
+    assert (step.restart_at, step.append, step.truncate_to) == (-1, 0, -1)
 
 
 def test_an_answer_from_before_a_truncation_is_ignored() -> None:

@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 from uuid import UUID
 
+from broker_cy.client.outgoing import MACHINE
 from broker_cy.config import BrokerConfig
 from broker_cy.controller.operation import Operation, OperationContext
 from broker_cy.core.clock import ManualClock
@@ -16,6 +17,7 @@ from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server import registry
 from broker_cy.server.context import RequestContext
 from broker_cy.server.telemetry.event_log import EventLog
+from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
 from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 
@@ -60,7 +62,15 @@ class ConfigBroker:
         self.controller = MemoryController(self.config, self.image)
         loop: Any = None
         submit: Any = None
-        self.events = EventLog(self.config, ManualClock(), loop, PartitionTable(), submit)
+        self.events = EventLog(
+            self.config,
+            ManualClock(),
+            loop,
+            PartitionTable(),
+            submit,
+            OwnTopicLeader(0, "PLAINTEXT", lambda: self.image, lambda: False, MACHINE),
+            lambda topic: 1,
+        )
         replay(self.image, messages.RegisterBrokerRecord(broker_id=self.node_id))
 
     def create_topic(self, name: str, configs: dict[str, str]) -> None:

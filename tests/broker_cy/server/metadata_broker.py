@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, cast
 
+from broker_cy.client.outgoing import MACHINE
 from broker_cy.config import BrokerConfig
 from broker_cy.core import uuid as uuids
 from broker_cy.core.clock import ManualClock
@@ -19,10 +20,11 @@ from broker_cy.server.broker import Broker
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.auto_topics import AutoTopics
 from broker_cy.server.metadata.controller_service import ControllerService
-from broker_cy.server.metadata.suspects import Suspects
+from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.registry import ListenerKind, registrations
 from broker_cy.server.telemetry.event_log import EventLog
 from broker_cy.server.telemetry.log_events import LogEvents
+from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
 from broker_cy.storage.data_directory import DataDirectory, open_directories
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_manager import LogManager
@@ -47,6 +49,7 @@ class MetadataBroker:
         self.events: EventLog
         self.randomness = MACHINE_RANDOMNESS
         self.suspects: Suspects
+        self.departed: Departed
         self.node_id = 1
         self.cluster_id = ""
         self.changes: list[Any] = []
@@ -63,9 +66,18 @@ class MetadataBroker:
         logs = LogManager(self.directories, StorageSettings(), InlineJobs())
         loop = asyncio.get_running_loop()
         self.suspects = Suspects(loop)
-        self.controller = ControllerService.open(self.config, self.clock, loop, logs, MACHINE_RANDOMNESS)
+        self.departed = Departed(loop)
+        self.controller = ControllerService.open(self.config, self.clock, loop, logs, MACHINE_RANDOMNESS, MACHINE)
         self.auto_topics = AutoTopics(self.config, self.controller.submit, LogEvents(self.clock))
-        self.events = EventLog(self.config, self.clock, loop, PartitionTable(), self.controller.submit)
+        self.events = EventLog(
+            self.config,
+            self.clock,
+            loop,
+            PartitionTable(),
+            self.controller.submit,
+            OwnTopicLeader(0, "PLAINTEXT", lambda: self.controller.image, lambda: False, MACHINE),
+            lambda topic: 1,
+        )
         self.controller.subscribe(lambda delta, image: self.changes.append(delta))
         return self
 

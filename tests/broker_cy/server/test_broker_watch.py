@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from uuid import UUID
 
+from broker_cy.client.address import Address
+from broker_cy.client.outgoing import MACHINE
+from broker_cy.controller.pulse import LIVENESS
 from broker_cy.metadata.image import BrokerImage, Endpoint, ImageDelta, MetadataImage
 from broker_cy.server.metadata.broker_watch import BrokerWatch
+from broker_cy.wire import codec, messages
 
 WAIT_S = 20.0
 OWN, OTHER = 1, 2
@@ -56,6 +60,8 @@ class Notes:
         self.suspected: list[int] = []
         self.cleared: list[int] = []
         self.dead: list[dict[int, int]] = []
+        self.silent: list[tuple[int, int]] = []
+        self.leaders_gone: list[tuple[int, int]] = []
 
     def note_dead(self, epochs: Mapping[int, int]) -> None:
         self.dead.append(dict(epochs))
@@ -84,7 +90,7 @@ def show(watch: BrokerWatch, found: BrokerImage) -> None:
 
 
 @asynccontextmanager
-async def watching(process: Listening) -> AsyncIterator[tuple[BrokerWatch, Notes]]:
+async def watching(process: Listening, interval_ms: int = 0) -> AsyncIterator[tuple[BrokerWatch, Notes]]:
     """A watch that is connected to the process."""
     await process.start()
     notes = Notes()
@@ -92,9 +98,14 @@ async def watching(process: Listening) -> AsyncIterator[tuple[BrokerWatch, Notes
         OWN,
         asyncio.get_running_loop(),
         "PLAINTEXT",
+        MACHINE,
         notes.suspected.append,
         notes.cleared.append,
         notes.note_dead,
+        lambda leader_id, epoch: notes.leaders_gone.append((leader_id, epoch)),
+        lambda broker_id, epoch: notes.silent.append((broker_id, epoch)),
+        broker_interval_ms=interval_ms,
+        leader_interval_ms=interval_ms,
     )
     show(watch, broker(process.ports))
     try:
@@ -126,6 +137,139 @@ def test_a_process_that_has_ended_is_dead() -> None:
             assert watch.dead == {OTHER: 7}
             show(watch, broker(process.ports, 8))
             assert watch.dead == {}
+
+    asyncio.run(work())
+
+
+def test_the_parent_of_a_shard_is_certain() -> None:
+    """If this fails, a shard that has ended is fenced late, or the next incarnation is taken for the one that ended."""
+
+    async def work() -> None:
+        process = Listening()
+        async with watching(process) as (watch, notes):
+            watch.process_ended(OTHER, 6)
+            assert notes.dead == []
+            watch.process_ended(OTHER, 7)
+            watch.process_ended(OTHER, 7)
+            assert notes.dead == [{OTHER: 7}]
+            # A node that becomes the active controller later fences it as well.
+            assert watch.dead == {OTHER: 7}
+            process.end()
+            await asyncio.sleep(0)
+            show(watch, broker(process.ports, 8))
+            assert watch.dead == {}
+            assert notes.dead == [{OTHER: 7}]
+
+    asyncio.run(work())
+
+
+def test_the_quorum_learns_that_its_leader_has_gone() -> None:
+    """If this fails, the metadata have no leader until the fetch timeout after a controller was killed."""
+
+    async def work() -> None:
+        process, leader = Listening(), Listening()
+        await leader.start()
+        async with watching(process) as (watch, notes):
+            watch.lead(3, 5, Address("127.0.0.1", leader.ports[0]))
+            watch.lead(3, 5, Address("127.0.0.1", leader.ports[0]))
+            await until(lambda: leader.accepted == 1)
+            # Another leader is watched instead.
+            watch.lead(-1, 6, None)
+            watch.lead(3, 7, Address("127.0.0.1", leader.ports[0]))
+            await until(lambda: leader.accepted == 2)
+            leader.hang_up()
+            await until(lambda: leader.accepted == 3)
+            assert notes.leaders_gone == []
+            leader.end()
+            await until(lambda: notes.leaders_gone != [])
+            assert (notes.leaders_gone, notes.suspected, watch.dead) == ([(3, 7)], [], {})
+
+    asyncio.run(work())
+
+
+class Answering(Listening):
+    """A node that answers ApiVersions as one of this kind, or as another one, while it does not stand still."""
+
+    def __init__(self, *, is_ours: bool = True) -> None:
+        super().__init__()
+        self.runs = asyncio.Event()
+        self.runs.set()
+        self.questions = 0
+        self.is_ours = is_ours
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        self.writers.append(writer)
+        feature = messages.ApiVersionsResponse.SupportedFeatureKey(name=LIVENESS, min_version=1, max_version=1)
+        response = messages.ApiVersionsResponse(supported_features=[feature] if self.is_ours else [])
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                request = await reader.readexactly(size)
+                self.questions += 1
+                await self.runs.wait()
+                body = request[4:8] + codec.encode(response, 3)
+                writer.write(len(body).to_bytes(4, "big") + body)
+
+
+def test_a_broker_that_stands_still_is_silent() -> None:
+    """If this fails, clients wait for a leader that stands still until its session ends."""
+
+    async def work() -> None:
+        process = Answering()
+        async with watching(process, 100) as (watch, notes):
+            await until(lambda: process.questions > 3)
+            assert (notes.silent, watch.silent) == ([], {})
+            process.runs.clear()
+            await until(lambda: notes.silent != [])
+            assert (notes.silent, watch.silent, notes.dead) == ([(OTHER, 7)], {OTHER: 7}, [])
+            # It is fenced, goes on, and is unfenced: the same incarnation is watched again.
+            show(watch, broker(process.ports, fenced=True))
+            assert watch.silent == {}
+            process.runs.set()
+            asked = process.questions
+            show(watch, broker(process.ports))
+            await until(lambda: process.questions > asked + 2)
+            assert watch.silent == {}
+
+    asyncio.run(work())
+
+
+def test_a_leader_of_the_quorum_that_stands_still_is_given_up() -> None:
+    """If this fails, the metadata have no leader until the fetch timeout ends."""
+
+    async def work() -> None:
+        process, leader = Listening(), Answering()
+        await leader.start()
+        async with watching(process, 100) as (watch, notes):
+            watch.lead(3, 5, Address("127.0.0.1", leader.ports[0]))
+            await until(lambda: leader.questions > 3)
+            leader.runs.clear()
+            await until(lambda: notes.leaders_gone != [])
+            assert (notes.leaders_gone, notes.silent) == ([(3, 5)], [])
+            leader.runs.set()
+        leader.end()
+
+    asyncio.run(work())
+
+
+def test_a_broker_of_another_kind_has_only_its_session() -> None:
+    """If this fails, brokers of Kafka in a cluster are fenced by rules that they do not know."""
+
+    async def work() -> None:
+        process = Answering(is_ours=False)
+        async with watching(process, 100) as (_, notes):
+            await until(lambda: process.questions == 1)
+            process.runs.clear()
+            # A node of this kind would be silent by the time at which another one is.
+            other = Answering()
+            async with watching(other, 100) as (_, others):
+                await until(lambda: other.questions > 1)
+                other.runs.clear()
+                await until(lambda: others.silent != [])
+                other.runs.set()
+            assert (process.questions, notes.silent) == (1, [])
+            process.runs.set()
 
     asyncio.run(work())
 

@@ -220,6 +220,50 @@ def test_metadata_is_not_held_for_longer_than_the_bound(tmp_path: Path, monkeypa
     with_broker(tmp_path, work)
 
 
+def test_metadata_of_a_leader_that_is_gone_is_held_for_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, clients are sent to a killed leader while the controllers elect one of them."""
+
+    async def work(broker: MetadataBroker) -> None:
+        await a_cluster(broker)
+        monkeypatch.setattr(suspects, "HOLD_S", 0.0)
+        monkeypatch.setattr(suspects, "GONE_S", 60.0)
+        broker.suspects.suspect(3)
+        broker.suspects.gone(3)
+        asked = asyncio.ensure_future(broker.call(wanted(), 13))
+        await until(lambda: bool(broker.suspects._waiting))
+        assert broker.suspects.ids == {3}
+        broker.suspects.clear(3)
+        await asked
+
+    with_broker(tmp_path, work)
+
+
+def test_broker_that_was_fenced_just_now_is_still_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, librdkafka loses the new leaders of partitions in the response that brings them, for a second."""
+
+    async def work(broker: MetadataBroker) -> None:
+        await a_cluster(broker)
+        delta = change(broker.image, [broker_image(3)], {})
+        broker.departed.apply(delta, broker.image)
+        delta = change(
+            broker.image, [broker_image(3, fenced=True)], {("t", 2): partition_image(1, ALL, 8)._replace(isr=(1, 2))}
+        )
+        broker.departed.apply(delta, broker.image)
+        response = await broker.call(wanted(), 13)
+        assert [each.node_id for each in response.brokers] == [1, 2, 3]
+        assert response.controller_id in (1, 2)
+        # Who asks for the brokers themselves, or for all topics, sees those that are there.
+        for request in (messages.MetadataRequest(topics=[]), messages.MetadataRequest(topics=None)):
+            response = await broker.call(request, 13)
+            assert [each.node_id for each in response.brokers] == [1, 2]
+        monkeypatch.setattr(suspects, "DEPARTED_S", 0.0)
+        broker.departed.apply(change(broker.image, [broker_image(3)], {}), broker.image)
+        broker.departed.apply(change(broker.image, [broker_image(3, fenced=True)], {}), broker.image)
+        assert [each.node_id for each in (await broker.call(wanted(), 13)).brokers] == [1, 2]
+
+    with_broker(tmp_path, work)
+
+
 def test_coordinator_that_is_suspected_is_named_after_the_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker_cy.client.outgoing import MACHINE
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.metadata import framing
 from broker_cy.metadata.loader import Loader
@@ -43,7 +44,7 @@ def test_an_image_that_follows_is_that_of_the_leader(tmp_path: Path, monkeypatch
         files = MetadataBroker(tmp_path / "follower")
         files.directories = directories
         opened = ControllerService.open(
-            files.config, files.clock, asyncio.get_running_loop(), logs, MACHINE_RANDOMNESS
+            files.config, files.clock, asyncio.get_running_loop(), logs, MACHINE_RANDOMNESS, MACHINE
         )._files
         heard: list[str] = []
         pieces: list[int] = []

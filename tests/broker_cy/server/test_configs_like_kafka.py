@@ -18,6 +18,7 @@ from broker_cy.config import ConfigError, validate_topic_settings
 from broker_cy.config.definitions import OWN
 from broker_cy.config.properties import parse_properties
 from broker_cy.config.startup import BUILT_IN
+from broker_cy.metadata.features import METADATA_VERSION, MV_LATEST
 from broker_cy.wire import messages
 from tests.broker_cy.server.config_broker import ConfigBroker
 
@@ -37,10 +38,6 @@ def deviation(resource: dict[str, Any], kafka: Outcome) -> Outcome:
         return 42, f"Unknown operations type {max(ops)}"
     if named.get("config.providers") == "x":
         return 42, "setting config.providers=x is not supported yet: remove it"
-    if named.get("cordoned.log.dirs") and kafka[0] == 0:
-        return 42, "setting cordoned.log.dirs=* is not supported yet: remove it"
-    if named.get("cordoned.log.dirs") == "/x":
-        return 42, "setting cordoned.log.dirs=/x is not supported yet: remove it"
     return kafka
 
 
@@ -136,6 +133,7 @@ def test_as_recorded(recorded: dict[str, Any]) -> None:
     # Kafka 4.3 formats a directory with this setting for all brokers (KIP-966).
     broker.set_config(BROKER, "", "min.insync.replicas", "1")
     broker.set_feature("eligible.leader.replicas.version", 1)
+    broker.set_feature(METADATA_VERSION, MV_LATEST)
     for number, step in enumerate(recorded["steps"]):
         if step["api"] == "CreateTopics":
             check_create(step, broker)

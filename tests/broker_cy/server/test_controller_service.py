@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bench.launch.nodes import free_ports
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
@@ -22,7 +24,9 @@ from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.storage import disk
 from broker_cy.wire import messages
+from tests.broker_cy.server.group_broker import GroupBroker
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
+from tests.sim.world.cluster import format_directory
 from tests.support.images import topic_in
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "kafka-4.3.1" / "logdir"
@@ -399,5 +403,36 @@ def test_a_step_of_many_records(tmp_path: Path) -> None:
                 await broker.controller.submit(create(name, partitions=5000))
         async with MetadataBroker(tmp_path) as broker:
             assert all(p.leader_epoch == 1 for t in broker.image.topics for p in t.partitions.values())
+
+    run(work)
+
+
+def test_a_start_ends_if_the_disk_fails(tmp_path: Path) -> None:
+    """If this fails, a node whose metadata log cannot be synced waits a minute for its registration, and then reports
+    that another broker has its node.id.
+    """
+    directory, ports = tmp_path / "data", free_ports(2)
+    directory.mkdir()
+    format_directory(str(directory), 1, random.Random(1))
+    settings = {
+        "process.roles": "broker,controller",
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports[0]},CONTROLLER://127.0.0.1:{ports[1]}",
+        "controller.listener.names": "CONTROLLER",
+        # Nobody listens on port 1: no controller becomes active.
+        "controller.quorum.voters": f"1@127.0.0.1:{ports[1]},2@127.0.0.1:1,3@127.0.0.1:1",
+    }
+
+    async def work() -> None:
+        server = GroupBroker(directory, settings).server
+        starting = asyncio.ensure_future(server.start())
+
+        def controller() -> Any:
+            return getattr(server.broker, "controller", None)
+
+        await until(lambda: controller() is not None and controller()._membership is not None)
+        controller()._driver._halt("the metadata log cannot be synced")
+        with pytest.raises(QuorumError, match="cannot be synced"):
+            await starting
+        await server.stop()
 
     run(work)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,11 +20,13 @@ class Harness(CoreHarness):
     def __init__(self) -> None:
         self.handled: list[str] = []
         self.gate = asyncio.Event()
+        self.before_the_end: Callable[[], object] = lambda: None
         super().__init__({ApiKey.HEARTBEAT: self.waiting, ApiKey.LEAVE_GROUP: self.quick})
 
     async def waiting(self, ctx: Any, request: Any) -> Any:
         self.handled.append(request.group_id)
         await self.gate.wait()
+        self.before_the_end()
         return messages.HeartbeatResponse()
 
     def quick(self, ctx: Any, request: Any) -> Any:
@@ -115,6 +118,22 @@ def test_peer_that_goes_away_while_its_handler_runs(core: Harness) -> None:
     core.wait_until(lambda: core.connections() == 0)
     assert core.on_loop(lambda: len(core.core.tasks)) == 0
     assert core.on_loop(lambda: core.core.pool.lent_bytes) == 0
+
+
+def test_whole_requests_of_a_peer_that_has_left_are_handled(core: Harness) -> None:
+    """If this fails, a record with acks=0 is lost if its producer closes the connection while an earlier request is
+    still being handled.
+    """
+    client = core.client()
+    client.send(beat(client, "a") + leave(client, "b") + leave(client, "c"))
+    core.wait_until(lambda: core.handled == ["a"])
+    client.socket.shutdown(socket.SHUT_WR)
+    (connection,) = core.core.connections
+    # The loop reports the end just after the handler is done, and before the connection goes on with what is left.
+    core.before_the_end = lambda: core.loop.call_soon(connection.on_readable)
+    core.open_gate()
+    core.wait_until(lambda: core.connections() == 0)
+    assert core.handled == ["a", "b", "c"]
 
 
 def test_peer_that_goes_away_in_silence(core: Harness) -> None:

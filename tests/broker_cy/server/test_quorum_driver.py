@@ -13,7 +13,7 @@ from broker_cy.quorum.history import VoterHistory
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import Event, Output
 from broker_cy.quorum.voters import Voter, VoterSet
-from broker_cy.server.metadata import controller_service, quorum_opening
+from broker_cy.server.metadata import leadership, quorum_opening
 from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, run, until
 
 
@@ -32,7 +32,7 @@ class OneOfThree(Quorum):
 def test_start_without_a_leader_ends_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a broker whose quorum has no majority would hang at its start without a word."""
     monkeypatch.setattr(quorum_opening, "Quorum", OneOfThree)
-    monkeypatch.setattr(controller_service, "LEADER_WAIT_S", 0.05)
+    monkeypatch.setattr(leadership, "LEADER_WAIT_S", 0.05)
 
     async def work() -> None:
         with pytest.raises(QuorumError, match=r"no leader after 0.05 s: a majority .* unattached in epoch 0"):

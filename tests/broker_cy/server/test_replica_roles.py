@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
+from broker_cy.replica import follower_log
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.replica import Role
 from broker_cy.server.partitions.partition_service import PartitionService
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.server.group_broker import GroupBroker, run
+from tests.broker_cy.server.group_client import Connection
+from tests.broker_cy.server.harness import produce_request
 
 TOPIC = "replicated"
 
@@ -81,6 +88,39 @@ def test_roles_follow_the_image(tmp_path: Path) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_who_waits_for_a_record_hears_that_the_partition_is_closed(tmp_path: Path, is_deleted: bool) -> None:
+    """If this fails, a transaction whose marker waits for its replicas never ends once its topic is deleted, a producer
+    waits for its timeout, or it gets an acknowledgement of a record that the new leader does not have.
+    """
+
+    async def scenario() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            roles = Roles(broker)
+            partition = roles.led_by(1, 0)
+            assert partition is not None
+            marker = partition.append_marker(7, 0, 0, False, 1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.server.listeners[0].port)
+            connection = Connection(reader, writer)
+            records = encode_batch([Record(0, 1, b"k", b"v", [])])
+            producing = asyncio.ensure_future(connection.call(produce_request(TOPIC, 0, records), 9))
+            while partition.log.log_end_offset < 2:
+                await asyncio.sleep(0)
+            assert not marker.done()
+            if is_deleted:
+                roles.give(None)
+            else:
+                roles.led_by(2, 1, (2, 3))
+            assert partition.closed
+            assert isinstance(error := marker.exception(), KafkaError)
+            assert error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            answer = await producing
+            assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            writer.close()
+
+    run(scenario)
+
+
 def test_a_topic_created_again_is_another_one(tmp_path: Path) -> None:
     """If this fails, a follower appends records of a new topic to those of the deleted one of its name."""
 
@@ -113,7 +153,7 @@ def test_the_high_watermark_of_a_follower_is_checkpointed(tmp_path: Path) -> Non
             assert partition is not None
             partition.append_records(encode_batch([Record(each, 1, b"k", b"v", []) for each in range(5)]), 1)
             roles.led_by(2, 1)
-            partition.learn(3, 0)
+            follower_log.learn(partition, 3, 0)
             assert partition.high_watermark == 3
             assert roles.service.high_watermark_of(TOPIC, 0) == 3
 

@@ -14,12 +14,18 @@ import pytest
 from broker_cy.client.address import Address
 from broker_cy.client.connection import Connection, ConnectionFailed, TimedOut, open_connection
 from broker_cy.client.deadline import Deadline
+from broker_cy.client.outgoing import MACHINE
+from broker_cy.core.clock import MACHINE_CLOCK
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metadata.image import MetadataImage, PartitionImage, TopicImage
-from broker_cy.replica.in_sync import InSync, Standing
+from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage, TopicImage
+from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.replica import Role
+from broker_cy.replica.silence import FollowerSilence
+from broker_cy.replica.standing import Standing
+from broker_cy.replica.throttle import EVERY, UNLIMITED, ReplicaThrottle
 from broker_cy.server.handlers import list_offsets as _list_offsets  # noqa: F401 (registers it)
+from broker_cy.server.replication import fetcher
 from broker_cy.server.replication.alterations import Alterations
 from broker_cy.server.replication.fetcher import Follower
 from broker_cy.server.replication.links import Link, LinkFailed
@@ -30,10 +36,12 @@ from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, decode_batches, encode_batch
+from tests.support.wait import until
 
 from .harness import SETTINGS, CoreHarness, fetch_from, produce_request, produce_to
 
 TOPIC = "t"
+LAG_MS = 10_000
 CONFIG = {
     "replica.fetch.max.bytes": 1 << 20,
     "replica.fetch.wait.max.ms": 500,
@@ -80,6 +88,8 @@ class Cluster:
         answer = messages.AlterPartitionResponse.PartitionData(partition_index=0)
         if (asked.leader_epoch, asked.partition_epoch) != (self.image.leader_epoch, self.image.partition_epoch):
             answer.error_code = ErrorCode.INVALID_UPDATE_VERSION
+        elif asked.leader_recovery_state and len(asked.new_isr_with_epochs) > 1:
+            answer.error_code = ErrorCode.INVALID_REQUEST
         else:
             self.image = self.image._replace(
                 isr=tuple(each.broker_id for each in asked.new_isr_with_epochs),
@@ -135,6 +145,9 @@ class Node:
         self.partition.configure(SETTINGS | {"min.insync.replicas": 2})
         self.harness.table.add(self.partition)
         self.log = log
+        self.throttle = ReplicaThrottle(11, 1000)
+        core.silence = self.silence = FollowerSilence(0, LAG_MS, self.cluster.standings)
+        core.leader_throttle = ReplicaThrottle(11, 1000)
         follower = Follower(
             self.node_id,
             lambda: self.cluster.standings[self.node_id].epoch,
@@ -144,17 +157,21 @@ class Node:
             self,
             cast(Any, Logs()),
             core.flush,
+            self.throttle,
         )
         self.replicas = Replicas(follower)
         self.alterations = Alterations(self.node_id, follower.broker_epoch, self.harness.loop, self.cluster)
         core.on_alter = self.alterations.add
+
+    def new_in_sync(self) -> InSync:
+        return InSync(self.node_id, self.cluster.standings, LAG_MS, 1, self.silence)
 
     async def connect(self, broker_id: int) -> Link:
         node = self.cluster.nodes[broker_id]
         if self.cluster.is_cut(broker_id, self.node_id):
             raise LinkFailed("cut")
         address = Address("127.0.0.1", node.harness.listener.port)
-        link = SocketLink(await open_connection(address, "follower", Deadline(10)))
+        link = SocketLink(await open_connection(address, "follower", Deadline(10), MACHINE))
         self.links.append((broker_id, link))
         if self.cluster.is_cut(broker_id, self.node_id):
             link.close()  # cut while it was connecting
@@ -166,7 +183,7 @@ class Node:
         before = self.partition.assigned
         leads = image.leader == self.node_id
         self.harness.core.flush()
-        self.partition.assign(image, leads, lambda: InSync(self.node_id, self.cluster.standings, 10_000, 1), -1)
+        self.partition.assign(image, leads, self.new_in_sync, -1)
         if self.partition.replica.role == Role.OFFLINE:
             self.partition.come_online(self.log)
         if before is None or before.leader_epoch < image.leader_epoch:
@@ -275,6 +292,33 @@ def test_a_deposed_leader_truncates_what_only_it_had(cluster: Cluster) -> None:
     assert cluster.image.isr == (1, 2, 3)
 
 
+def test_replicas_join_after_an_unclean_election(cluster: Cluster) -> None:
+    """If this fails, a partition whose leader was elected uncleanly stays on one replica, and its producers with
+    acks=all wait for ever.
+    """
+    assert produce(cluster, 1, b"first") == ErrorCode.NONE
+    cluster.give(leader=2, isr=(2,), leader_recovery_state=1)
+    until(lambda: set(cluster.image.isr) == {1, 2, 3}, "all replicas in sync")
+    assert produce(cluster, 2, b"second") == ErrorCode.NONE
+
+
+def test_a_follower_tries_at_once_when_its_leader_is_back(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a broker that was started again has its followers back only after replica.fetch.backoff.ms."""
+    monkeypatch.setattr(fetcher, "NEWS_S", 600.0)
+    monkeypatch.setitem(CONFIG, "replica.fetch.backoff.ms", 600_000)
+    late = cluster.nodes[3]
+    late.cut()
+    fetchers = late.replicas._fetchers
+    until(lambda: 1 in fetchers and fetchers[1].failures > 0, "a connection that failed")
+    cluster.give(isr=(1, 2))
+    assert produce(cluster, 1, b"first") == ErrorCode.NONE
+    late.is_cut = False
+    registration = ImageDelta([], [], [1], [])
+    late.harness.on_loop(lambda: late.replicas.apply(registration))
+    late.wait(lambda partition: partition.high_watermark == 1)
+    assert late.records() == [b"first"]
+
+
 def test_a_follower_behind_the_log_start_begins_again(cluster: Cluster) -> None:
     """If this fails, a follower that was away while records were deleted never gets in sync."""
     cluster.nodes[3].cut()
@@ -291,6 +335,58 @@ def test_a_follower_behind_the_log_start_begins_again(cluster: Cluster) -> None:
     assert cluster.nodes[3].records() == [b"6", b"7", b"8", b"9"]
     assert produce(cluster, 1, b"10") == ErrorCode.NONE
     cluster.nodes[2].wait(lambda partition: partition.log.log_start_offset == 6)
+
+
+def test_a_follower_catches_up_by_several_answers(cluster: Cluster) -> None:
+    """If this fails, a follower that is more than one answer behind, which ends within a batch, never gets in sync."""
+    cluster.nodes[3].cut()
+    cluster.give(isr=(1, 2))
+    state = cluster.nodes[1].partition.replica.in_sync
+    assert state is not None
+    state.lag_max_ms = 1  # else the high watermark waits for the late one, which has just been in sync
+    values = [b"%d" % each * 400_000 for each in range(5)]
+    for value in values:
+        assert produce(cluster, 1, value) == ErrorCode.NONE
+    cluster.nodes[3].is_cut = False
+    cluster.nodes[3].wait(lambda partition: partition.high_watermark == 5)
+    assert cluster.nodes[3].records() == values
+    cluster.nodes[1].harness.wait_until(lambda: cluster.image.isr == (1, 2, 3))
+
+
+def fill(throttle: ReplicaThrottle) -> None:
+    """Hold all listed replicas: it has copied more than it may, for longer than a test takes."""
+    throttle.limit_to(1)
+    throttle.list_replicas(TOPIC, [EVERY], 0)
+    throttle.record(1 << 30, int(MACHINE_CLOCK.monotonic() * 1000))
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_throttle_holds_only_what_is_not_in_sync(cluster: Cluster, side: str) -> None:
+    """If this fails, a move takes the whole network, or a throttle makes in-sync sets smaller (KIP-73)."""
+    leader, in_sync, late = cluster.nodes.values()
+    late.cut()
+    cluster.give(isr=(1, 2))
+    core, state = leader.harness.core, leader.partition.replica.in_sync
+    assert core.leader_throttle is not None
+    assert state is not None
+    state.lag_max_ms = 1  # else the high watermark waits for the late one, which has just been in sync
+    throttles = [core.leader_throttle] if side == "leader" else [in_sync.throttle, late.throttle]
+    for throttle in throttles:
+        leader.harness.on_loop(partial(fill, throttle))
+    assert produce(cluster, 1, b"1") == ErrorCode.NONE
+    late.is_cut = False
+    if side == "leader":
+        leader.wait(lambda partition: state.followers[3].end_offset == 0)
+    else:
+        late.harness.wait_until(lambda: bool(late.replicas._fetchers[1]._session._held))
+    for each in range(10):
+        assert produce(cluster, 1, b"%d" % each) == ErrorCode.NONE
+    assert len(in_sync.records()) == 11
+    assert late.records() == []
+    for throttle in throttles:
+        leader.harness.on_loop(partial(throttle.limit_to, UNLIMITED))
+    late.wait(lambda partition: partition.high_watermark == 11)
+    leader.harness.wait_until(lambda: cluster.image.isr == (1, 2, 3))
 
 
 def test_a_consumer_is_sent_to_the_replica_in_its_rack(cluster: Cluster) -> None:

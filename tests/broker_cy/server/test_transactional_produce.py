@@ -9,6 +9,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.image import PartitionImage
+from broker_cy.replica.in_sync import InSync
+from broker_cy.replica.silence import FollowerSilence
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch
@@ -280,6 +283,27 @@ def test_sequences_while_verification_failed(core: CoreHarness, verifier: Verifi
     # Where epochs grow with each transaction, an unknown producer begins with 0.
     assert codes(client, request((1, batch(3))), 12) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
     assert codes(client, request((1, batch(0))), 12) == [ErrorCode.NONE]
+
+
+def assign(core: CoreHarness, leader: int, epoch: int) -> None:
+    """Let broker 1, which this one is, or 2 lead partition 0."""
+    partition = core.table.get("t", 0)
+    assert partition is not None
+    image = PartitionImage((1, 2), (leader,), leader, epoch, epoch)
+    silence = FollowerSilence(1000, 10_000, {})
+    core.on_loop(lambda: partition.assign(image, leader == 1, lambda: InSync(1, {}, 10_000, 1, silence), -1))
+
+
+def test_what_a_follower_was_sent_does_not_count_when_it_leads(core: CoreHarness, verifier: Verifier) -> None:
+    """If this fails, a producer whose leader fails meets a fatal error at the next one, to which it has sent an earlier
+    batch before: that batch was written by the failed leader.
+    """
+    client = core.client()
+    assign(core, 2, 5)
+    assert codes(client, request((0, batch(3))), 11) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert verifier.calls == []
+    assign(core, 1, 6)
+    assert codes(client, request((0, batch(7))), 11) == [ErrorCode.NONE]
 
 
 def test_a_refused_batch_or_marker_is_explained(core: CoreHarness, verifier: Verifier) -> None:

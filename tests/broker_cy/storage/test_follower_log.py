@@ -44,6 +44,27 @@ def test_a_truncated_log_ends_where_a_batch_ends(log: Log) -> None:
     assert slice_at(log, 20).read()[:8] == (20).to_bytes(8, "big")
 
 
+def test_an_epoch_without_records_is_truncated(log: Log) -> None:
+    """If this fails, a broker that led and wrote nothing follows the next leader in vain: it is asked to truncate to
+    the end of its log again and again (KAFKA-10706).
+    """
+    log.epochs.assign(6, log.log_end_offset)
+    assert not maintenance.truncate_to(log, 30, 0)
+    assert log.epochs.entries == LeaderEpochs.load(log.directory).entries == [(1, 0), (2, 10), (4, 20)]
+
+
+def test_an_epoch_begins_again_after_a_truncation_to_the_end(log: Log) -> None:
+    """If this fails, the first records of an epoch belong to no epoch, and a follower is not asked to truncate them."""
+    maintenance.truncate_to(log, 20, 0)
+    maintenance.truncate_to(log, 20, 0)
+    maintenance.delete_records_before(log, 20, 0, 0)
+    assert log.epochs.entries == [(2, 20)]
+    assert not maintenance.truncate_to(log, 20, 0)
+    assert log.epochs.entries == []
+    log.append(batch(20, 5, 2), 0)
+    assert log.epochs.entries == [(2, 20)]
+
+
 def test_a_slice_from_before_a_truncation_is_known(log: Log) -> None:
     """If this fails, a consumer gets bytes of other records than those that were found for it."""
     before = slice_at(log, 20)

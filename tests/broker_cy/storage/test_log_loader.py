@@ -243,3 +243,20 @@ def test_reading_damage_takes_the_partition_offline(filled: Path) -> None:
     with pytest.raises(Exception, match=r"is offline: .* is corrupt at byte 1210"):
         log.append(batch(300), 0)
     manager.crash()
+
+
+@pytest.mark.parametrize("timestamp", [0, 1000])
+def test_zeros_of_a_power_loss_do_not_age_a_segment(tmp_path: Path, timestamp: int) -> None:
+    """If this fails, retention.ms deletes a segment long before its age: the last time index entry was not on disk."""
+    manager = open_manager(tmp_path / "data", config=SMALL)
+    log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
+    log.append(batch(0, 1, size=10, timestamp=timestamp), 5)
+    log.begin_segment(5)
+    log.append(batch(1, 1, size=10, timestamp=timestamp), 5)
+    manager.flusher.start()
+    manager.crash()
+    index = tmp_path / "data" / "t-0" / f"{0:020d}.timeindex"
+    index.write_bytes(bytes(12))
+    _, log = reopen(tmp_path / "data")
+    log.segments[0].complete()
+    assert log.segments[0].times.last == (timestamp, 0)

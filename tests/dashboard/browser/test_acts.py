@@ -22,11 +22,14 @@ from tests.support.broker import BrokerProcess
 from tests.support.dashboard import running_dashboard
 from tests.support.hanging import leave_hanging
 
-# Acts that a test below executes. A new act must be added here, with a test.
+# Acts that a test below, or one of another file, executes. A new act must be added here, with a test.
 TESTED = {
     "create-topic", "add-partitions", "clone-topic", "produce-record", "reproduce-records", "delete-records",
     "delete-topics", "change-setting", "reset-setting", "reset-group", "delete-group-offsets", "delete-groups",
     "abort-transaction",
+    # test_operating.py, with several nodes:
+    "cordon-broker", "uncordon-broker", "drain-broker", "decommission-broker", "fill-broker", "balance-brokers",
+    "cancel-moves", "stop-moves", "elect-preferred", "elect-unclean", "add-voter", "remove-voter", "upgrade-quorum",
 }  # fmt: skip
 
 

@@ -55,7 +55,7 @@ def test_brokers_replicas_and_the_quorum(site: str, new_tab: Callable[..., Tab],
     assert tab.violations() == []
     tab.page.wait_for_selector("text=Every partition has a leader")
     nodes[2].kill()
-    tab.panel("Partitions out of sync").locator("tbody tr", has_text="orders").first.wait_for()
+    tab.panel("Partitions out of sync").locator(".ag-row", has_text="orders").first.wait_for()
     nodes[2].restart()
     tab.page.wait_for_selector("text=Every partition has a leader", timeout=90_000)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from broker_cy.admin.cluster import FeatureRange
-from broker_cy.admin.quorum import QuorumDescription, QuorumReplica
+from broker_cy.admin.quorum import QuorumDescription, QuorumEndpoint, QuorumReplica
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.core.uuid import to_text
 from dashboard.collector.holdings import holdings_of
 from dashboard.collector.ordering import CHUNK_ROWS, window_of
 from dashboard.security.roles import Scope
@@ -24,6 +26,8 @@ THREE = (
     topic_of("orders", (1, (1, 2, 3), (1,)), (-1, (3,), (3,)), (1, (1,), (1,))),
     topic_of("secret", (1, (1, 2), (1, 2))),
 )
+# The directory of a voter that a configuration file lists.
+STATIC = to_text(UUID(int=0))
 SIZES = {1: {("orders", 0): 100, ("orders", 2): 30, ("secret", 0): 7}, 2: {("orders", 0): 60, ("secret", 0): 7}}
 
 
@@ -63,7 +67,7 @@ def test_brokers_that_are_away_or_fenced_and_their_partitions(broker: Target) ->
     async def job(desk: Desk) -> None:
         three_brokers(desk)
         rows = await desk.rows("brokers", lambda state: len(state["rows"]) == 3 and state["rows"][0]["cells"][8] != "-")
-        assert [row["role"] for row in rows.values()] == ["controller", "fenced", "away"]
+        assert [row["state"] for row in rows.values()] == ["controller", "fenced", "away"]
         assert [row["leads"] for row in rows.values()] == ["3", "0", "0"]
         assert [row["replicas"] for row in rows.values()] == ["3", "2", "2"]
         assert [row["behind"] for row in rows.values()] == ["0", "1", "1"]
@@ -76,6 +80,7 @@ def test_brokers_that_are_away_or_fenced_and_their_partitions(broker: Target) ->
         assert troubled["orders-0"]["missing"] == "2, 3"
         facts = {name: value for name, value, _ in (await desk.state("replication"))["facts"]}
         assert (facts["partitions"], facts["offline"], facts["under-replicated"]) == ("4", "1", "1")
+        assert list(await desk.rows("troubled-partitions", filter="offline")) == ["orders-1"]
 
     drive(broker.bootstrap, job)
 
@@ -126,7 +131,8 @@ def test_quorum_with_the_lag_of_each_replica(broker: Target) -> None:
     """If this fails, nobody sees that a voter of the metadata log fell behind."""
 
     async def job(desk: Desk) -> None:
-        voters = (QuorumReplica(1, "dir-1", 50, 0, 1, 5), QuorumReplica(2, "dir-2", 40, 10, 1, None))
+        place = QuorumEndpoint("CONTROLLER", "10.0.0.1", 9093)
+        voters = (QuorumReplica(1, "dir-1", 50, 0, 1, 5, (place,)), QuorumReplica(2, STATIC, 40, 10, 3, None))
         plant(desk, "quorum", QuorumDescription(1, 7, 49, voters, (QuorumReplica(9, "dir-9", 45, 5, 1, 5),)))
         plant(desk, "features", (FeatureRange("metadata.version", 1, 30, 29), FeatureRange("x", 0, 1, None)))
         rows = await desk.rows("quorum-replicas")
@@ -135,6 +141,11 @@ def test_quorum_with_the_lag_of_each_replica(broker: Target) -> None:
             "2": ("voter", "10", "-"),
             "9": ("observer", "5", "@5"),
         }
+        assert [(row["endpoints"], row["fetched"], row["directory"]) for row in rows.values()] == [
+            ("CONTROLLER://10.0.0.1:9093", "-", "dir-1"),
+            ("-", "@3", "-"),
+            ("-", "@1", "dir-9"),
+        ]
         facts = {name: value for name, value, _ in (await desk.state("quorum"))["facts"]}
         assert facts == {"leader": "1", "epoch": "7", "high watermark": "49", "voters": "2", "observers": "1"}
         assert {name: row["level"] for name, row in (await desk.rows("features")).items()} == {
@@ -171,11 +182,14 @@ def test_a_broker_that_cannot_be_is_refused(broker: Target, value: str) -> None:
 
 
 def test_pages_name_their_panels(broker: Target) -> None:
-    """If this fails, one of the two pages cannot be shown."""
+    """If this fails, one of the pages cannot be shown, or lacks its acts."""
 
     async def job(desk: Desk) -> None:
         assert "troubled-partitions" in layout_of(desk, "brokers", range="1h")
-        assert "/broker-settings?broker=1" in layout_of(desk, "broker", broker="1")
+        page = layout_of(desk, "broker", broker="1")
+        assert "/broker-settings?broker=1" in page
+        assert all(act in page for act in ("cordon-broker", "drain-broker", "decommission-broker"))
+        assert "quorum-replicas" in layout_of(desk, "quorum")
 
     drive(broker.bootstrap, job)
 

@@ -9,8 +9,8 @@ import traceback
 from pathlib import Path
 
 from tests.sim.world.draws import Trace
-from tests.sim.world.plan import EVERYTHING, PROFILES, Plan, plan_of
-from tests.sim.world.run import Result, run_plan, run_seed, shrink
+from tests.sim.world.plan import EVERYTHING, NAMES, Plan, plan_of
+from tests.sim.world.run import GARBAGE_OBJECTS, Result, collect_seldom, run_plan, run_seed, shrink
 
 
 def main() -> int:
@@ -18,14 +18,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.world", description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="first seed (0)")
     parser.add_argument("--count", type=int, default=1, help="number of seeds (1)")
-    parser.add_argument(
-        "--profile", choices=PROFILES, default=EVERYTHING, help="what plans are drawn from (everything)"
-    )
+    parser.add_argument("--profile", choices=NAMES, default=EVERYTHING, help="what plans are drawn from (everything)")
     parser.add_argument("--plan", type=Path, metavar="FILE", help="run the plan in this file instead of seeds")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write the smallest plan that fails to this file")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write all draws and events to this file")
     parser.add_argument("--digests", action="store_true", help="print one line for each seed: its digest")
+    parser.add_argument(
+        "--garbage",
+        type=int,
+        default=GARBAGE_OBJECTS,
+        metavar="N",
+        help=f"collect garbage whenever there are N more objects, 0: never ({GARBAGE_OBJECTS}); digests do not change",
+    )
     options = parser.parse_args()
+    collect_seldom(options.garbage)
     if options.plan is not None:
         return _one(Plan.from_json(options.plan.read_text()), options)
     if options.count == 1 and not options.digests:

@@ -101,17 +101,23 @@ def _forward(module: Any, name: str, method: str) -> Callable[..., Any]:
     return call
 
 
-@contextmanager
-def use(disk: Disk | None, *, is_dead: bool = False) -> Iterator[None]:
-    """Give all calls to `disk`; None: to the real one."""
-    before = current.disk, current.is_dead
-    _switch(disk)
-    current.is_dead = is_dead
-    try:
-        yield
-    finally:
-        _switch(before[0])
-        current.is_dead = before[1]
+class use:
+    """Give all calls to `disk`; None: to the real one. A class, because generators take longer, and it is used in each
+    turn.
+    """
+
+    def __init__(self, disk: Disk | None, *, is_dead: bool = False) -> None:
+        self._disk, self._is_dead = disk, is_dead
+        self._before: tuple[Disk | None, bool] = (None, False)
+
+    def __enter__(self) -> None:
+        self._before = current.disk, current.is_dead
+        _switch(self._disk)
+        current.is_dead = self._is_dead
+
+    def __exit__(self, *_: object) -> None:
+        _switch(self._before[0])
+        current.is_dead = self._before[1]
 
 
 def _switch(disk: Disk | None) -> None:

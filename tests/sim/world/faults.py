@@ -11,7 +11,7 @@ from tests.sim.world import disks
 from tests.sim.world.coordinators import check_reloads
 from tests.sim.world.disks import End
 from tests.sim.world.machine import Machine
-from tests.sim.world.plan import Fault
+from tests.sim.world.plan import CLIENTS, EVERYBODY, NODES, ONE_NODE, Fault
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -49,6 +49,11 @@ def _kill(world: World, machine: Machine, fault: Fault) -> None:
 
 def _lose_power(world: World, machine: Machine, fault: Fault) -> None:
     machine.end(End.POWER_LOST)
+
+
+def _kill_controller(world: World, machine: Machine, fault: Fault) -> None:
+    """End the active controller, or the host of the fault if there is none."""
+    (world.cluster.active_controller() or machine).end(End.KILLED)
 
 
 def _kill_in_call(world: World, machine: Machine, fault: Fault) -> None:
@@ -112,16 +117,26 @@ def _pause(world: World, machine: Machine, fault: Fault) -> None:
     machine.pause(fault.us)
 
 
-def _links(world: World, host: str, *, up: bool, down: bool) -> list[tuple[str, str]]:
-    """The links between clients and `host`: to it, from it."""
+def _links(world: World, fault: Fault, *, up: bool, down: bool) -> list[tuple[str, str]]:
+    """The links between the host of a fault and its clients, in a cluster also the other nodes: to it, from it."""
+    host = fault.host
     clients = [name for name, of in world.plan.clients if of == host]
+    if world.plan.is_cluster:
+        nodes = [each for each in world.machines if each != host]
+        clients = [name for name, _ in world.plan.clients]
+        clients = {
+            EVERYBODY: nodes + clients,
+            NODES: nodes,
+            ONE_NODE: [nodes[fault.at_us % len(nodes)]],
+            CLIENTS: clients,
+        }[fault.amount if fault.kind != "loss" else EVERYBODY]
     return [(name, host) for name in clients if up] + [(host, name) for name in clients if down]
 
 
 def _cut_links(world: World, fault: Fault, *, up: bool, down: bool) -> None:
     # All clients, or one of them.
-    links = _links(world, fault.host, up=up, down=down)
-    if fault.at_us % 2:
+    links = _links(world, fault, up=up, down=down)
+    if fault.at_us % 2 and not world.plan.is_cluster:
         links = [links[fault.at_us % len(links)]]
     for source, target in links:
         world.network.link(source, target).is_cut = True
@@ -146,7 +161,7 @@ def _cut_down(world: World, machine: Machine, fault: Fault) -> None:
 
 
 def _loss(world: World, machine: Machine, fault: Fault) -> None:
-    links = _links(world, fault.host, up=True, down=True)
+    links = _links(world, fault, up=True, down=True)
     for source, target in links:
         world.network.link(source, target).loss = fault.amount / 100
 
@@ -158,7 +173,7 @@ def _loss(world: World, machine: Machine, fault: Fault) -> None:
 
 
 def _delay(world: World, machine: Machine, fault: Fault) -> None:
-    for source, target in _links(world, fault.host, up=True, down=True):
+    for source, target in _links(world, fault, up=True, down=True):
         world.network.link(source, target).slow_us = min(fault.us, 300_000)
 
 
@@ -181,6 +196,7 @@ def _break_disk(world: World, machine: Machine, fault: Fault) -> None:
 KINDS: dict[str, Callable[[World, Machine, Fault], None]] = {
     "kill": _kill,
     "kill_in_call": _kill_in_call,
+    "kill_controller": _kill_controller,
     "kill_ending": _kill_ending,
     "break_ending": _break_ending,
     "refuse_markers": _refuse_markers,

@@ -47,6 +47,8 @@ class Groups:
         self._newest: dict[tuple[str, int], int] = {}
         # By group and client: when it sent the newest of its heartbeats that succeeded.
         self._heard_us: dict[str, dict[str, int]] = defaultdict(dict)
+        # By group and client: heartbeats sent before that prove nothing.
+        self._silent_us: dict[tuple[str, str], int] = {}
         # By group, life, life of the process and generation: since when a member of it is no longer there.
         self._over_us: dict[tuple[str, int, int, int], int] = {}
 
@@ -58,9 +60,17 @@ class Groups:
     def lead(self, group: str, generation: int, member_id: str, host: str) -> None:
         """A member has to assign partitions. Raises AssertionError if another one was, too."""
         # A generation without assignments is not written, so that another life of the process may repeat it.
-        key = group, self.life(group), self._world.machines[host].ends, generation
+        key = group, self.life(group), self._world.sites[host].ends, generation
         leader = self._leaders.setdefault(key, member_id)
         assert leader == member_id, f"{group}: {leader} and {member_id} lead generation {generation}"
+
+    def unled(self, group: str, generation: int, member_id: str, host: str) -> None:
+        """The group does not know its leader any more: if the record of a new group cannot be written, the group
+        begins again.
+        """
+        key = group, self.life(group), self._world.sites[host].ends, generation
+        if self._leaders.get(key) == member_id:
+            del self._leaders[key]
 
     def own(self, group: str, life: int, generation: int, place: Place, member_id: str) -> None:
         """A member begins with a partition. Raises AssertionError if another one owns it in this generation."""
@@ -80,37 +90,39 @@ class Groups:
 
     def heard(self, group: str, client: str, sent_us: int) -> None:
         """A heartbeat that was sent then succeeded."""
-        self._heard_us[group][client] = sent_us
+        if sent_us >= self._silent_us.get((group, client), 0):
+            self._heard_us[group][client] = sent_us
 
-    def silent(self, group: str, client: str) -> None:
-        """The membership of this client may end before its session does."""
+    def silent(self, group: str, client: str, until_us: int) -> None:
+        """The membership of this client may end before its session does, whatever it hears until then."""
         self._heard_us[group].pop(client, None)
+        self._silent_us[group, client] = until_us
 
     def check_dropped(self, group: str, client: str, host: str) -> None:
         """A member is unknown. Raises AssertionError if its session cannot have ended."""
         sent_us = self._heard_us[group].get(client)
-        if sent_us is not None and self._world.machines[host].is_calm_since(sent_us):
+        if sent_us is not None and self._world.sites[host].is_calm_since(sent_us):
             passed_us = self._world.time.now_us - sent_us
             assert passed_us >= SESSION_MS * 1000 - LATE_US, f"{client} was dropped {passed_us} us after its heartbeat"
 
     def member_went(self, group: str, life: int, generation: int, host: str, at_us: int) -> None:
         """From `at_us` on somebody who was in this generation is not a member any more."""
         if generation >= 0:
-            key = group, life, self._world.machines[host].ends, generation
+            key = group, life, self._world.sites[host].ends, generation
             self._over_us[key] = min(self._over_us.get(key, at_us), at_us)
 
     def member_came(self, group: str, life: int, generation: int, host: str, at_us: int) -> None:
         """What `member_went` said of that time does not happen."""
-        key = group, life, self._world.machines[host].ends, generation
+        key = group, life, self._world.sites[host].ends, generation
         if self._over_us.get(key) == at_us:
             del self._over_us[key]
 
     def check_goes_on(self, group: str, life: int, generation: int, host: str, sent_us: int) -> None:
         """A heartbeat succeeded. Raises AssertionError if a member had gone before, and no rebalance began."""
-        since_us = self._over_us.get((group, life, self._world.machines[host].ends, generation))
+        since_us = self._over_us.get((group, life, self._world.sites[host].ends, generation))
         if since_us is None or since_us >= sent_us:
             return
-        if self._world.machines[host].is_calm_since(since_us - SESSION_MS * 1000 - 2 * LATE_US):
+        if self._world.sites[host].is_calm_since(since_us - SESSION_MS * 1000 - 2 * LATE_US):
             raise AssertionError(f"{group}: generation {generation} goes on after a member went")
 
     # --- commits
@@ -162,7 +174,7 @@ class Groups:
     def check_was_empty(self, group: str, deletion: Deletion, host: str) -> None:
         """Raises AssertionError if somebody was a member of a group that was deleted."""
         for client, sent_us in deletion.heard_us.items():
-            if self._heard_us[group].get(client) == sent_us and self._world.machines[host].is_calm_since(sent_us):
+            if self._heard_us[group].get(client) == sent_us and self._world.sites[host].is_calm_since(sent_us):
                 passed_us = self._world.time.now_us - sent_us
                 assert passed_us >= SESSION_MS * 1000 - LATE_US, f"{group} was deleted, and {client} was a member"
         self._heard_us[group].clear()

@@ -44,6 +44,8 @@ class SimLoop:
         self._wake = wake
         self._has_ended = has_ended
         self._ready: deque[asyncio.Handle] = deque()
+        # Callbacks of simulated sockets on which something has arrived.
+        self._arrived: list[Callable[[], object]] = []
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._count = 0
         self._closed = False
@@ -62,7 +64,9 @@ class SimLoop:
             for callback in self._ready_callbacks():
                 self._run(events.Handle(callback, (), self.as_loop, None))
             for _ in range(len(self._ready)):
-                self._run(self._ready.popleft())
+                # A callback may end the process.
+                if self._ready:
+                    self._run(self._ready.popleft())
             now = self.time()
             while self._timers and self._timers[0][0] <= now:
                 self._run(heapq.heappop(self._timers)[2])
@@ -71,7 +75,7 @@ class SimLoop:
 
     def next_s(self) -> float | None:
         """The monotonic time at which the next turn is due; None if nothing is."""
-        if self._ready or self._polled():
+        if self._ready or self._arrived or self._polled():
             return self.time()
         while self._timers and self._timers[0][2].cancelled():
             heapq.heappop(self._timers)
@@ -81,15 +85,22 @@ class SimLoop:
         """End the process: no task continues. What their `finally` blocks do must have no effect."""
         self._closed = True
         self._ready.clear()
+        self._arrived.clear()
         self._timers.clear()
-        with warnings.catch_warnings():
-            # Of coroutines that had not begun.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            for task in list(self._tasks):
-                if not task.done():
-                    task.get_coro().close()
-                    # Otherwise its end is reported whenever it is collected.
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+        # `finally` blocks look for the loop.
+        before = events._get_running_loop()
+        events._set_running_loop(self.as_loop)
+        try:
+            with warnings.catch_warnings():
+                # Of coroutines that had not begun.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                for task in list(self._tasks):
+                    if not task.done():
+                        task.get_coro().close()
+                        # Otherwise its end is reported whenever it is collected.
+                        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        finally:
+            events._set_running_loop(before)
         self._tasks.clear()
         self._readers.clear()
         self._writers.clear()
@@ -102,6 +113,8 @@ class SimLoop:
         found = dict(self._polled())
         callbacks = [each for fd, each in self._readers.items() if found.get(fd, 0) & READABLE]
         callbacks += [each for fd, each in self._writers.items() if found.get(fd, 0) & WRITABLE]
+        callbacks += self._arrived
+        self._arrived.clear()
         if len(callbacks) > 1:
             self._draw.shuffle(callbacks)
         return callbacks
@@ -109,6 +122,12 @@ class SimLoop:
     def _run(self, handle: asyncio.Handle) -> None:
         if self.failure is None and not self._has_ended() and not handle.cancelled():
             handle._run()
+
+    def arrived(self, callback: Callable[[], object]) -> None:
+        """Run the callback like that of a descriptor that is ready."""
+        if not self._closed:
+            self._arrived.append(callback)
+            self._wake(self.time())
 
     # --- asyncio
 

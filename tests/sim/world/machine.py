@@ -6,26 +6,29 @@ stop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
+from broker_cy.client.outgoing import Streams
 from broker_cy.config import BrokerConfig
 from broker_cy.core.randomness import Randomness
 from broker_cy.server.connections.sockets import Buffers
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.seams import Seams
-from broker_cy.storage import data_directory, written_points
 from broker_cy.storage.data_directory import DataDirectory
 from tests.sim.world import disks
 from tests.sim.world.checks import check_partitions
 from tests.sim.world.clock import MachineClock
+from tests.sim.world.cluster import format_directory
 from tests.sim.world.coordinators import check_groups, check_reloads, check_transactions, is_ending
 from tests.sim.world.disks import End
 from tests.sim.world.groups import SIZE_MAX
 from tests.sim.world.loop import SimLoop
+from tests.sim.world.network import PORT, Gathering
+from tests.sim.world.outgoing import Outgoing
 from tests.sim.world.workers import Workers
-from tests.support.power import Disk, PowerCut, replaced
+from tests.support.power import Disk, PowerCut
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from tests.sim.world.network import Listening
     from tests.sim.world.world import World
 
-PORT = 9092
 # An orderly stop may take this long, and a broker that failed to start is started again after this time.
 # Turns between two checks of the coordinators, and of what a start would find of them; while the disk fails more often.
 COORDINATORS_EVERY, RELOADS_EVERY, RELOADS_EVERY_BROKEN = 10, 500, 15
@@ -67,15 +69,21 @@ class Machine:
         self.world = world
         self.host = host
         self.settings = {**SETTINGS, "node.id": host.removeprefix("broker"), "log.dirs": root, **settings}
-        self.settings["advertised.listeners"] = f"PLAINTEXT://{host}:{PORT}"
+        self.settings.setdefault("advertised.listeners", f"PLAINTEXT://{host}:{PORT}")
+        self.is_broker = "broker" in self.settings.get("process.roles", "broker")
         self.draw = world.draws(host)
+        if world.plan.is_cluster:
+            format_directory(root, int(self.settings["node.id"]), self.draw)
         self.disk = Disk(root, world.draws(f"{host}/disk"))
         self.disk.takes_notes = True
         self.clock = MachineClock(world.time, rate)
         self.boot = 0
         self.server: BrokerServer | None = None
         self.loop: SimLoop | None = None
-        self.listening: Listening | None = None
+        self.listening: list[Listening] = []
+        self._gathering = Gathering()
+        # Connections of this process to others, in the order of their beginnings.
+        self.outgoing: dict[Outgoing, None] = {}
         self.paused_until_us = 0
         # The start is over; an orderly stop is under way; the process ends after this turn.
         self.is_started = self.is_stopping = self.has_failed = False
@@ -87,13 +95,13 @@ class Machine:
         self.disturbed_until_us = self.started_us = 0
         self._turn_at_us = -1
         self._directories: list[DataDirectory] = []
-        # Of this life of the process: the high watermark seen last, and by (topic id, partition) the offset before
-        # which records were deleted. An unclean end may bring deleted records back, as in Kafka.
-        self.high_watermarks: dict[Partition, int] = {}
+        # Of this life of the process: high watermark and log end that were seen last, and by (topic id, partition) the
+        # offset before which records were deleted. An unclean end may bring deleted records back, as in Kafka.
+        self.high_watermarks: dict[Partition, tuple[int, int]] = {}
         self.floors: dict[tuple[UUID, int], int] = {}
         # Of (group, member id) that was given and that nobody joined with yet: since when.
         self.pending_since_us: dict[tuple[str, str], int] = {}
-        self._turns = 0
+        self.turns = 0
 
     # --- life
 
@@ -164,9 +172,14 @@ class Machine:
         self.ends += 1
         self.is_started = self.is_stopping = self.has_failed = False
         with self._inside(is_dead=True):
-            if self.listening is not None:
-                self.listening.end(silently=how is End.POWER_LOST)
-                self.listening = None
+            # Packets of what the broker wrote before its end are on their way, and what it closed is closed.
+            self._gathering.collect()
+            for listening in self.listening:
+                listening.end(silently=how is End.POWER_LOST)
+            self.listening.clear()
+            for outgoing in list(self.outgoing):
+                outgoing.end(silently=how is End.POWER_LOST)
+            self.outgoing.clear()
             loop.kill()
             self.server = self.loop = None
             for directory in self._directories:
@@ -186,6 +199,7 @@ class Machine:
         """End the process, if there is one: the world is over."""
         if self.loop is not None:
             self._end(End.KILLED)
+        self._gathering.close()
 
     # --- turns
 
@@ -213,15 +227,16 @@ class Machine:
             self._schedule_at(self.paused_until_us)
             return
         self.run(self.loop.turn)
-        if self.listening is not None:
-            self.listening.collect()
+        self._gathering.collect()
         if self.is_started:
             check_partitions(self)
-            self._turns += 1
-            if self._turns % COORDINATORS_EVERY == 0:
+            if self.world.plan.is_cluster:
+                self.world.cluster.check(self)
+            self.turns += 1
+            if self.turns % COORDINATORS_EVERY == 0:
                 check_groups(self)
                 check_transactions(self)
-            if self._turns % (RELOADS_EVERY_BROKEN if self.disk.faults.active else RELOADS_EVERY) == 0:
+            if self.turns % (RELOADS_EVERY_BROKEN if self.disk.faults.active else RELOADS_EVERY) == 0:
                 check_reloads(self)
         if self.when_ending is not None and self.is_started and is_ending(self):
             begin, self.when_ending = self.when_ending, None
@@ -252,18 +267,16 @@ class Machine:
 
     # --- what the broker is given
 
-    @contextmanager
-    def _inside(self, *, is_dead: bool = False) -> Iterator[None]:
+    def _inside(self, *, is_dead: bool = False) -> disks.use:
         """What runs in it belongs to this machine: its time, and its disk."""
         self.clock.sync()
-        given: list[tuple[Any, str, Callable[..., Any]]] = [
-            (written_points, "boot_id", lambda: f"{self.host}-{self.boot}".encode()),
-            (data_directory, "DataDirectory", self._directory),
-        ]
-        with replaced(given), disks.use(self.disk, is_dead=is_dead):
-            yield
+        return disks.use(self.disk, is_dead=is_dead)
 
-    def _directory(self, path: str) -> DataDirectory:
+    def boot_id(self) -> bytes:
+        """Another one after each power cut."""
+        return f"{self.host}-{self.boot}".encode()
+
+    def directory(self, path: str) -> DataDirectory:
         """A data directory, whose lock ends with the process."""
         self._directories.append(DataDirectory(path))
         return self._directories[-1]
@@ -271,8 +284,11 @@ class Machine:
     # --- the network and the workers of server.seams
 
     def listen(self, name: str, host: str, port: int, backlog: int, buffers: Buffers) -> Listening:
-        self.listening = self.world.network.listen(self.host, port, self._schedule)
-        return self.listening
+        self.listening.append(self.world.network.listen(self.host, port, self._schedule, self._gathering))
+        return self.listening[-1]
+
+    async def connect(self, host: str, port: int) -> Streams:
+        return await Outgoing(self, host, port).open()
 
     def own_name(self) -> str:
         return self.host

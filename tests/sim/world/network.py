@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # What TCP waits before it sends a packet again, at first.
 RETRANSMIT_US = 200_000
 READ_BYTES = 1 << 20
+# Where brokers listen for clients.
+PORT = 9092
 
 
 class Receiver(Protocol):
@@ -208,33 +210,59 @@ class Incoming:
         self._connection.theirs.close()
 
 
+class Gathering:
+    """The network's ends of all connections that one process has accepted, over all its listeners."""
+
+    def __init__(self) -> None:
+        self._by_fd: dict[int, Connection] = {}
+        self._poll = select.epoll()
+
+    def add(self, connection: Connection) -> None:
+        self._by_fd[connection.ours.fileno()] = connection
+        self._poll.register(connection.ours, select.EPOLLIN)
+
+    def forget(self, connection: Connection) -> None:
+        self._poll.unregister(connection.ours)
+        del self._by_fd[connection.ours.fileno()]
+
+    def collect(self) -> None:
+        """Let the packets go that the broker has written, and give it what it had no room for."""
+        for connection in list(self._by_fd.values()):
+            if connection.unsent:
+                connection.push()
+        if ready := self._poll.poll(0):
+            # Numbers of descriptors differ between two runs.
+            for connection in sorted((self._by_fd[fd] for fd, _ in ready), key=lambda each: each.number):
+                connection.collect()
+
+    def close(self) -> None:
+        self._poll.close()
+
+
 class Listening:
     """The listening socket of the process that runs on `host` now (server.seams.Acceptor)."""
 
-    def __init__(self, network: Network, host: str, port: int, wake: Callable[[], None]) -> None:
+    def __init__(self, network: Network, host: str, port: int, wake: Callable[[], None], gathering: Gathering) -> None:
         self.network = network
         self.host = host
         self.port = port
         self.wake = wake
         self.connections: dict[int, Connection] = {}
-        self._by_fd: dict[int, Connection] = {}
-        self._poll = select.epoll()
+        self._gathering = gathering
         self._backlog: list[Connection] = []
         # Readable as long as somebody waits to be accepted.
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_SEMAPHORE)
 
     def add(self, connection: Connection) -> None:
         self.connections[connection.number] = connection
-        self._by_fd[connection.ours.fileno()] = connection
-        self._poll.register(connection.ours, select.EPOLLIN)
+        self._gathering.add(connection)
         self._backlog.append(connection)
         os.eventfd_write(self.fd, 1)
         self.wake()
 
     def forget(self, connection: Connection) -> None:
         if self.connections.pop(connection.number, None) is not None:
-            self._poll.unregister(connection.ours)
-            del self._by_fd[connection.ours.fileno()]
+            self._gathering.forget(connection)
 
     def accept(self) -> Incoming:
         """Raises BlockingIOError if nobody waits."""
@@ -243,7 +271,7 @@ class Listening:
 
     def close(self) -> None:
         if self.fd >= 0:
-            self.network.listening.pop(self.host, None)
+            self.network.listening.pop((self.host, self.port), None)
             for connection in self._backlog:
                 connection.reset()
                 connection.drop()
@@ -251,20 +279,8 @@ class Listening:
             os.close(self.fd)
             self.fd = -1
 
-    def collect(self) -> None:
-        """Let the packets go that the broker has written, and give it what it had no room for."""
-        for connection in list(self.connections.values()):
-            if connection.unsent:
-                connection.push()
-        ready = [self._by_fd[fd] for fd, _ in self._poll.poll(0)]
-        # Numbers of descriptors differ between two runs.
-        for connection in sorted(ready, key=lambda each: each.number):
-            connection.collect()
-
     def end(self, *, silently: bool) -> None:
         """The process has ended, by itself or with its machine: `silently` nobody is informed until it is back."""
-        # Packets of what the broker wrote before its end are on their way, and what it closed is closed.
-        self.collect()
         fds = []
         if silently:
             self.network.dark.add(self.host)
@@ -272,14 +288,13 @@ class Listening:
             if connection.fd >= 0:
                 fds.append(connection.fd)
             if silently:
-                self.network.orphans.setdefault(self.host, []).append(connection)
+                self.network.orphans.setdefault(self.host, []).append(connection.reset)
             else:
                 connection.reset()
             connection.drop()
         self._backlog.clear()
         for fd in fds:
             os.close(fd)
-        self._poll.close()
         self.close()
 
 
@@ -290,10 +305,10 @@ class Network:
         self.world = world
         self.draw = draw
         self.links: dict[tuple[str, str], Link] = {}
-        self.listening: dict[str, Listening] = {}
-        # Hosts without power, and the connections that they had.
+        self.listening: dict[tuple[str, int], Listening] = {}
+        # Hosts without power, and how each connection that they had is reset.
         self.dark: set[str] = set()
-        self.orphans: dict[str, list[Connection]] = {}
+        self.orphans: dict[str, list[Callable[[], None]]] = {}
         self._count = 0
 
     def link(self, source: str, target: str) -> Link:
@@ -302,20 +317,27 @@ class Network:
             found = self.links[source, target] = Link(self.draw.randint(20, 400), self.draw.choice([0, 100, 2_000]))
         return found
 
-    def listen(self, host: str, port: int, wake: Callable[[], None]) -> Listening:
-        self.listening[host] = Listening(self, host, port, wake)
+    def listen(self, host: str, port: int, wake: Callable[[], None], gathering: Gathering) -> Listening:
+        listening = self.listening[host, port] = Listening(self, host, port, wake, gathering)
         self.dark.discard(host)
-        for connection in self.orphans.pop(host, []):
-            connection.reset()
-        return self.listening[host]
+        for reset in self.orphans.pop(host, []):
+            reset()
+        return listening
 
-    def connect(self, client: str, host: str, receiver: Receiver, done: Callable[[Connection | None], None]) -> None:
+    def connect(
+        self,
+        client: str,
+        host: str,
+        receiver: Receiver,
+        done: Callable[[Connection | None], None],
+        port: int = PORT,
+    ) -> None:
         """Call `done` with a connection, or with None if nobody listens; not at all if packets do not pass."""
         self._count += 1
         number = self._count
 
         def arrived(_: object) -> None:
-            listening = self.listening.get(host)
+            listening = self.listening.get((host, port))
             connection = None
             if host in self.dark:
                 return

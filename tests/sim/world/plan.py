@@ -43,6 +43,10 @@ class Plan:
     is_synced: bool
     # How long the clients go on after the faults, when everything has to be in time.
     calm_us: int = 0
+    # The hosts are the nodes of one cluster, of which the clients reach all.
+    is_cluster: bool = False
+    # They are processes of one machine.
+    is_one_machine: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -79,6 +83,14 @@ DISKS = ("break_disk", "break_disk", "break_disk")
 SYNCED_ONLY = ("lose_power", "lose_power_in_call", "break_disk", "break_ending")
 
 
+# Of the nodes of a cluster: whom a cut, loss or delay separates the host from is its `amount`.
+EVERYBODY, NODES, ONE_NODE, CLIENTS = range(4)
+KILLS = ("kill", "kill", "kill_in_call", "kill_controller")
+POWER = ("lose_power", "lose_power", "lose_power_in_call")
+IN_CLUSTER = ("stop", "stop", "pause", *LINKS, *LINKS, "set_clock")
+CLUSTER_CLIENTS = ("plain", "plain", "txn", "txn", "reader", "member", "refused", "static", "operator", "fencer")
+
+
 @dataclass(frozen=True)
 class Profile:
     """What the plans of a profile are drawn from. A kind that is named twice is drawn twice as often."""
@@ -94,6 +106,8 @@ class Profile:
 
 # The world as a whole, and parts of it that reach the rare states of one part of the broker in fewer seeds.
 EVERYTHING = "everything"
+CLUSTER = "cluster"
+CLUSTER_DISKS = "cluster-disks"
 PROFILES = {
     EVERYTHING: Profile(
         (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
@@ -117,8 +131,16 @@ PROFILES = {
 }
 
 
+# Also the names of profiles whose plans are drawn in another way.
+NAMES = (*PROFILES, CLUSTER, CLUSTER_DISKS)
+
+
 def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
     """The plan of a seed."""
+    if profile == CLUSTER:
+        return _cluster_plan(seed)
+    if profile == CLUSTER_DISKS:
+        return _broken_cluster_plan(seed)
     content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
     is_synced = draw.chance(content.synced)
@@ -131,16 +153,62 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
     duration_us = draw.randint(500_000, DURATION_US_MAX)
     kinds = content.always + (content.synced_only if is_synced else ())
     faults = [_fault(draw, kinds, hosts, duration_us) for _ in range(draw.randint(0, FAULTS_MAX))]
-    return Plan(
-        seed,
-        hosts,
-        tuple(draw.randint(-300, 300) for _ in hosts),
-        tuple(clients),
-        tuple(sorted(faults, key=lambda each: each.at_us)),
-        duration_us,
-        is_synced,
-        draw.choice(content.calm_us),
-    )
+    plan = _plan(draw, seed, hosts, clients, faults, duration_us, is_synced)
+    return replace(plan, calm_us=draw.choice(content.calm_us))
+
+
+def _cluster_plan(seed: int) -> Plan:
+    """Three nodes that are one cluster."""
+    draw = Draws(seed, "plan", Trace())
+    hosts = ("broker1", "broker2", "broker3")
+    is_synced, is_one_machine = draw.chance(0.3), draw.chance(0.3)
+    clients = [(f"{ADMIN}-{CLUSTER}", CLUSTER)]
+    for number in range(draw.randint(3, 7)):
+        clients.append((f"{draw.choice(CLUSTER_CLIENTS)}{number}-{CLUSTER}", CLUSTER))
+    # The first second is that of the first election.
+    duration_us = draw.randint(2_000_000, 1_000_000 + DURATION_US_MAX)
+    # Without syncs power is lost by one node, and no other one is killed: who cannot prove an orderly end may lead only
+    # if nobody else can, and of two such nodes nobody knows which one has lost records (KIP-966).
+    unlucky = draw.choice(hosts)
+    loses_power = not is_one_machine and draw.chance(0.5)
+    kinds = IN_CLUSTER + (POWER if loses_power else ()) + (KILLS if is_synced or not loses_power else ())
+    faults = []
+    for _ in range(draw.randint(0, FAULTS_MAX)):
+        fault = _fault(draw, kinds, hosts, duration_us)
+        if fault.kind in LINKS and fault.kind != "loss":
+            fault = replace(fault, amount=draw.choice([EVERYBODY, NODES, NODES, ONE_NODE, ONE_NODE, CLIENTS]))
+        if fault.kind in POWER and not is_synced:
+            fault = replace(fault, host=unlucky)
+        faults.append(fault)
+    plan = _plan(draw, seed, hosts, clients, faults, duration_us, is_synced)
+    return replace(plan, is_cluster=True, is_one_machine=is_one_machine)
+
+
+def _broken_cluster_plan(seed: int) -> Plan:
+    """Three nodes that are one cluster, in which everything is synced, and the disk of one of them fails: any part of
+    what it refuses may be lost, and the others must not lose anything.
+    """
+    plan = _cluster_plan(seed)
+    draw = Draws(seed, "disks", Trace())
+    host = draw.choice(plan.hosts)
+    broken = [_fault(draw, DISKS, (host,), plan.duration_us) for _ in range(draw.randint(1, 3))]
+    faults = tuple(sorted((*plan.faults, *broken), key=lambda each: each.at_us))
+    return replace(plan, is_synced=True, faults=faults)
+
+
+def _plan(
+    draw: Draws,
+    seed: int,
+    hosts: tuple[str, ...],
+    clients: list[tuple[str, str]],
+    faults: list[Fault],
+    duration_us: int,
+    is_synced: bool,
+) -> Plan:
+    """A plan with clocks that drift, and the faults in the order of their times."""
+    drifts_ppm = tuple(draw.randint(-300, 300) for _ in hosts)
+    ordered = tuple(sorted(faults, key=lambda each: each.at_us))
+    return Plan(seed, hosts, drifts_ppm, tuple(clients), ordered, duration_us, is_synced)
 
 
 def _fault(draw: Draws, kinds: tuple[str, ...], hosts: tuple[str, ...], duration_us: int) -> Fault:

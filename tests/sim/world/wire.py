@@ -31,7 +31,7 @@ class Channel:
         self._connection: Connection | None = None
         self.is_lost = False
 
-    async def open(self) -> None:
+    async def open(self, timeout_s: float = TIMEOUT_S) -> None:
         """Connect. Raises Lost."""
         loop = self._world.clients
         opened: asyncio.Future[Connection | None] = loop.create_future()
@@ -43,7 +43,7 @@ class Channel:
                 connection.close()
 
         self._world.network.connect(self._name, self._host, self, done)
-        timer = loop.call_later(TIMEOUT_S, done, None)
+        timer = loop.call_later(timeout_s, done, None)
         self._connection = await opened
         timer.cancel()
         if self._connection is None:

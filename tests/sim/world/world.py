@@ -11,20 +11,25 @@ import asyncio
 import heapq
 import os
 import random
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+from uuid import UUID
 
+from broker_cy.storage import data_directory, written_points
 from tests.history.checker import check
 from tests.history.operations import Compact, Recorder
 from tests.sim.world import disks, faults
 from tests.sim.world.clients.admins import Admin
 from tests.sim.world.clients.base import Client, Spot
+from tests.sim.world.clients.cluster_admins import ClusterAdmin
 from tests.sim.world.clients.members import Member, StaticMember
 from tests.sim.world.clients.operators import Operator
 from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
 from tests.sim.world.clients.readers import LastReader, Reader
 from tests.sim.world.clients.transactions import Fencer, TransactionalProducer
 from tests.sim.world.clock import EPOCH_MS, MachineClock, WorldTime
+from tests.sim.world.cluster import CLUSTER, Cluster, Site, settings_of
 from tests.sim.world.draws import Draws, Trace
 from tests.sim.world.fenced import Fenced
 from tests.sim.world.groups import Groups
@@ -32,9 +37,12 @@ from tests.sim.world.loop import SimLoop
 from tests.sim.world.machine import Machine
 from tests.sim.world.network import Network
 from tests.sim.world.plan import Plan
+from tests.support.power import replaced
 
 # After the faults, in virtual time: until each client has got on; until each has ended; until all is read.
 RECOVERY_S, ENDING_S, READING_S = 60, 120, 60
+# The same until all replicas of a cluster are in sync.
+IN_SYNC_S = 30
 # A world that needs more than this goes round in circles.
 EVENTS_MAX = 2_000_000
 KINDS: dict[str, type[Client]] = {
@@ -48,7 +56,16 @@ KINDS: dict[str, type[Client]] = {
     "static": StaticMember,
     "operator": Operator,
 }
+# In a cluster, instead of the same.
+IN_CLUSTER: dict[str, type[Client]] = {"admin": ClusterAdmin}
 SYNCED = {"log.flush.interval.messages": "1"}
+
+
+class Named(Protocol):
+    """A client, or whatever else takes time."""
+
+    @property
+    def name(self) -> str: ...
 
 
 class World:
@@ -62,18 +79,29 @@ class World:
         self.recorder = Recorder()
         self.groups = Groups(self)
         self.fenced = Fenced()
+        self._trims: set[tuple[UUID, int]] = set()
         self.acked = self.reads = self.steps = 0
         # The faults are over, and so is the work of the clients.
         self.recovers = self.over = False
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._count = 0
         self._clients_turn_us = -1
+        self._addresses: dict[str, str] = {}
         self.machines: dict[str, Machine] = {}
         for host, drift in zip(plan.hosts, plan.drifts_ppm, strict=True):
             directory = os.path.join(root, host)
             os.mkdir(directory)
             settings = SYNCED if plan.is_synced else {}
+            if plan.is_cluster:
+                settings = settings | settings_of(plan.hosts, host)
             self.machines[host] = Machine(self, host, directory, settings, 1 + drift / 1e6)
+        # What a client talks to.
+        self.sites: dict[str, Site] = dict(self.machines)
+        self.cluster = Cluster(self)
+        if plan.is_cluster:
+            self.sites = {CLUSTER: self.cluster}
+        # Nothing that was written and not synced is ever lost.
+        self.keeps_unsynced = plan.is_synced or not any(each.kind.startswith("lose_power") for each in plan.faults)
         self.clients = SimLoop(MachineClock(self.time), self.draws("clients"), self._wake_clients)
         self.all_clients: list[Client] = []
 
@@ -94,9 +122,24 @@ class World:
         """The clients' wall clock."""
         return EPOCH_MS + self.time.now_us // 1000
 
+    def is_trimmed(self, spot: Spot) -> bool:
+        """Whether somebody has asked to delete records."""
+        return (spot.topic_id, spot.partition) in self._trims
+
+    def trimming(self, spot: Spot) -> None:
+        """Records may be deleted from now on."""
+        self._trims.add((spot.topic_id, spot.partition))
+
+    def address(self, host: str) -> str:
+        """The address of a host on its network."""
+        if self.plan.is_one_machine:
+            return "10.0.1.1"
+        return self._addresses.setdefault(host, f"10.0.1.{len(self._addresses) + 1}")
+
     def trimmed(self, host: str, spot: Spot, low_watermark: int) -> None:
         """Records were deleted: until the process ends, the log does not start before that."""
-        self.machines[host].floors[spot.topic_id, spot.partition] = low_watermark
+        if host in self.machines:
+            self.machines[host].floors[spot.topic_id, spot.partition] = low_watermark
 
     # --- the run
 
@@ -105,17 +148,28 @@ class World:
         # Modules that draw from the global stream.
         random.seed(self.plan.seed)
         try:
-            with disks.installed():
+            with disks.installed(), self._machines_installed():
                 self._run()
         finally:
             self._close()
+
+    def _machines_installed(self) -> AbstractContextManager[None]:
+        """What a broker asks its machine for is answered by the one whose disk is in use."""
+        machines = {id(machine.disk): machine for machine in self.machines.values()}
+        return replaced(
+            [
+                (written_points, "boot_id", lambda: machines[id(disks.current.disk)].boot_id()),
+                (data_directory, "DataDirectory", lambda path: machines[id(disks.current.disk)].directory(path)),
+            ]
+        )
 
     def _run(self) -> None:
         for machine in self.machines.values():
             machine.start()
         for name, host in self.plan.clients:
             kind = name.partition("-")[0].rstrip("0123456789")
-            self._add(KINDS[kind](self, name, host))
+            kinds = KINDS | IN_CLUSTER if self.plan.is_cluster else KINDS
+            self._add(kinds[kind](self, name, host))
         for fault in self.plan.faults:
             # Of a plan that was made shorter, later faults would come when everything has been repaired.
             if fault.at_us <= self.plan.duration_us:
@@ -131,13 +185,17 @@ class World:
         self._until(self.time.now_us + self.plan.calm_us)
         self.over = True
         self._wait(ENDING_S, "to end", lambda: [client for client in self.all_clients if not client.is_done])
+        if self.plan.is_cluster:
+            self._wait(IN_SYNC_S, "to be in sync", self.cluster.out_of_sync)
         last = [
             self._add(LastReader(self, f"last-{committed}-{host}", host, committed=committed))
-            for host in self.machines
+            for host in self.sites
             for committed in (False, True)
         ]
         self._wait(READING_S, "to read everything", lambda: [client for client in last if not client.is_done])
         compacted = {spot.place for client in last for spot in client.spots if spot.topic[0] == "c"}
+        if self.plan.is_cluster:
+            self.cluster.compare_logs()
         findings = check([*(Compact(place) for place in sorted(compacted)), *self.recorder.operations])
         assert not findings, "\n".join(str(each) for each in findings)
 
@@ -161,8 +219,8 @@ class World:
         assert self.steps < EVENTS_MAX, f"{EVENTS_MAX} events"
         self.time.now_us = end_us
 
-    def _wait(self, seconds: int, what: str, left: Callable[[], list[Client]]) -> None:
-        """Let the world run until nobody is left. Raises AssertionError after that many seconds."""
+    def _wait(self, seconds: int, what: str, left: Callable[[], Sequence[Named]]) -> None:
+        """Let the world run until nothing is left. Raises AssertionError after that many seconds."""
         end_us = self.time.now_us + seconds * 1_000_000
         while names := [client.name for client in left()]:
             assert self.time.now_us < end_us, f"{', '.join(names)} took more than {seconds} s {what}"
@@ -191,7 +249,7 @@ class World:
             machine.stays_down = True
             disks.repair(machine.disk)
             disks.stay_alive(machine.disk)
-        with disks.installed():
+        with disks.installed(), self._machines_installed():
             for machine in self.machines.values():
                 machine.discard()
         self.clients.kill()

@@ -8,28 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from broker_cy.admin.lag import Status
-from spark_analytics import synthetic_lake
 from spark_analytics.lake import Lake, LakeError, Span
-from spark_analytics.planted import Answers, Size, plant
 from spark_analytics.report import collect, content, page
 from spark_analytics.report.content import HOUR_MS, MINUTE_MS, Cluster, Gap, Report
 from tests.spark_analytics.jobs.job_frames import START_MS, sample, table
-
-SIZE = Size(days=4, sample_s=120, commit_s=60, rebalance_s=8 * 3600)
-SEED = 5
+from tests.spark_analytics.planted_lake import ANSWERS, PLANTED, SIZE, SMALL
 
 
 @pytest.fixture(scope="module")
-def answers() -> Answers:
-    return plant(SIZE, SEED, slow=1)
-
-
-@pytest.fixture(scope="module")
-def lake(spark: SparkSession, answers: Answers, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    made = Lake(tmp_path_factory.mktemp("lake"))
-    synthetic_lake.write(spark, made, SIZE, SEED, answers, "planted")
-    synthetic_lake.write(spark, made, Size(days=1, brokers=1, sample_s=600, commit_s=1200), 6, cluster="small")
-    return made
+def lake(shared_lake: Lake) -> Lake:
+    return shared_lake
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +27,13 @@ def made(spark: SparkSession, lake: Lake) -> Report:
 
 @pytest.fixture(scope="module")
 def planted(made: Report) -> Cluster:
-    (found,) = [each for each in made.clusters if each.name == "planted"]
+    (found,) = [each for each in made.clusters if each.name == PLANTED]
     return found
 
 
-def test_everything_planted_is_in_the_report(planted: Cluster, answers: Answers) -> None:
+def test_everything_planted_is_in_the_report(planted: Cluster) -> None:
     """If this fails, the page does not show what a job has found, or shows somebody else as its cause."""
-    dear, hot, growing, filling = answers.dear[0], answers.hot[0], answers.growing[0], answers.filling[0]
+    dear, hot, growing, filling = ANSWERS.dear[0], ANSWERS.hot[0], ANSWERS.growing[0], ANSWERS.filling[0]
     dearest = planted.rebalances[0]
     assert (dearest.group, dearest.clients, dearest.hosts) == (dear.group, (dear.client_id,), (dear.host,))
     assert dearest.stall_max_ms == dear.stall_ms
@@ -59,7 +47,7 @@ def test_everything_planted_is_in_the_report(planted: Cluster, answers: Answers)
     assert (disk.broker, disk.path, disk.backtest is not None) == (filling.broker, filling.path, True)
     days = (filling.full_at.timestamp() * 1000 - planted.last_ms) / (24 * HOUR_MS)
     assert disk.full_days == pytest.approx(days, rel=0.2)
-    slow = answers.slow[0]
+    slow = ANSWERS.slow[0]
     assert {each.broker for each in planted.anomalies} == {slow.broker}
     assert min(each.start_ms for each in planted.anomalies) <= slow.start.timestamp() * 1000 + 5 * MINUTE_MS
 
@@ -72,13 +60,13 @@ def test_lines_have_a_point_for_each_period_and_the_whole_traffic(
     points = 4 * 24 * 4
     lines = [line for each in (*planted.nodes, *planted.topics) for line in (each.in_bytes_per_s, each.records_per_s)]
     assert {len(line) for line in lines} == {points}
-    total = lake.read(spark, "topic_rates", clusters=["planted"]).groupBy().sum("in_bytes").collect()[0][0]
+    total = lake.read(spark, "topic_rates", clusters=[PLANTED]).groupBy().sum("in_bytes").collect()[0][0]
     for of in (planted.nodes, planted.topics):
         summed = sum(value or 0.0 for each in of for value in each.in_bytes_per_s) * made.period_ms / 1000
         assert summed == pytest.approx(total, rel=0.001)
     assert all(0 < value < 2 for each in planted.nodes for value in each.cpu_share if value is not None)
     assert planted.rows["samples"] == SIZE.rows["samples"]
-    assert (planted.start_ms, planted.nodes_total, planted.topics_total) == (int(SIZE.start.timestamp()) * 1000, 3, 3)
+    assert (planted.start_ms, planted.nodes_total, planted.topics_total) == (int(SIZE.start.timestamp()) * 1000, 3, 2)
 
 
 def test_forecasts_have_a_backtest_or_a_reason(made: Report, planted: Cluster) -> None:
@@ -87,7 +75,7 @@ def test_forecasts_have_a_backtest_or_a_reason(made: Report, planted: Cluster) -
     for each in planted.forecasts:
         assert len(each.expected) == len(each.low) == len(each.high) == 7 * 24
         assert each.backtest is not None
-    (small,) = [each for each in made.clusters if each.name == "small"]
+    (small,) = [each for each in made.clusters if each.name == SMALL]
     reasons = [*(each.reason for each in small.forecasts), *(each.reason for each in small.disks)]
     assert reasons
     assert all("too little history" in (each or "") for each in reasons)
@@ -101,9 +89,9 @@ def test_what_is_beyond_the_bounds_is_summed_and_counted(
     from spark_analytics.report import traffic
 
     monkeypatch.setattr(traffic, "LINES_MAX", 1)
-    rates, samples = (lake.read(spark, name, clusters=["planted"]) for name in ("topic_rates", "samples"))
-    found = traffic.traffic(rates, samples, {"planted": planted}, 15 * MINUTE_MS)["planted"]
-    assert [each.name for each in found["topics"]] == ["topic-0", "2 other topics"]
+    rates, samples = (lake.read(spark, name, clusters=[PLANTED]) for name in ("topic_rates", "samples"))
+    found = traffic.traffic(rates, samples, {PLANTED: planted}, 15 * MINUTE_MS)[PLANTED]
+    assert [each.name for each in found["topics"]] == ["topic-0", "1 other topic"]
     assert found["topics"][0].in_bytes_per_s == planted.topics[0].in_bytes_per_s
     others = [sum(pair) for pair in zip(*(each.in_bytes_per_s for each in planted.topics[1:]), strict=True)]
     assert found["topics"][1].in_bytes_per_s == pytest.approx(others)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from broker_cy.core.errors import ErrorCode
@@ -10,6 +10,9 @@ from broker_cy.wire import messages as m
 from tests.history.operations import Delete
 from tests.sim.world.clients.base import GONE, RETRIABLE, Client, Spot, place_of
 from tests.sim.world.wire import Lost
+
+if TYPE_CHECKING:
+    from tests.sim.world.world import World
 
 NEVER = 1 << 62
 TOPIC_RESOURCE = 2
@@ -23,13 +26,30 @@ SEGMENT_MS = ("100", "1000", "604800000")
 
 
 class Admin(Client):
+    # Further errors of CreateTopics; and whether Metadata shows at once what was done.
+    may_refuse_create: frozenset[ErrorCode] = frozenset()
+    sees_at_once = True
+
+    def __init__(self, world: World, name: str, host: str) -> None:
+        super().__init__(world, name, host)
+        self.acts = [self._toggle, self._trim, self._trim, self._alter, self._grow, self._restart_topic]
+
+    def settings_of(self, topic: str) -> dict[str, str]:
+        settings = {"segment.ms": self.draw.choice(SEGMENT_MS), "max.message.bytes": "20000"}
+        if topic[0] == "c":
+            settings |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+        return settings
+
+    def replication_of(self, topic: str) -> int:
+        return 1
+
     async def begin(self) -> None:
         for topic, partitions in STABLE.items():
             while topic not in await self._topics():
                 await self._create(topic, partitions)
 
     async def step(self) -> None:
-        act = self.draw.choice([self._toggle, self._trim, self._trim, self._alter, self._grow, self._restart_topic])
+        act = self.draw.choice(self.acts)
         try:
             await act()
             self.successes += 1
@@ -41,14 +61,12 @@ class Admin(Client):
         return {spot.topic: spot.topic_id for spot in self.spots}
 
     async def _create(self, topic: str, partitions: int) -> None:
-        settings = {"segment.ms": self.draw.choice(SEGMENT_MS), "max.message.bytes": "20000"}
-        if topic[0] == "c":
-            settings |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+        settings = self.settings_of(topic)
         Config = m.CreateTopicsRequest.CreatableTopicConfig
         created = m.CreateTopicsRequest.CreatableTopic(
             name=topic,
             num_partitions=partitions,
-            replication_factor=1,
+            replication_factor=self.replication_of(topic),
             configs=[Config(name=name, value=value) for name, value in settings.items()],
         )
         try:
@@ -56,10 +74,11 @@ class Admin(Client):
         except Lost:
             return
         code = ErrorCode(answer.error_code)
-        assert code in RETRIABLE | {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_SERVER_ERROR}, (
+        allowed = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_SERVER_ERROR}
+        assert code in RETRIABLE | self.may_refuse_create | allowed, (
             f"{self.name}: CreateTopics of {topic}: {code.name} {answer.error_message}"
         )
-        if code is ErrorCode.NONE:
+        if code is ErrorCode.NONE and self.sees_at_once:
             known = await self._topics()
             assert known.get(topic) == answer.topic_id, f"{topic} was created as {answer.topic_id}, and is {known}"
 
@@ -69,9 +88,9 @@ class Admin(Client):
         state = m.DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id)
         answer = await self.once(m.DeleteTopicsRequest(topics=[state], timeout_ms=5_000), 6)
         code = ErrorCode(answer.responses[0].error_code)
-        if code is ErrorCode.NONE:
+        if code is ErrorCode.NONE and self.sees_at_once:
             assert (await self._topics()).get(topic) != topic_id, f"{topic} was deleted, and is there"
-        else:
+        elif code is not ErrorCode.NONE:
             assert code in RETRIABLE | GONE | {ErrorCode.UNKNOWN_SERVER_ERROR}, f"DeleteTopics: {code.name}"
 
     async def _toggle(self) -> None:
@@ -104,16 +123,17 @@ class Admin(Client):
         end = offset if offset >= 0 else NEVER
         if offset < 0 and not self.draw.chance(0.2):
             return
+        self.world.trimming(spot)
         self.world.recorder.add(Delete(spot.place, end, self.world.recorder.now()))
         part = m.DeleteRecordsRequest.DeleteRecordsPartition(partition_index=spot.partition, offset=offset)
         topic = m.DeleteRecordsRequest.DeleteRecordsTopic(name=spot.topic, partitions=[part])
-        process = self.world.machines[self.host].ends
+        process = self.world.sites[self.host].ends
         answer: Any = await self.once(m.DeleteRecordsRequest(topics=[topic], timeout_ms=5_000), 2)
         result = answer.topics[0].partitions[0]
         code = ErrorCode(result.error_code)
         assert code in RETRIABLE | GONE | {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}, f"DeleteRecords: {code.name}"
         # The answer of a process that was killed since may be on its way for long, and a kill may undo a deletion.
-        if code is ErrorCode.NONE and process == self.world.machines[self.host].ends:
+        if code is ErrorCode.NONE and process == self.world.sites[self.host].ends:
             self.world.trimmed(self.host, spot, result.low_watermark)
 
     async def _alter(self) -> None:
@@ -141,4 +161,4 @@ class Admin(Client):
         answer = await self.once(m.CreatePartitionsRequest(topics=[topic], timeout_ms=5_000), 3)
         code = ErrorCode(answer.results[0].error_code)
         allowed = {ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS, ErrorCode.UNKNOWN_SERVER_ERROR}
-        assert code in RETRIABLE | GONE | allowed, f"CreatePartitions: {code.name}"
+        assert code in RETRIABLE | GONE | allowed | self.may_refuse_create, f"CreatePartitions: {code.name}"

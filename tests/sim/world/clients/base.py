@@ -11,6 +11,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages as m
 from broker_cy.wire.record import Record
 from tests.history.operations import Place
+from tests.sim.world.router import Router
 from tests.sim.world.wire import Channel, Lost
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ RETRIABLE = frozenset(
         # What a producer gets while the transaction coordinator cannot verify its batch.
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.CONCURRENT_TRANSACTIONS,
+        # What only clients of a cluster get.
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
@@ -62,7 +68,7 @@ class Client:
         # What succeeded: after the faults each client must get on.
         self.successes = 0
         self.is_done = False
-        self.channel: Channel | None = None
+        self.channel: Channel | Router | None = None
         self.spots: list[Spot] = []
 
     async def run(self) -> None:
@@ -84,10 +90,16 @@ class Client:
 
     # --- requests
 
-    async def connected(self) -> Channel:
+    def new_channel(self) -> Channel | Router:
+        """A further connection, which is not open yet."""
+        if self.world.plan.is_cluster:
+            return Router(self.world, self.name, self.draw)
+        return Channel(self.world, self.name, self.host)
+
+    async def connected(self) -> Channel | Router:
         """A channel to the broker; raises Lost."""
         if self.channel is None or self.channel.is_lost:
-            self.channel = Channel(self.world, self.name, self.host)
+            self.channel = self.new_channel()
             await self.channel.open()
         return self.channel
 
@@ -142,6 +154,12 @@ class Client:
         lives = {each.topic: each.topic_id for each in self.spots}
         self.spots = known
         return lives.get(spot.topic) == spot.topic_id
+
+    def may_name(self, spot: Spot) -> bool:
+        """Whether `is_alive` can say what a name reached: in a cluster the leader and who answers it may know of
+        different lives.
+        """
+        return not self.world.plan.is_cluster or spot.topic[0] != "v"
 
     def records(self, values: list[tuple[str, str | None]]) -> list[Record]:
         """Records of (value, key)."""

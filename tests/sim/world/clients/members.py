@@ -16,7 +16,7 @@ from broker_cy.wire import messages as m
 from tests.sim.world.clients.base import GONE, GROUP, RETRIABLE, Spot
 from tests.sim.world.clients.readers import EARLIEST, Fetcher
 from tests.sim.world.groups import LATE_US, REBALANCE_MS, SESSION_MS, SIZE_MAX
-from tests.sim.world.wire import Channel, Lost
+from tests.sim.world.wire import Lost
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -55,6 +55,8 @@ class Member(Fetcher):
         self.join_version = self.draw.choice(JOIN_VERSIONS)
         # The life of the group in which it joined, and memberships before.
         self.life = 0
+        # The process of the broker that gave it its newest assignment.
+        self.process = -1
         self.past: deque[tuple[int, str, int]] = deque(maxlen=PAST_MAX)
 
     async def begin(self) -> None:
@@ -118,7 +120,7 @@ class Member(Fetcher):
         if self.generation >= 0:
             self.past.append((self.life, self.member_id, self.generation))
         self.generation = -1
-        self.world.groups.silent(self.group, self.name)
+        self.world.groups.silent(self.group, self.name, self.world.time.now_us)
 
     async def _beat(self) -> ErrorCode:
         """Send a heartbeat. Raises Lost."""
@@ -142,13 +144,13 @@ class Member(Fetcher):
         """Send nothing. Raises AssertionError if the session goes on all the same."""
         began_us, life, member_id, generation = self.world.time.now_us, self.life, self.member_id, self.generation
         ends_us = began_us + SESSION_MS * 1000 + LATE_US
-        self.world.groups.silent(self.group, self.name)
+        self.world.groups.silent(self.group, self.name, began_us)
         self._expires(ends_us)
         await asyncio.sleep(seconds)
         sent_us = self.world.time.now_us
         with suppress(Lost):
             code = await self._heartbeat(member_id, generation)
-            if sent_us > ends_us and self.world.machines[self.host].is_calm_since(began_us):
+            if sent_us > ends_us and self.world.sites[self.host].is_calm_since(began_us):
                 assert code is not ErrorCode.NONE, f"{self.name} sent nothing for {seconds} s, and is a member"
             elif sent_us < ends_us and life == self.life:
                 # It came back in time.
@@ -168,7 +170,7 @@ class Member(Fetcher):
 
     async def _leave(self) -> None:
         if self.member_id:
-            self.world.groups.silent(self.group, self.name)
+            self.world.groups.silent(self.group, self.name, self.world.time.now_us)
             identity = m.LeaveGroupRequest.MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
             try:
                 answer = await self.once(m.LeaveGroupRequest(group_id=self.group, members=[identity]), 5)
@@ -184,7 +186,7 @@ class Member(Fetcher):
         life, member_id, generation = past
         if not self.world.groups.is_over(self.group, life, generation):
             return
-        kind = self.draw.choice(["heartbeat", "commit", "sync"])
+        kind = self.draw.choice(["heartbeat", "commit", "sync"] if self.spots else ["heartbeat", "sync"])
         if kind == "heartbeat":
             codes = {await self._heartbeat(member_id, generation)}
         elif kind == "commit":
@@ -196,6 +198,9 @@ class Member(Fetcher):
                 self._sync_request(member_id, generation, "all", []), 5, JOIN_TIMEOUT_S
             )
             codes = {ErrorCode(answer.error_code)}
+        if kind == "heartbeat" and self.process != self.world.sites[self.host].ends:
+            # The group may be loading, which lets every heartbeat pass.
+            return
         if self.world.groups.is_over(self.group, life, generation):
             assert ErrorCode.NONE not in codes, f"{self.name}: a late {kind} of {past} is accepted"
 
@@ -218,7 +223,7 @@ class Member(Fetcher):
             ],
         )
         self.life = self.world.groups.life(self.group)
-        process = self.world.machines[self.host].ends
+        process = self.world.sites[self.host].ends
         began_us = self.world.time.now_us
         try:
             if self.member_id and self.draw.chance(0.05):
@@ -233,11 +238,12 @@ class Member(Fetcher):
             if not self._react(ErrorCode(joined.error_code)):
                 return False
             self.member_id = joined.member_id
-            dynamic = sum(not each.group_instance_id for each in joined.members)
+            # Static members stay beyond the limit. They are known by their ids: answers before version 5 do not say it.
+            dynamic = sum(not each.member_id.startswith("static") for each in joined.members)
             assert dynamic <= SIZE_MAX, f"{self.group} has {dynamic} members"
             # A leader that has replaced itself in a stable group leaves the assignment as it is (KIP-814).
             shares = joined.leader == joined.member_id and not (self.join_version >= 9 and joined.skip_assignment)
-            if shares and self.instance_id is None and process == self.world.machines[self.host].ends:
+            if shares and self.instance_id is None and process == self.world.sites[self.host].ends:
                 self.world.groups.lead(self.group, joined.generation_id, self.member_id, self.host)
             if self.draw.chance(0.06) and not await self._dawdle(joined.generation_id):
                 return False
@@ -249,8 +255,10 @@ class Member(Fetcher):
                 JOIN_TIMEOUT_S,
             )
             if not self._react(ErrorCode(synced.error_code)):
+                if synced.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                    self.world.groups.unled(self.group, joined.generation_id, joined.member_id, self.host)
                 return False
-            self.generation = joined.generation_id
+            self.generation, self.process = joined.generation_id, process
             self.world.groups.assigned(self.group, self.life, self.generation)
             return await self._take_over(json.loads(bytes(synced.assignment)))
         except Lost:
@@ -260,14 +268,14 @@ class Member(Fetcher):
     def _check_waited(self, began_us: int) -> None:
         """A request that began then was not answered. Raises AssertionError if nothing explains that."""
         passed_us = self.world.time.now_us - began_us
-        is_calm = self.world.machines[self.host].is_calm_since(began_us)
+        is_calm = self.world.sites[self.host].is_calm_since(began_us)
         assert not is_calm or passed_us < (JOIN_TIMEOUT_S - 0.1) * 1e6, f"{self.name} waited {passed_us} us in vain"
 
     async def _join_twice(self, request: Any) -> bool:
         """Join, and again over another connection: both are answered. Raises Lost."""
         began_us = self.world.time.now_us
         first = (await self.connected()).send(request, self.join_version, JOIN_TIMEOUT_S)
-        second = Channel(self.world, self.name, self.host)
+        second = self.new_channel()
         await second.open()
         answer = await second.send(request, self.join_version, JOIN_TIMEOUT_S)
         try:

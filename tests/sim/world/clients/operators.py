@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages as m
 from tests.sim.world.clients.base import GONE, GROUP, RETRIABLE, Client
+from tests.sim.world.groups import ARRIVES_US
 from tests.sim.world.wire import Lost
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ REFUSED = frozenset(
 )
 # A record that could not be written is undone.
 UNWRITTEN = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR})
+# Of a cluster: the record was written, and then another broker became the coordinator, which may have the record.
+MOVED = frozenset({ErrorCode.NOT_COORDINATOR})
 
 
 class Operator(Client):
@@ -32,6 +35,8 @@ class Operator(Client):
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
         self.group = f"group-{host}"
+        # Nothing was deleted.
+        self.refused = REFUSED - MOVED if world.plan.is_cluster else REFUSED
 
     async def begin(self) -> None:
         await self.find_coordinator(self.group, GROUP)
@@ -66,7 +71,7 @@ class Operator(Client):
         if code is ErrorCode.NONE:
             groups.check_was_empty(self.group, deletion, self.host)
             groups.deleted(self.group)
-        elif code in REFUSED:
+        elif code in self.refused:
             groups.refused(self.group, deletion)
 
     async def _delete_offset(self) -> None:
@@ -83,7 +88,7 @@ class Operator(Client):
         codes |= {ErrorCode(part.error_code) for each in answer.topics for part in each.partitions}
         for code in codes:
             self._allow("OffsetDelete", code)
-        if codes & REFUSED:
+        if codes & self.refused:
             self.world.groups.refused(self.group, deletion)
         elif codes == {ErrorCode.NONE}:
             self.world.groups.deleted(self.group, spot.place)
@@ -95,9 +100,10 @@ class Operator(Client):
         if not names:
             return
         name = self.draw.choice(names)
-        self.world.groups.silent(self.group, name)
+        self.world.groups.silent(self.group, name, self.world.time.now_us + ARRIVES_US)
         identity = m.LeaveGroupRequest.MemberIdentity(member_id="", group_instance_id=name)
         answer = await self.once(m.LeaveGroupRequest(group_id=self.group, members=[identity]), 5)
+        self.world.groups.silent(self.group, name, self.world.time.now_us)
         codes = [ErrorCode(answer.error_code), *(ErrorCode(each.error_code) for each in answer.members)]
         for code in codes:
             self._allow("LeaveGroup", code, ErrorCode.UNKNOWN_MEMBER_ID)

@@ -34,6 +34,8 @@ class Batch:
     values: list[tuple[str, str | None]]
     data: bytes
     transaction: str | None = None
+    # How many processes of brokers had ended when it was made.
+    ends: int = 0
 
     def request(self, acks: int, transactional_id: str | None = None) -> Any:
         part = m.ProduceRequest.PartitionProduceData(index=self.spot.partition, records=self.data)
@@ -69,7 +71,7 @@ class Sender(Client):
             base_sequence=sequence if self.producer_id >= 0 else -1,
             transactional=transaction is not None,
         )
-        return Batch(spot, values, data, transaction)
+        return Batch(spot, values, data, transaction, self.world.sites[self.host].ends)
 
     def settle(self, batch: Batch, fate: Fate, base_offset: int | None = None) -> None:
         """Record the fate of each record of a batch."""
@@ -111,9 +113,13 @@ class PlainProducer(Sender):
         if not self.spots:
             return await self.back_off()
         if self.draw.chance(0.2):
-            return await self._by_name(self.draw.choice(self.spots))
+            spot = self.draw.choice(self.spots)
+            if self.may_name(spot):
+                return await self._by_name(spot)
         pending = [self.some_batch(self.draw.choice(self.spots)) for _ in range(self.draw.randint(1, BATCHES_MAX))]
         acks = self.draw.choice([-1, -1, 1])
+        if self.world.plan.is_cluster:
+            acks = -1
         while pending:
             if self.draw.chance(0.03):
                 self.hang_up()
@@ -174,11 +180,19 @@ class PlainProducer(Sender):
                 is_lost |= code in GONE
             elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and any(each.spot == batch.spot for each in left):
                 left.append(batch)
-            elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_lost:
+            elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (is_lost or self._is_forgotten(batch)):
                 self.settle(batch, Fate.UNKNOWN)
+                is_lost = True
             else:
                 raise AssertionError(f"{self.name}: {code.name} for {batch.values} in {batch.spot.place}")
         return left, is_lost
+
+    def _is_forgotten(self, batch: Batch) -> bool:
+        """Whether the broker may not know a batch that it wrote: after a restart it knows those before the newest one
+        of a producer from the log (storage.resends), which may have been trimmed or compacted.
+        """
+        is_kept = batch.spot.topic[0] != "c" and not self.world.is_trimmed(batch.spot)
+        return not is_kept and batch.ends != self.world.sites[self.host].ends
 
 
 class RefusedProducer(Sender):
@@ -186,6 +200,8 @@ class RefusedProducer(Sender):
 
     # Any other error means that nothing was written.
     UNSURE = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR})
+    # In a cluster the leader may have lost its leadership, or its followers, after it wrote.
+    UNSURE_IN_CLUSTER = UNSURE | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
 
     async def step(self) -> None:
         if not self.spots or self.draw.chance(0.2):
@@ -199,9 +215,10 @@ class RefusedProducer(Sender):
             filler = (f"{self.name}-{self.count}:" + "." * 2 * BYTES_MAX, "k0")
             self.count += 1
             batch = Batch(spot, [(filler[0].partition(":")[0], "k0")], encode_batch(self.records([filler])))
-        by_name = self.draw.chance(0.3)
+        by_name = self.draw.chance(0.3) and self.may_name(spot)
+        acks = 1 if self.world.plan.is_cluster and self.draw.chance(0.3) else -1
         try:
-            code, base_offset = result_of(await self.once(batch.request(-1), BY_NAME if by_name else BY_ID))
+            code, base_offset = result_of(await self.once(batch.request(acks), BY_NAME if by_name else BY_ID))
         except Lost:
             return self.settle(batch, Fate.UNKNOWN)
         if code is ErrorCode.NONE and by_name and not await self.is_alive(spot):
@@ -209,7 +226,11 @@ class RefusedProducer(Sender):
             return self.settle(batch, Fate.UNKNOWN)
         if code is ErrorCode.NONE:
             assert not too_large, f"{self.name}: {len(batch.data)} bytes were accepted in {spot.place}"
+            if acks == 1:
+                # Another replica that leads later need not have it.
+                return self.settle(batch, Fate.UNKNOWN)
             return self.settle(batch, Fate.ACKED, base_offset)
         if code in GONE:
             self.spots.clear()
-        return self.settle(batch, Fate.UNKNOWN if code in self.UNSURE else Fate.REFUSED)
+        unsure = self.UNSURE_IN_CLUSTER if self.world.plan.is_cluster else self.UNSURE
+        return self.settle(batch, Fate.UNKNOWN if code in unsure else Fate.REFUSED)

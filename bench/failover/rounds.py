@@ -1,0 +1,295 @@
+"""Rounds of failures of one cluster, with clients at work. Each round ends with all nodes up and in sync again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench import protocol
+from bench.cluster_requests import active_controller, elect_preferred_leaders
+from bench.cluster_target import Cluster
+from bench.failover.timeline import Watcher, logged_ms
+from bench.failover.writers import Writer, gap_ms, latencies_ms, silence_ms
+from bench.launch.processes import ProcessError
+from bench.targets import TargetError
+
+TOPIC: Final = "bench-failover"
+PARTITIONS: Final = 6
+BEFORE_S: Final = 1.0  # of undisturbed writing before a failure, whose latency is that of "before"
+AFTER_S: Final = 0.5  # and after it, once all clients are served again
+# What is acknowledged shortly after a cut was on its way before it: the gap ends with a record that is sent later.
+CUT_TAKES_S: Final = 0.1
+# Until clients are served again: longer than librdkafka waits for a broker that stands still (a minute).
+SERVED_S: Final = 90.0
+FREEZE_S: Final = 12.0
+# What fails, in the order in which kinds are measured. "cut" is measured on hosts of their own (bench.launch.networks).
+KINDS: Final = {
+    "leader": "kill -9 of a leader",
+    "controller": "kill -9 of the active controller",
+    "stop": "orderly stop of a leader",
+    "rolling": "rolling restart",
+    "freeze": "a leader that stands still",
+    "cut": "one-way cut from a leader to a follower",
+}
+# The active controller leads partitions as well, so both are of all partitions that the node led.
+_OF_CONTROLLERS: Final = ("controller",)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one client saw of one round. `gap_ms`: from the failure until each partition of the node has acknowledged a
+    record that was sent after it; of a rolling restart the longest time in which a partition acknowledged nothing.
+    `others_ms` is the latter of the partitions of other nodes.
+    """
+
+    gap_ms: float
+    others_ms: float
+    before_ms: Sequence[float]  # latencies of records
+    during_ms: Sequence[float]
+    after_ms: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One failure: what each client saw, and when the nodes that are left showed other leaders and another controller.
+    `phases_ms` are of the logs of ours.
+    """
+
+    kind: str
+    seen: Mapping[str, Seen]
+    leaders_ms: float | None = None
+    controller_ms: float | None = None
+    phases_ms: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        clients = ", ".join(f"{name} {seen.gap_ms:.0f} ms" for name, seen in self.seen.items())
+        phases = " ".join(f"{name} {at_ms:.0f}" for name, at_ms in self.phases_ms.items())
+        shown = "" if self.leaders_ms is None else f"; other leaders shown after {self.leaders_ms:.0f} ms"
+        return f"{KINDS[self.kind]}: {clients}{shown}" + (f" ({phases})" if phases else "")
+
+
+class Span(NamedTuple):
+    """A failure in microseconds of the system's clock: when it began, from when on what is sent counts for the gap, and
+    when all clients were served again.
+    """
+
+    began_us: int
+    sent_us: int
+    end_us: int
+
+
+def now_us() -> int:
+    """The system's clock, which clients and logs share."""
+    return time.time_ns() // 1000
+
+
+class Rounds:
+    """A running cluster with a topic, and one Writer for each of `clients`. `go_on` raises if it should stop."""
+
+    def __init__(
+        self, cluster: Cluster, clients: Sequence[str], directory: Path, go_on: Callable[[], None], freeze_s: float
+    ) -> None:
+        self.cluster = cluster
+        self.freeze_s = freeze_s
+        self._go_on = go_on
+        cluster.create_topic(TOPIC, PARTITIONS)
+        self.writers: list[Writer] = []
+        try:
+            for client in clients:
+                self.writers.append(Writer(client, cluster.bootstrap, TOPIC, PARTITIONS, directory))
+        except BaseException:
+            self.close()
+            raise
+
+    def finish(self) -> None:
+        """Let the clients end. Raises TargetError if one lost a record, or ended early."""
+        for writer in self.writers:
+            try:
+                writer.finish()
+            except ProcessError as error:
+                raise TargetError(str(error)) from error
+
+    def close(self) -> None:
+        for writer in self.writers:
+            writer.close()
+
+    # --- conditions
+
+    def _until(self, condition: Callable[[], bool], what: str, timeout_s: float = SERVED_S) -> None:
+        def looked() -> bool:
+            self._go_on()
+            if ended := [writer for writer in self.writers if writer.has_ended]:
+                raise TargetError(ended[0].state())
+            return condition()
+
+        self.cluster.wait(looked, what, timeout_s)
+
+    def served(self, since_us: int, timeout_s: float = SERVED_S) -> None:
+        """Wait until each client has an acknowledgement of each partition for what was sent since then."""
+        self._until(lambda: all(each.goes_on(since_us) for each in self.writers), "service of all clients", timeout_s)
+
+    def _is_settled(self) -> bool:
+        if not self.cluster.is_complete() or not self.cluster.is_in_sync(TOPIC, PARTITIONS):
+            return False
+        partitions = self.cluster.seen(0, TOPIC).partitions.values()
+        if all(each.leader == each.replicas[0] for each in partitions):
+            return True
+        with protocol.Client(self.cluster.address) as client:
+            elect_preferred_leaders(client)
+        return False
+
+    def settle(self) -> None:
+        """Wait until all replicas are in sync, each node leads what it is preferred for, and clients are served."""
+        self._until(self._is_settled, "nodes in sync with preferred leaders", SERVED_S)
+        self.served(now_us())
+
+    def controller(self) -> int:
+        """Return the index of the node that is the active controller."""
+
+        def found() -> int:
+            with protocol.Client(self.cluster.address) as client:
+                return max(0, active_controller(client))
+
+        return self.cluster.wait(found, "an active controller") - 1
+
+    # --- a round
+
+    def round(self, kind: str) -> Round:
+        """Let something fail, wait until clients are served, and repair it."""
+        self.settle()
+        for writer in self.writers:
+            writer.begin()
+        self._pause(BEFORE_S)
+        if kind == "rolling":
+            return self._rolling()
+        controller = self.controller()
+        victim = controller if kind in _OF_CONTROLLERS else (controller + 1) % len(self.cluster.nodes)
+        led = self._led(victim)
+        began_us = now_us()
+        others = [each for each in range(len(self.cluster.nodes)) if each != victim]
+        watchers = [Watcher(self._address(each), TOPIC, victim + 1, began_us) for each in others]
+        try:
+            if kind != "cut":
+                for watcher in watchers:
+                    watcher.start()
+            self._fail(kind, victim, controller)
+            if kind == "cut":
+                began_us = now_us()
+            sent_us = began_us + (int(CUT_TAKES_S * 1e6) if kind == "cut" else 0)
+            self._await(kind, victim, sent_us)
+            recovered_us = now_us()
+            if kind != "cut":
+                self._until(lambda: all(watcher.leaders_ms for watcher in watchers), "other leaders in the metadata")
+        finally:
+            for watcher in watchers:
+                watcher.over.set()
+            self._repair(kind, victim, controller)
+        self._pause(AFTER_S)
+        return self._round(kind, victim, led, Span(began_us, sent_us, recovered_us), watchers)
+
+    def _pause(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left_s := deadline - time.monotonic()) > 0:
+            self._go_on()
+            time.sleep(min(left_s, 0.1))
+
+    def _address(self, number: int) -> tuple[str, int]:
+        return self.cluster.nodes[number].host, self.cluster.nodes[number].port
+
+    def _led(self, victim: int) -> set[int]:
+        partitions = self.cluster.seen(victim, TOPIC).partitions
+        return {number for number, each in partitions.items() if each.leader == victim + 1}
+
+    def _other(self, victim: int, controller: int) -> int:
+        """A follower that is not the active controller."""
+        return next(each for each in range(len(self.cluster.nodes)) if each not in (victim, controller))
+
+    def _fail(self, kind: str, victim: int, controller: int) -> None:
+        node = self.cluster.nodes[victim]
+        if kind in ("leader", "controller"):
+            node.kill()
+        elif kind == "freeze":
+            os.kill(node.pid, signal.SIGSTOP)
+        elif kind == "cut":
+            assert self.cluster.network is not None
+            self.cluster.network.cut(victim, self._other(victim, controller))
+        elif node.stop() != 0:
+            raise TargetError(f"{self.cluster.name}: node {victim + 1} did not stop in order: {node.tail()}")
+
+    def _await(self, kind: str, victim: int, sent_us: int) -> None:
+        """Wait until all clients are served. Those of a process that stands still may wait for it until their own
+        timeouts: after `freeze_s` it goes on.
+        """
+        if kind != "freeze":
+            self.served(sent_us)
+            return
+        with suppress(TargetError):
+            self.served(sent_us, self.freeze_s)
+        os.kill(self.cluster.nodes[victim].pid, signal.SIGCONT)
+        self.served(sent_us)
+
+    def _repair(self, kind: str, victim: int, controller: int) -> None:
+        node = self.cluster.nodes[victim]
+        if kind == "cut":
+            assert self.cluster.network is not None
+            self.cluster.network.heal(victim, self._other(victim, controller))
+            return
+        if kind == "freeze":
+            with suppress(ProcessLookupError):
+                os.kill(node.pid, signal.SIGCONT)
+            # Another incarnation: this one would be given more time from now on.
+            node.kill()
+        if not node.alive():
+            node.restart()
+
+    def _rolling(self) -> Round:
+        began_us = now_us()
+        for number, node in enumerate(self.cluster.nodes):
+            if node.stop() != 0:
+                raise TargetError(f"{self.cluster.name}: node {number + 1} did not stop in order: {node.tail()}")
+            node.restart()
+            self._until(
+                lambda: self.cluster.is_complete() and self.cluster.is_in_sync(TOPIC, PARTITIONS), "replicas in sync"
+            )
+        end_us = now_us()
+        self.served(end_us)
+        self._pause(AFTER_S)
+        return self._round("rolling", -1, set(), Span(began_us, began_us, end_us), ())
+
+    def _round(self, kind: str, victim: int, led: Collection[int], span: Span, watchers: Sequence[Watcher]) -> Round:
+        seen = {}
+        began_us, sent_us, end_us = span
+        every = range(PARTITIONS)
+        for writer in self.writers:
+            records = writer.acked()
+            during = [each for each in records if each.acked_us >= began_us]
+            seen[writer.client] = Seen(
+                gap_ms(records, led, began_us, sent_us) if led else silence_ms(during, every),
+                silence_ms(during, set(every) - set(led)),
+                latencies_ms(records, began_us - BEFORE_S * 1e6, began_us - 0.1e6),
+                latencies_ms(records, began_us, end_us),
+                latencies_ms(records, end_us, end_us + AFTER_S * 1e6),
+            )
+        leaders = [each.leaders_ms for each in watchers if each.leaders_ms is not None]
+        controllers = [each.controller_ms for each in watchers if each.controller_ms is not None]
+        return Round(
+            kind,
+            seen,
+            max(leaders, default=None),
+            max(controllers, default=None) if kind in _OF_CONTROLLERS else None,
+            self._phases(victim, began_us) if watchers and self.cluster.spec.kind == "ours" else {},
+        )
+
+    def _phases(self, victim: int, began_us: int) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for number, node in enumerate(self.cluster.nodes):
+            if number != victim:
+                for phase, at_ms in logged_ms(node.stderr(), began_us).items():
+                    found[phase] = min(found.get(phase, at_ms), at_ms)
+        return dict(sorted(found.items(), key=lambda each: each[1]))

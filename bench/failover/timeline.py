@@ -1,0 +1,85 @@
+"""What is seen of a failure from outside, on the time line of the clients: in the metadata and the quorum that the
+other nodes show, and in the logs of ours.
+
+All times are milliseconds of the system's clock since the failure.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+from bench import protocol
+from bench.cluster_requests import active_controller, metadata
+from bench.targets import Address
+
+# Between two requests to a node.
+POLL_S: Final = 0.004
+REQUEST_S: Final = 60.0
+
+# The events in the logs of our nodes that begin the phases of a failover, in their order. The first node counts.
+LOGGED: Final = {
+    "suspected": "the connection to a node ended",
+    "broker_dead": "a broker is gone",
+    "controller_dead": "the active controller is gone",
+    "controller_elected": "this node is the active controller",
+    "silent": "a broker stands still",
+    "controller_silent": "the active controller stands still",
+    "fencing": "fencing brokers",
+}
+_TIME = re.compile(r"^time=(\S+)Z .*?event=(\"[^\"]*\"|\S+)")
+
+
+class Watcher(threading.Thread):
+    """Asks one node again and again, until it shows other leaders than a node, and another active controller.
+
+    `leaders_ms` and `controller_ms` are when it did; None before. `over` ends it.
+    """
+
+    def __init__(self, address: Address, topic: str, victim: int, began_us: int) -> None:
+        super().__init__(name=f"watcher-{address[1]}", daemon=True)
+        self.address, self.topic, self.victim, self.began_us = address, topic, victim, began_us
+        self.leaders_ms: float | None = None
+        self.controller_ms: float | None = None
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while not self._is_done():
+            with suppress(OSError, protocol.ProtocolError), protocol.Client(self.address, REQUEST_S) as client:
+                while not self._is_done():
+                    self._look(client)
+                    self.over.wait(POLL_S)
+            self.over.wait(POLL_S)
+
+    def _is_done(self) -> bool:
+        return self.over.is_set() or (self.leaders_ms is not None and self.controller_ms is not None)
+
+    def _look(self, client: protocol.Client) -> None:
+        if self.leaders_ms is None:
+            partitions = metadata(client, self.topic).partitions.values()
+            if partitions and not {self.victim, -1} & {each.leader for each in partitions}:
+                self.leaders_ms = self._now_ms()
+        if self.controller_ms is None and active_controller(client) not in (self.victim, -1):
+            self.controller_ms = self._now_ms()
+
+    def _now_ms(self) -> float:
+        return (time.time_ns() // 1000 - self.began_us) / 1000
+
+
+def logged_ms(log: str, began_us: int) -> dict[str, float]:
+    """Return when each of LOGGED was first in the log of a node since the failure."""
+    found: dict[str, float] = {}
+    for line in log.splitlines():
+        match = _TIME.match(line)
+        if match is None:
+            continue
+        at_ms = datetime.fromisoformat(match[1] + "+00:00").timestamp() * 1000 - began_us / 1000
+        for phase, text in LOGGED.items():
+            # A line's time is cut to milliseconds.
+            if at_ms > -1 and text in match[2]:
+                found.setdefault(phase, at_ms)
+    return found

@@ -1,0 +1,117 @@
+"""Nodes of one cluster, each broker and controller or one of the two: ours, and Apache Kafka's.
+
+`formed` makes the nodes and gives them one set of static voters; `launch` starts them. A quorum is complete only when
+most of its voters run, so all nodes are launched before any is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from bench.launch.nodes import CLUSTER_ID, BrokerCy, Kafka, broker_command, free_ports
+from bench.launch.processes import run
+
+FORMAT_S: Final = 60.0
+BOTH: Final = "broker,controller"
+NODES: Final = 3
+# What a cluster of three has where a single node has 1: both systems get the same.
+THREE: Final = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+
+
+class ClusterNode(BrokerCy):
+    """One of our nodes; its settings are in `properties`, because its listeners are more than one."""
+
+    def __init__(self, directory: Path, node_id: int, roles: str = BOTH, settings: Mapping[str, str] | None = None):
+        super().__init__(directory, settings)
+        self.node_id = node_id
+        self.roles = roles
+        self.controller_port = 0
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def properties(self) -> Path:
+        return self.directory / "server.properties"
+
+    def choose_ports(self) -> None:
+        self.port, self.controller_port = free_ports(2)
+
+    def command(self) -> Sequence[str | Path]:
+        return [*broker_command(), "start", "--config", self.properties]
+
+    def write_properties(self, voters: str) -> None:
+        """Write server.properties; `voters` as in controller.quorum.voters."""
+        listeners = []
+        if "broker" in self.roles:
+            listeners.append(f"PLAINTEXT://{self.host}:{self.port}")
+        if "controller" in self.roles:
+            listeners.append(f"CONTROLLER://{self.host}:{self.controller_port}")
+        values = {
+            "process.roles": self.roles,
+            "node.id": str(self.node_id),
+            "listeners": ",".join(listeners),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": voters,
+            "log.dirs": str(self.data_dir),
+            **self.settings,
+        }
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+
+    def format(self, *options: str, cluster_id: str = CLUSTER_ID) -> None:
+        """Format the data directory. Raises ProcessError."""
+        arguments = ["format", "-c", str(self.properties), "-t", cluster_id, *options]
+        run([*self.wrapper, *broker_command(), "storage", *arguments], timeout_s=FORMAT_S)
+
+
+def voters_of(nodes: Iterable[ClusterNode | Kafka]) -> str:
+    """Return controller.quorum.voters of nodes with the ids from 1 on, whose ports are chosen."""
+    return ",".join(f"{number}@{node.host}:{node.controller_port}" for number, node in enumerate(nodes, 1))
+
+
+def ours(directory: Path, settings: Mapping[str, str], hosts: Sequence[str]) -> list[ClusterNode]:
+    """Return nodes of ours with the ids from 1 on, one at each address of `hosts`, formatted. Raises ProcessError."""
+    nodes = [
+        ClusterNode(directory / f"node-{number}", number, BOTH, {**THREE, **settings})
+        for number in range(1, len(hosts) + 1)
+    ]
+    for node, host in zip(nodes, hosts, strict=True):
+        node.host = host
+        node.choose_ports()
+    voters = voters_of(nodes)
+    for node in nodes:
+        node.write_properties(voters)
+        node.format()
+    return nodes
+
+
+def kafkas(
+    directory: Path, settings: Mapping[str, str], hosts: Sequence[str], jvm_flags: Sequence[str] = ()
+) -> list[Kafka]:
+    """Return nodes of Apache Kafka with the ids from 1 on, one at each address of `hosts`, formatted.
+
+    Raises ProcessError.
+    """
+    nodes = [Kafka(directory / f"node-{number}", settings, None, jvm_flags) for number in range(1, len(hosts) + 1)]
+    for node, host in zip(nodes, hosts, strict=True):
+        node.host = host
+        node.choose_ports()
+    voters = voters_of(nodes)
+    for number, node in enumerate(nodes, 1):
+        node.settings = {**THREE, **node.settings, "node.id": str(number), "controller.quorum.voters": voters}
+        node.prepare()
+    return nodes
+
+
+def launch(nodes: Sequence[ClusterNode | Kafka]) -> None:
+    """Start all nodes, and wait until each of them is ready. Raises ProcessError."""
+    for node in nodes:
+        node.launch()
+    for node in nodes:
+        node.wait_until_ready()

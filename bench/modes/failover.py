@@ -1,0 +1,168 @@
+"""`failover`: what clients with their default settings see when a node of a cluster fails, round after round.
+
+All clients write at the same time to the same topic. A run is of one client and one kind of failure, over all rounds.
+"""
+
+import contextlib
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bench.cluster_target import Cluster
+from bench.engine import FAILURES, Measured, Session, Stopped
+from bench.failover.rounds import FREEZE_S, KINDS, Round, Rounds, Seen
+from bench.failover.writers import percentile
+from bench.launch import networks
+from bench.launch.processes import ProcessError
+from bench.modes.base import Outcome
+from bench.spec.target import TargetSpec
+from bench.spec.toml_file import SpecError
+from bench.steady_clients import programs
+from bench.targets import TargetError
+
+CLIENTS = ("librdkafka", "franz-go", "java")
+ROUNDS = 10
+MOST_S = 60.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What fails, how often, and who writes. No round of a kind begins later than `most_s` after its first."""
+
+    kinds: Sequence[str] = tuple(KINDS)
+    rounds: int = ROUNDS
+    most_s: float = MOST_S
+    clients: Sequence[str] = CLIENTS
+    freeze_s: float = FREEZE_S
+
+
+def failover(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, plan: Plan) -> None:
+    """Measure one cluster after the other: the rounds of one do not depend on another's. Raises SpecError, TargetError.
+
+    Clients and kinds that need what is not here are left out, with the reason as a note.
+    """
+    if others := [spec.name for spec in specs if spec.nodes == 1]:
+        raise SpecError(
+            f"target {others[0]} is no cluster of the tool's own (allowed: ours-3, kafka-3, files with `nodes`)"
+        )
+    clients = []
+    for client in plan.clients:
+        if (reason := programs.missing(client)) is None:
+            clients.append(client)
+        else:
+            outcome.notes.append(f"{client} is left out: {reason}")
+    if not clients:
+        raise SpecError(f"--clients {','.join(plan.clients)}: none of them can run here")
+    kinds = list(plan.kinds)
+    if "cut" in kinds and (sentence := networks.missing()) is not None:
+        kinds.remove("cut")
+        outcome.notes.append(f"{KINDS['cut']} is left out: {sentence}")
+    for spec in specs:
+        together = [kind for kind in kinds if kind != "cut"]
+        for group in filter(None, (together, [kind for kind in kinds if kind == "cut"])):
+            if session.stop.is_set() or outcome.failed:
+                return
+            _cluster(session, spec, outcome, plan, clients, group)
+
+
+@contextlib.contextmanager
+def _hosts(spec: TargetSpec, kinds: Sequence[str]) -> Iterator[networks.Network | None]:
+    if "cut" not in kinds:
+        yield None
+        return
+    try:
+        with networks.made(spec.nodes) as network:
+            yield network
+    except ProcessError as error:
+        raise TargetError(str(error)) from error
+
+
+def _cluster(
+    session: Session, spec: TargetSpec, outcome: Outcome, plan: Plan, clients: Sequence[str], kinds: Sequence[str]
+) -> None:
+    """Measure some kinds on one cluster, each round of all clients."""
+    with _hosts(spec, kinds) as network:
+        session.on_phase(f"{spec.name}: starting")
+        cluster = Cluster(session.root / spec.name, spec, network)
+        with cluster.running():
+            outcome.versions[spec.name] = cluster.version()
+            session.on_phase(f"{spec.name}: clients")
+            rounds = Rounds(cluster, clients, session.root / f"{spec.name}.clients", session.go_on, plan.freeze_s)
+            try:
+                rounds.settle()
+                for kind in kinds:
+                    outcome.runs += _kind(session, rounds, outcome, kind, plan)
+                    session.on_window()
+                rounds.finish()
+            except Stopped:
+                pass
+            finally:
+                rounds.close()
+
+
+def _kind(session: Session, rounds: Rounds, outcome: Outcome, kind: str, plan: Plan) -> list[Measured]:
+    """Measure one kind of failure; returns a run for each client."""
+    name = rounds.cluster.name
+    runs = [Measured.begin(name, f"{KINDS[kind]}, {writer.client}") for writer in rounds.writers]
+    errors = [len(writer.failed) for writer in rounds.writers]
+    found: list[Round] = []
+    try:
+        deadline = time.monotonic() + plan.most_s
+        for number in range(1, plan.rounds + 1):
+            if number > 1 and time.monotonic() > deadline:
+                break
+            session.on_phase(f"{name}: {KINDS[kind]}, round {number} of {plan.rounds}")
+            found.append(rounds.round(kind))
+            outcome.notes.append(f"{name}: {found[-1]}")
+    except Stopped:
+        pass
+    except (ProcessError, *FAILURES) as error:
+        for run in runs:
+            run.failed = f"{type(error).__name__}: {error}"
+        return runs
+    for run, writer, before in zip(runs, rounds.writers, errors, strict=True):
+        if found:
+            failed = writer.failed[before:]
+            run.extra = {
+                **_figures([each.seen[writer.client] for each in found]),
+                **_shown(found),
+                "errors": len(failed),
+            }
+            run.verdicts = tuple(f"an error of {writer.client}: {text}" for text in failed[:3])
+        run.empty = not found
+    return runs
+
+
+def _figures(seen: Sequence[Seen]) -> dict[str, float]:
+    gaps = [each.gap_ms for each in seen]
+    before, during, after = (
+        percentile([value for each in part for value in each], 99)
+        for part in (
+            [each.before_ms for each in seen],
+            [each.during_ms for each in seen],
+            [each.after_ms for each in seen],
+        )
+    )
+    return {
+        "rounds": len(seen),
+        "gap_p50_ms": percentile(gaps, 50),
+        "gap_p99_ms": percentile(gaps, 99),
+        "gap_max_ms": max(gaps),
+        "others_max_ms": max(each.others_ms for each in seen),
+        "before_p99_ms": before,
+        "during_p99_ms": during,
+        "after_p99_ms": after,
+        "added_p99_ms": max(0.0, during - before),
+    }
+
+
+def _shown(rounds: Sequence[Round]) -> dict[str, float]:
+    """Return the medians of what the nodes showed, and of the phases in their logs."""
+    found = {
+        "leaders_shown_ms": [each.leaders_ms for each in rounds if each.leaders_ms is not None],
+        "controller_shown_ms": [each.controller_ms for each in rounds if each.controller_ms is not None],
+    }
+    for phase in dict.fromkeys(phase for each in rounds for phase in each.phases_ms):
+        found[f"{phase}_ms"] = [each.phases_ms[phase] for each in rounds if phase in each.phases_ms]
+    return {name: statistics.median(values) for name, values in found.items() if values}

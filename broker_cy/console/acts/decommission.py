@@ -1,0 +1,67 @@
+"""Taking a broker out of the cluster for good, in steps that one command repeats: it is cordoned and drained; its
+operator stops it, because no request can; then its registration is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.mover import MoveProgress
+from broker_cy.client.errors import ClientError
+from broker_cy.console.acts.brokers import plan_unregister
+from broker_cy.console.acts.moves import MoveReplicas, Pace, plan_drain
+from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
+
+
+@dataclass(frozen=True, slots=True)
+class DrainForGood(MoveReplicas):
+    """Drains broker `broker_id`, and removes its registration if it does not run any more."""
+
+    broker_id: int = -1
+    is_away: bool = False
+
+    async def follow(self, client: AdminClient, progress: Callable[[MoveProgress], None]) -> Report:
+        # Without arguments `super` does not work in a dataclass with slots.
+        report = await MoveReplicas.follow(self, client, progress)
+        if report.failed:
+            return report
+        if not self.is_away:
+            return replace(report, said=f"{report.said}; {next_step(self.broker_id)}")
+        try:
+            await client.brokers.unregister(self.broker_id)
+        except ClientError as error:
+            return replace(report, failed=(Failed(f"broker {self.broker_id}", error),))
+        return replace(report, said=f"{report.said}; removed the registration of broker {self.broker_id}")
+
+
+def next_step(broker_id: int) -> str:
+    return f"stop broker {broker_id} now, and repeat the command, which then removes its registration"
+
+
+async def plan_decommission(client: AdminClient, command: Command, broker_id: int, pace: Pace) -> Plan:
+    """Plan the next step. Raises ClientError as `plan_drain`: also if too few brokers would be left."""
+    state = (await client.brokers.replicas()).broker(broker_id)
+    words = command("brokers", "decommission", broker_id, *pace.words(), "--yes")
+    title = f"Decommission broker {broker_id}"
+    if not state.replicas and not state.is_in_service:
+        return replace(await plan_unregister(client, command, broker_id), title=title, command=words)
+    plan = await plan_drain(client, command, [broker_id], pace)
+    assert isinstance(plan.act, MoveReplicas)
+    away = not state.is_in_service
+    last = "its registration is removed" if away else next_step(broker_id)
+    problem = (
+        "" if plan.act.moves or plan.act.cordon else f"broker {broker_id} holds no replica: {next_step(broker_id)}"
+    )
+    return replace(
+        plan,
+        title=title,
+        command=words,
+        act=DrainForGood(plan.act.moves, plan.act.pace, plan.act.cordon, broker_id, away),
+        changes=[*plan.changes, Change("then", note=last)],
+        typed=str(broker_id) if away else None,
+        verb="Decommission",
+        problem=problem,
+        is_done=False,
+    )

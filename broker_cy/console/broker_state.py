@@ -1,0 +1,49 @@
+"""The state of a broker, from what the cluster reports of it and from the newest event about it.
+
+DescribeCluster says only whether a broker is fenced. Why it is, and that a broker which still serves has begun to shut
+down, is in the cluster's events; with brokers that write none, these two are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from broker_cy.console.rows import BrokerRow
+from broker_cy.console.tone import Tone
+from broker_cy.metrics.events import BrokerFenced, BrokerStarted, BrokerStopped, BrokerUnfenced, Event, Stamped
+
+
+def newest_about(events: Iterable[Stamped]) -> dict[int, Event]:
+    """The newest event about the state of each broker; `events` are in the order in which they happened."""
+    found: dict[int, Event] = {}
+    for each in events:
+        event = each.event
+        if isinstance(event, BrokerFenced | BrokerUnfenced):
+            found[event.node] = event
+        elif isinstance(event, BrokerStarted | BrokerStopped):
+            found[each.broker] = event
+    return found
+
+
+def state_of(row: BrokerRow, newest: Event | None) -> tuple[str, Tone]:
+    """`fenced (lost)`, `shutting down`, `cordoned`, `controller` or `broker`, and how much attention that deserves."""
+    if row.info.is_fenced:
+        cause = newest.cause.replace("_", " ") if isinstance(newest, BrokerFenced) else ""
+        return (f"fenced ({cause})" if cause else "fenced"), Tone.BAD
+    if isinstance(newest, BrokerStopped):
+        return "shutting down", Tone.WARN
+    if row.is_cordoned:
+        return "cordoned", Tone.WARN
+    return ("controller", Tone.GOOD) if row.is_controller else ("broker", Tone.PLAIN)
+
+
+_ATTENTION = (Tone.PLAIN, Tone.GOOD, Tone.WARN, Tone.BAD)
+
+
+def state_of_host(row: BrokerRow, newest: Mapping[int, Event]) -> tuple[str, Tone]:
+    """The worst state of a host's shards, with their number unless all are in it. `newest`: of newest_about."""
+    states = [state_of(each, newest.get(each.info.broker_id)) for each in row.parts]
+    text, tone = max(states, key=lambda each: _ATTENTION.index(each[1]))
+    same = states.count((text, tone))
+    counted = tone in (Tone.BAD, Tone.WARN) and same < len(states)
+    return (f"{same} {text}" if counted else text), tone

@@ -1,0 +1,15 @@
+"""What the leaders of partitions know of brokers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Standing(NamedTuple):
+    """A registered broker: its epoch, whether it may join in-sync sets (it is neither fenced nor shutting down), its
+    rack.
+    """
+
+    epoch: int
+    is_eligible: bool
+    rack: str | None = None

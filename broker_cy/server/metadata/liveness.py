@@ -1,0 +1,79 @@
+"""Asks one incarnation of a node again and again whether it runs, on the connection that watches it (broker_watch).
+
+The question is ApiVersions, with a name of the client's software at which a node of broker-cy says that it is one.
+Others are not judged: a broker of Kafka has its session, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from broker_cy import __version__
+from broker_cy.client.connection import ConnectionFailed, TimedOut
+from broker_cy.client.deadline import Deadline
+from broker_cy.controller.pulse import INTERVAL_MS_MIN, LIVENESS, Pulse
+from broker_cy.core.errors import WireError
+from broker_cy.wire import codec, messages
+from broker_cy.wire.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from broker_cy.client.connection import Connection
+
+# Of ApiVersions; each node of this kind knows it.
+VERSION: Final = 3
+# A question without an answer for so long ends the connection, and another one is made.
+ANSWER_S: Final = 60.0
+
+
+class Liveness:
+    """Of one incarnation; it remembers from one connection to the next how fast the node answers."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, interval_ms: int) -> None:
+        self._loop = loop
+        self._pulse = Pulse(max(interval_ms, INTERVAL_MS_MIN))
+        self._is_judged: bool | None = None  # None: no answer has said what kind of node it is
+        self._body = codec.encode(
+            messages.ApiVersionsRequest(client_software_name=LIVENESS, client_software_version=__version__), VERSION
+        )
+
+    async def follow(self, connection: Connection, on_silent: Callable[[bool], None]) -> None:
+        """Ask until the connection ends. `on_silent(True)`: the node stands still; `on_silent(False)`: no longer."""
+        self._pulse.disconnected()
+        asking: asyncio.Task[None] | None = None
+        was_silent = False
+        try:
+            while connection.closed is None and self._is_judged is not False:
+                turn = self._pulse.turn(self._now_ms())
+                if turn.ask:
+                    asking = self._loop.create_task(self._ask(connection))
+                if turn.is_silent != was_silent and self._is_judged:
+                    was_silent = turn.is_silent
+                    on_silent(was_silent)
+                await connection.ended(self._pulse.interval_ms / 1000)
+            await connection.ended()
+        finally:
+            if asking is not None:
+                asking.cancel()
+
+    async def _ask(self, connection: Connection) -> None:
+        try:
+            data = await connection.exchange(ApiKey.API_VERSIONS, VERSION, self._body, Deadline(ANSWER_S))
+        except (ConnectionFailed, TimedOut):
+            return
+        self._pulse.answered(self._now_ms())
+        if self._is_judged is None:
+            self._is_judged = _is_of_this_kind(data)
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+
+def _is_of_this_kind(data: memoryview) -> bool:
+    try:
+        answer = codec.decode(messages.ApiVersionsResponse, VERSION, data)
+    except WireError:
+        # Version 0, in which a node says that it does not know this one.
+        return False
+    return any(each.name == LIVENESS for each in answer.supported_features)

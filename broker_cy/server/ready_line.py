@@ -1,0 +1,43 @@
+"""What a node prints when it is ready."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from broker_cy import __version__
+
+
+class StartError(Exception):
+    """The node cannot start. The message is one line that says what to do."""
+
+
+def print_ready(addresses: str, metrics: str | None, *, hint_at: str | None = None) -> None:
+    """Print where the node serves clients and, if it does, metrics (HOST:PORT); with `hint_at`, one of the addresses,
+    also how to open the console.
+    """
+    also = f", metrics on http://{metrics}/metrics" if metrics is not None else ""
+    print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s{also}", flush=True)
+    if hint_at is not None:
+        print(f"to open the console, run in another terminal: {console_command(hint_at)}", flush=True)
+
+
+def console_command(address: str) -> str:
+    """Return the command line that opens the console: the program beside this interpreter, with a path that works in
+    the current directory.
+    """
+    beside = Path(sys.executable).with_name("broker-tui")
+    command = str(beside.relative_to(Path.cwd())) if beside.is_relative_to(Path.cwd()) else str(beside)
+    host, _, port = address.rpartition(":")
+    reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "[::1]"}.get(host, host)
+    return f"{shlex.quote(command)} --bootstrap {reached}:{port}"
+
+
+def since_process_start_s() -> float:
+    """Return the seconds since the kernel started this process, from /proc (with a precision of 10 ms)."""
+    with open("/proc/self/stat", encoding="ascii") as file:
+        started_ticks = int(file.read().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,101 @@
+"""What a change of the metadata says of failures: brokers that were lost and came back, leaders that were elected
+because of that, and in-sync sets below min.insync.replicas. Pure: the events follow from the images before and after.
+
+Each broker sees every change; one of them writes the events (`writer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from broker_cy.metadata.topic_names import CLUSTER_EVENTS
+from broker_cy.metrics.events import (
+    PARTITIONS_REPORTED_MAX,
+    BrokerFenced,
+    BrokerUnfenced,
+    Event,
+    InSyncBelowMin,
+    LeadersElected,
+)
+
+if TYPE_CHECKING:
+    from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, PartitionImage
+
+NO_LEADER: Final = -1
+
+
+def writer(image: MetadataImage) -> int:
+    """The broker that writes the events of this change: the leader of the topic, which need not be the one that is
+    reached; without a leader, the active broker with the lowest id, where they wait for one. -1 if there is none.
+    """
+    topic = image.topics.by_name(CLUSTER_EVENTS)
+    leader = topic.partitions[0].leader if topic is not None and 0 in topic.partitions else NO_LEADER
+    if leader != NO_LEADER:
+        return leader
+    return min((each for each, broker in image.brokers.items() if broker.is_active), default=NO_LEADER)
+
+
+def failures(
+    before: Mapping[int, BrokerImage], delta: ImageDelta, image: MetadataImage, min_isr: Callable[[str], int]
+) -> list[Event]:
+    """`before` are the brokers before the change, `min_isr` returns min.insync.replicas of a topic."""
+    return [*_brokers(before, delta, image), *_partitions(delta, image, min_isr)]
+
+
+def _brokers(before: Mapping[int, BrokerImage], delta: ImageDelta, image: MetadataImage) -> Iterator[Event]:
+    for broker_id in sorted(delta.brokers):
+        old, new = before.get(broker_id), image.brokers.get(broker_id)
+        was_in, is_in = old is not None and not old.fenced, new is not None and not new.fenced
+        if was_in and not is_in:
+            yield BrokerFenced(broker_id, old.epoch if old is not None else -1, _cause(old, new))
+        elif is_in and not was_in and new is not None:
+            yield BrokerUnfenced(broker_id, new.epoch)
+
+
+def _cause(old: BrokerImage | None, new: BrokerImage | None) -> str:
+    if new is None:
+        return "unregistered"
+    if old is not None and (old.in_controlled_shutdown or new.in_controlled_shutdown):
+        return "stopped"
+    return "lost" if old is not None and old.incarnation_id == new.incarnation_id else "started_again"
+
+
+def _partitions(delta: ImageDelta, image: MetadataImage, min_isr: Callable[[str], int]) -> Iterator[Event]:
+    """One event of each kind, because a broker that is lost may have led thousands."""
+    elected: list[str] = []
+    unclean: list[str] = []
+    offline: list[str] = []
+    below: list[str] = []
+    for topic in delta.topics:
+        if topic.before is None or topic.after is None or topic.before.topic_id != topic.after.topic_id:
+            continue
+        name, least = topic.after.name, min_isr(topic.after.name)
+        for number, new in topic.after.partitions.items():
+            old = topic.before.partitions.get(number)
+            if old is None or old is new:
+                continue
+            key = f"{name}-{number}"
+            if old.leader != new.leader:
+                if new.leader == NO_LEADER:
+                    offline.append(key)
+                elif _is_unclean(old, new):
+                    unclean.append(key)
+                elif not _is_active(image, old.leader):
+                    elected.append(key)
+            if len(new.isr) < min(least, len(new.replicas)) <= len(old.isr):
+                below.append(key)
+    for kind, found in (("failure", elected), ("unclean", unclean), ("no_leader", offline)):
+        if found:
+            yield LeadersElected(kind, found[:PARTITIONS_REPORTED_MAX], len(found))
+    if below:
+        yield InSyncBelowMin(below[:PARTITIONS_REPORTED_MAX], len(below))
+
+
+def _is_unclean(old: PartitionImage, new: PartitionImage) -> bool:
+    return new.leader not in old.isr and new.leader not in old.elr
+
+
+def _is_active(image: MetadataImage, broker_id: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and broker.is_active

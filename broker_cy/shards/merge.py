@@ -1,0 +1,126 @@
+"""One page of metrics from those of all shards (the Prometheus text format that metrics.exposition writes). Pure.
+
+Counters and histograms are summed. A shard that was started again begins with 0, so what its former processes had
+counted when their pages were last read is added: sums never fall because of that, which a monitoring system would take
+for a restart of everything. Gauges are summed where a sum means something (SUMMED); others get the label `shard`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from broker_cy.metrics.definitions import METRICS
+from broker_cy.metrics.exposition import Page, number
+
+# Gauges whose sum over the shards is the value of the node.
+SUMMED: Final = frozenset(
+    {
+        "broker_cy_connections",
+        "broker_cy_client_connections",
+        "broker_cy_client_requests",
+        "broker_cy_client_received_bytes",
+        "broker_cy_client_sent_bytes",
+        "broker_cy_partitions",
+        "broker_cy_partitions_offline",
+        "broker_cy_partitions_unopened",
+        "broker_cy_groups",
+        "broker_cy_group_members",
+        "broker_cy_transactional_ids",
+        "broker_cy_unflushed_bytes",
+    }
+)
+_SUFFIXES: Final = ("_bucket", "_sum", "_count")
+
+Values = dict[str, int | float]
+
+
+def family_of(sample: str) -> str:
+    """The family of a line `name{labels}`."""
+    name = sample.partition("{")[0]
+    if name in METRICS:
+        return name
+    for suffix in _SUFFIXES:
+        if name.endswith(suffix) and name.removesuffix(suffix) in METRICS:
+            return name.removesuffix(suffix)
+    raise ValueError(f"a shard sent the unknown metric {name}")
+
+
+def parse(page: bytes) -> Iterator[tuple[str, int | float]]:
+    """(name with labels, value) of each line of a page that a shard rendered."""
+    for line in page.decode().splitlines():
+        if line and not line.startswith("#"):
+            sample, _, text = line.rpartition(" ")
+            yield sample, int(text) if text.lstrip("-").isdecimal() else float(text)
+
+
+def is_summed(family: str) -> bool:
+    return METRICS[family].kind != "gauge" or family in SUMMED
+
+
+def with_shard(sample: str, shard: int) -> str:
+    """The line with the label `shard`."""
+    if sample.endswith("}"):
+        return f'{sample[:-1]},shard="{shard}"}}'
+    return f'{sample}{{shard="{shard}"}}'
+
+
+class Merger:
+    """Holds the last page of each shard's process, compressed, and what former processes had counted: one number for
+    each counter that they had.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[int, bytes]] = {}  # by shard: its process and its last page
+        self._former: Values = {}
+
+    def note(self, shard: int, pid: int, page: bytes) -> None:
+        """The page of a shard's process. One of another process than before: that one has ended."""
+        last = self._last.get(shard)
+        if last is not None and last[0] != pid:
+            for sample, value in parse(zlib.decompress(last[1])):
+                if METRICS[family_of(sample)].kind != "gauge":
+                    self._former[sample] = self._former.get(sample, 0) + value
+        self._last[shard] = (pid, zlib.compress(page, 1))
+
+    def render(self, running: Mapping[int, bool], own: Mapping[str, Mapping[int | None, int | float]]) -> bytes:
+        """The page of the node. `running` says of each shard whether its process runs: gauges of one that does not are
+        left out, its counters stay. `own` are the parent's metrics by name, and by shard or None.
+        """
+        found: dict[str, Values] = {}
+        for sample, value in self._former.items():
+            _add(found, sample, value)
+        for shard, (_, page) in sorted(self._last.items()):
+            for sample, value in parse(zlib.decompress(page)):
+                if METRICS[family_of(sample)].kind == "gauge" and not running.get(shard):
+                    continue
+                _add(found, sample if is_summed(family_of(sample)) else with_shard(sample, shard), value)
+        return self._text(found, own)
+
+    @staticmethod
+    def merge(pages: Mapping[int, bytes]) -> bytes:
+        """A page of some topics only, which is not remembered."""
+        found: dict[str, Values] = {}
+        for shard, page in sorted(pages.items()):
+            for sample, value in parse(page):
+                _add(found, sample if is_summed(family_of(sample)) else with_shard(sample, shard), value)
+        return Merger._text(found, {})
+
+    @staticmethod
+    def _text(found: Mapping[str, Values], own: Mapping[str, Mapping[int | None, int | float]]) -> bytes:
+        page = Page()
+        for family in METRICS:
+            if family in own:
+                page.family(family)
+                for shard, value in own[family].items():
+                    page.sample(family, value, *([] if shard is None else [str(shard)]))
+            elif family in found:
+                page.family(family)
+                page.parts += [f"{sample} {number(value)}\n" for sample, value in found[family].items()]
+        return page.encode()
+
+
+def _add(found: dict[str, Values], sample: str, value: int | float) -> None:
+    values = found.setdefault(family_of(sample), {})
+    values[sample] = values.get(sample, 0) + value

@@ -1,0 +1,75 @@
+"""`broker-cy start --shards N` for N > 1: everything is checked before the first process is started."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+
+from broker_cy.config import BrokerConfig, ConfigError, UnknownSettingError, shard_plan, sources, written_at
+from broker_cy.core import logs
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
+from broker_cy.server.connections.sockets import ListenError
+from broker_cy.server.ready_line import StartError
+from broker_cy.shards import parent
+from broker_cy.shards.children import Child, has_pidfds
+from broker_cy.shards.node_directory import NodeDirectory, format_new
+from broker_cy.storage import shard_directories
+from broker_cy.storage.data_directory import DataDirectoryError
+from broker_cy.storage.errors import rights_advice
+
+LOGGER = logging.getLogger("broker_cy.shards")
+
+
+def run(
+    config_file: str | None,
+    data_dir: str | None,
+    listener: str | None,
+    settings: Sequence[str],
+    count: int,
+    hints: bool = False,
+) -> int:
+    """Run `count` shards until a signal arrives, and return the exit code. Raises StartError."""
+    logs.configure()
+    try:
+        found = shard_plan.make(sources(config_file, data_dir=data_dir, listener=listener, overrides=settings), count)
+        configs = [BrokerConfig.from_properties(each) for each in found.shards]
+    except UnknownSettingError as error:
+        where = written_at(error.name, config_file, settings)
+        raise StartError(f"{where}: {error}" if where else str(error)) from None
+    except ConfigError as error:
+        raise StartError(str(error)) from None
+    if not has_pidfds():
+        raise StartError(
+            f"--shards {count}: this kernel cannot wait for a process by a descriptor: use Linux 5.4 or later"
+        )
+    cores = len(os.sched_getaffinity(0))
+    if count > cores:
+        LOGGER.warning("there are more shards than cores", extra=logs.facts(shards=count, cores=cores))
+    try:
+        return _run(found, configs[0].begins_cluster, hints)
+    except (DataDirectoryError, ListenError) as error:
+        raise StartError(str(error)) from None
+    except OSError as error:
+        reason = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
+        raise StartError(f"cannot start: {reason}{rights_advice(error)}") from None
+
+
+def _run(found: shard_plan.Plan, begins_cluster: bool, hints: bool) -> int:
+    """Raises DataDirectoryError, ListenError, OSError."""
+    shard_directories.check(found)
+    directory = NodeDirectory(found.root)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        running: dict[int, Child] = {}
+        for shard in range(len(found.shards)):
+            child = directory.running(shard)
+            if child is not None:
+                running[shard] = child
+        format_new(found, list(running), begins_cluster, MACHINE_RANDOMNESS.kafka_uuid)
+        return parent.run(loop, found, directory, running, hints)
+    finally:
+        loop.close()
+        directory.close()

@@ -1,0 +1,136 @@
+"""Moves of replicas that users of the dashboard started, which take minutes to hours and outlive the tab.
+
+A run goes on until it is done, is stopped, or the dashboard ends. Both ends cancel the moves that are under way and
+remove the throttle (broker_cy/admin/mover.py): a dashboard that is gone could not remove it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.mover import MoveProgress
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.console.acts.moves import MoveReplicas
+from broker_cy.console.acts.plan import Failed, Report
+from broker_cy.console.listeners import Listener, Listeners, call
+from broker_cy.console.session import now_ms
+
+_LOG = logging.getLogger(__name__)
+
+# Runs that are shown; the oldest ones that have ended are dropped.
+KEPT_MAX: Final = 20
+STOPPED: Final = "stopped: what had moved stays, and everything else is where it was"
+
+Client = AbstractAsyncContextManager[AdminClient]
+Ended = Callable[[str], None]
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One run. `report` is set when it has ended; `client` opens the client of the user who started it."""
+
+    title: str
+    user: str
+    act: MoveReplicas
+    client: Client
+    ended: Ended
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(8))
+    began_ms: int = field(default_factory=now_ms)
+    ended_ms: int | None = None
+    progress: MoveProgress | None = None
+    report: Report | None = None
+    is_stopping: bool = False
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.report is not None
+
+
+class MoveRuns:
+    """The runs of one cluster, one at a time. It is a Source (broker_cy.console.listeners)."""
+
+    error: str | None = None
+    age_s: float | None = 0.0
+
+    def __init__(self) -> None:
+        self._runs: deque[Run] = deque()
+        self._listeners = Listeners()
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """The newest first."""
+        return tuple(reversed(self._runs))
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners.add(listener)
+        call(listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        self._listeners.remove(listener)
+
+    def start(self, run: Run) -> None:
+        """Start a run. Raises ClientError while another one is under way: each was planned as if it were alone."""
+        busy = next((each for each in self._runs if not each.is_over), None)
+        if busy is not None:
+            raise ClientError(
+                Failure.REFUSED, f"{busy.user} started moves that are under way ({busy.title}): wait, or stop them"
+            )
+        while len(self._runs) >= KEPT_MAX:
+            self._runs.popleft()
+        self._runs.append(run)
+        run.task = asyncio.create_task(self._follow(run))
+        self._listeners.call()
+
+    def of(self, run_id: str) -> Run:
+        """Raises ClientError if there is none with this id."""
+        found = next((each for each in self._runs if each.id == run_id), None)
+        if found is None:
+            raise ClientError(Failure.INVALID, "these moves are not known any more")
+        return found
+
+    async def stop(self, run: Run) -> None:
+        """Stop a run, and wait until everything is put back that was under way."""
+        if run.task is not None and not run.is_over:
+            run.is_stopping = True
+            run.task.cancel()
+            self._listeners.call()
+            await asyncio.gather(run.task, return_exceptions=True)
+            if not run.is_over:
+                # It was cancelled before its first step, which would have said so.
+                self._end(run, Report(STOPPED))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(self.stop(run) for run in self._runs))
+
+    async def _follow(self, run: Run) -> None:
+        def note(progress: MoveProgress) -> None:
+            run.progress = progress
+            self._listeners.call()
+
+        report = Report(STOPPED)
+        try:
+            async with run.client as client:
+                report = await run.act.follow(client, note)
+        except ClientError as error:
+            report = Report("", failed=(Failed(run.title, error),))
+        except Exception as bug:
+            # The run reports it, and everything else of the dashboard continues.
+            _LOG.exception("%s failed", run.title)
+            unknown = ClientError(Failure.MALFORMED, f"{type(bug).__name__}: {bug}")
+            report = Report("", failed=(Failed(run.title, unknown),))
+        finally:
+            self._end(run, report)
+
+    def _end(self, run: Run, report: Report) -> None:
+        run.report, run.ended_ms = report, now_ms()
+        run.ended(report.problem or report.said)
+        self._listeners.call()

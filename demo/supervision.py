@@ -1,0 +1,160 @@
+"""Supervision of the demo's processes: who crashes when, who is restarted, and what is said about it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker_cy.admin import ClientError
+from broker_cy.client.text import plural
+from demo.nodes import Node
+from demo.outage import Heartbeats
+from demo.processes import START_TIMEOUT_S, DemoError, Process
+from demo.setup import elect_preferred, heartbeats_of, is_in_sync
+from demo.topics import CRASHING
+
+# How often the processes are checked.
+LOOK_S = 0.1
+# A client that ends unexpectedly is restarted after this.
+RESTART_S = 2.0
+KILL_EVERY_S = 60.0
+RESTART_AFTER_S = 10.0
+# How often it is looked whether all replicas are in sync again.
+SYNC_LOOK_S = 1.0
+
+
+class Part(Protocol):
+    """One thing that is supervised."""
+
+    def look(self, now_s: float) -> None:
+        """Do what is due. Raises DemoError."""
+
+
+def supervise(nodes: Sequence[Node], parts: Sequence[Part], stop: threading.Event) -> None:
+    """Look at every part until it is time to stop. Raises DemoError, also if a node ends by itself."""
+    while not stop.wait(LOOK_S):
+        for part in parts:
+            part.look(time.monotonic())
+        for node in nodes:
+            if node.has_ended and not node.is_killed:
+                raise DemoError(f"the {node.name} ended:\n{node.last_words()}")
+
+
+class Crashes:
+    """The clients: one of them is killed now and then, and all are restarted."""
+
+    def __init__(self, clients: dict[str, Process], every_s: float, back_after_s: float) -> None:
+        self._clients = clients
+        self._every_s = every_s
+        self._back_after_s = back_after_s
+        self._starts_at_s: dict[str, float] = {}
+        self._crash_at_s = time.monotonic() + every_s
+
+    def look(self, now_s: float) -> None:
+        if now_s >= self._crash_at_s and not self._clients[CRASHING].has_ended:
+            self._clients[CRASHING].kill()
+            self._starts_at_s[CRASHING] = now_s + self._back_after_s
+            self._crash_at_s = now_s + max(self._every_s, self._back_after_s)
+            say(f"{CRASHING} crashed (kill -9)")
+        for name, process in self._clients.items():
+            if not process.has_ended:
+                continue
+            if name not in self._starts_at_s:
+                say(f"{name} ended unexpectedly: {process.log_path}\n{process.last_words()}")
+                self._starts_at_s[name] = now_s + RESTART_S
+            elif now_s >= self._starts_at_s[name]:
+                del self._starts_at_s[name]
+                process.start()
+                say(f"{name} was restarted")
+
+
+class Outages:
+    """The nodes: one after the other is killed, and restarted; the next one when every replica is in sync again."""
+
+    def __init__(
+        self, nodes: Sequence[Node], bootstrap: str, every_s: float, back_after_s: float, stop: threading.Event
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._every_s = every_s
+        self._back_after_s = back_after_s
+        self._stop = stop
+        self._turns = itertools.cycle(nodes)
+        self._away: Node | None = None
+        self._is_noticed = True
+        self._is_synced = True
+        # The next kill, restart or look at the replicas.
+        self._due_s = time.monotonic() + every_s
+        self._heartbeats = Heartbeats(bootstrap, heartbeats_of(len(nodes)))
+        self._heartbeats.start()
+
+    def close(self) -> None:
+        self._heartbeats.close()
+
+    def look(self, now_s: float) -> None:
+        self._notice()
+        if now_s < self._due_s:
+            return
+        if self._away is not None:
+            self._restart(self._away)
+        elif not self._is_synced:
+            self._look_at_replicas()
+        elif self._is_noticed:
+            self._kill(next(self._turns))
+
+    def _kill(self, node: Node) -> None:
+        if not self._in_sync():
+            # A second node away would be more than the quorum and the in-sync sets can bear.
+            self._due_s = time.monotonic() + SYNC_LOOK_S
+            return
+        self._heartbeats.watch()
+        node.is_killed = True
+        node.kill()
+        self._heartbeats.killed()
+        self._away, self._is_noticed, self._is_synced = node, False, False
+        self._due_s = time.monotonic() + self._back_after_s
+        say(f"{node.name} was killed (kill -9)")
+
+    def _notice(self) -> None:
+        gaps = None if self._is_noticed else self._heartbeats.noticed()
+        if gaps is None:
+            return
+        self._is_noticed = True
+        longest_s, partition = gaps.worst
+        failed = f", {plural(gaps.errors, 'error')}, the last: {gaps.error}" if gaps.errors else ", no errors"
+        say(f"clients went on: at most {longest_s:.2f} s without an acknowledgement (heartbeats-{partition}){failed}")
+
+    def _restart(self, node: Node) -> None:
+        node.start()
+        node.ready_line = node.wait_until_ready(self._stop, time.monotonic() + START_TIMEOUT_S)
+        node.is_killed = False
+        self._away = None
+        self._due_s = time.monotonic()
+        say(f"{node.name} was restarted")
+
+    def _look_at_replicas(self) -> None:
+        self._due_s = time.monotonic() + SYNC_LOOK_S
+        if not self._in_sync():
+            return
+        self._is_synced = True
+        try:
+            elected = asyncio.run(elect_preferred(self._bootstrap))
+        except ClientError as error:
+            say(f"the preferred leaders were not elected: {error}")
+            elected = 0
+        self._due_s = time.monotonic() + self._every_s
+        say(f"every replica is in sync again; {plural(elected, 'partition')} went back to the preferred leader")
+
+    def _in_sync(self) -> bool:
+        try:
+            return asyncio.run(is_in_sync(self._bootstrap))
+        except ClientError:
+            # The cluster is busy with its failure: the next look asks again.
+            return False
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

@@ -1,0 +1,151 @@
+"""The events of failures: from changes of the metadata, and in a cluster, where each is written once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, PartitionImage, TopicDelta, TopicImage
+from broker_cy.metrics import sample
+from broker_cy.metrics.events import BrokerFenced, BrokerUnfenced, Event, InSyncBelowMin, LeadersElected
+from broker_cy.metrics.sample import Sample
+from broker_cy.server.telemetry.cluster_changes import failures, writer
+from tests.broker_cy.commands.conftest import TIMEOUT_S, bare  # noqa: F401 (a fixture)
+from tests.support.cluster import cluster, create_topic, in_sync, topics
+from tests.support.wait import until
+
+TOPIC = UUID(int=7)
+
+
+def broker(broker_id: int, *, fenced: bool = False, stops: bool = False, incarnation: int = 1) -> BrokerImage:
+    return BrokerImage(
+        broker_id, 10, UUID(int=incarnation), {}, {}, None, fenced, stops, (), None
+    )  # fmt: skip
+
+
+def changed(
+    old: PartitionImage, new: PartitionImage, brokers: list[BrokerImage], before: list[BrokerImage] | None = None
+) -> list[Event]:
+    image = MetadataImage()
+    for each in brokers:
+        image.brokers[each.broker_id] = each
+    delta = ImageDelta(
+        [TopicDelta(TopicImage("t", TOPIC, {0: old}), TopicImage("t", TOPIC, {0: new}))],
+        [],
+        [each.broker_id for each in brokers],
+        [],
+    )
+    known = {each.broker_id: each for each in before or brokers}
+    return failures(known, delta, image, lambda topic: 2)
+
+
+def test_a_lost_broker_and_what_follows() -> None:
+    """If this fails, nobody can read afterwards why producers were refused, or which records were lost."""
+    up = [broker(1), broker(2), broker(3)]
+    down = [broker(1, fenced=True), broker(2), broker(3)]
+    old = PartitionImage((1, 2, 3), (1, 2), 1, 5, 5)
+    clean = old._replace(leader=2, isr=(2,), leader_epoch=6)
+    assert changed(old, clean, down, up) == [
+        BrokerFenced(1, 10, "lost"),
+        LeadersElected("failure", ["t-0"], 1),
+        InSyncBelowMin(["t-0"], 1),
+    ]
+    assert changed(clean, clean, up, down) == [BrokerUnfenced(1, 10)]
+    gone = clean._replace(leader=-1)
+    assert changed(clean, gone, down, down) == [LeadersElected("no_leader", ["t-0"], 1)]
+    assert changed(gone, clean._replace(leader=3, isr=(3,)), down) == [LeadersElected("unclean", ["t-0"], 1)]
+    # Eligible leader replicas have every acknowledged record (KIP-966); a preferred election is no failure.
+    assert changed(gone._replace(elr=(3,)), clean._replace(leader=3), down) == [LeadersElected("failure", ["t-0"], 1)]
+    assert changed(old, old._replace(leader=2), up) == []
+
+
+def test_why_a_broker_was_fenced() -> None:
+    """If this fails, an orderly restart looks like a crash."""
+    part = PartitionImage((1,), (1,), 1, 0, 0)
+    for after, cause in (
+        (broker(1, fenced=True, stops=True), "stopped"),
+        (broker(1, fenced=True, incarnation=2), "started_again"),
+        (broker(1, fenced=True), "lost"),
+    ):
+        assert changed(part, part, [after], [broker(1)]) == [BrokerFenced(1, 10, cause)]
+
+
+def test_one_broker_writes_the_events_of_a_change() -> None:
+    """If this fails, each event is there as often as there are brokers, or not at all."""
+    image = MetadataImage()
+    assert writer(image) == -1
+    for each in (broker(1, fenced=True), broker(2), broker(3)):
+        image.brokers[each.broker_id] = each
+    assert writer(image) == 2
+    image.topics.put(TopicImage("__cluster_events", UUID(int=9), {0: PartitionImage((1, 3), (3,), 3, 1, 1)}))
+    assert writer(image) == 3
+
+
+def test_failures_of_a_cluster_are_written_once_and_survive(bare: Any, tmp_path: Path) -> None:  # noqa: F811
+    """If this fails, the record of a failure is lost with the broker that failed, or is there three times."""
+    with cluster(tmp_path) as nodes:
+        own = ("__cluster_events", "__broker_metrics")
+
+        def replicated() -> bool:
+            known = topics(nodes[0].port)
+            return all(name in known and len(known[name].partitions[0].isr_nodes) == len(nodes) for name in own)
+
+        until(replicated, "own topics with three replicas", TIMEOUT_S)
+        assert create_topic(nodes[0].port, "t", 3, 3) == 0
+        leader = topics(nodes[0].port)["__cluster_events"].partitions[0].leader_id
+        victim, other = nodes[leader - 1], nodes[leader % 3]
+        victim.kill()
+        where = ["--bootstrap", other.bootstrap, "--timeout", str(TIMEOUT_S)]
+
+        def written() -> list[dict[str, Any]]:
+            said = bare("consume", "__cluster_events", "-e", "-f", "%s\n", *where)
+            return [json.loads(line) for line in said.out.splitlines()]
+
+        def kinds() -> Counter[tuple[str, Any]]:
+            return Counter((each["type"], each.get("node", each.get("cause"))) for each in written())
+
+        until(lambda: kinds()["broker_fenced", leader], "the event", TIMEOUT_S)
+        found = kinds()
+        assert found["broker_fenced", leader] == 1
+        assert found["leaders_elected", "failure"] >= 1
+        assert sum(each["type"] == "topic_created" and each["topic"] == "t" for each in written()) == 1
+        starts = [each for each in written() if each["type"] == "broker_started"]
+        assert {each["broker"] for each in starts} == {1, 2, 3}
+        # Their directories were formatted a moment ago: nothing crashed.
+        assert all(each["clean"] for each in starts)
+        victim.start()
+        until(lambda: kinds()["broker_unfenced", leader], "the event of its return", TIMEOUT_S)
+
+
+def test_each_broker_has_samples_that_add_up(bare: Any, tmp_path: Path) -> None:  # noqa: F811
+    """If this fails, consoles show only the broker that leads the topic, or three times the records that were written.
+
+    Samples are compressed, as are events of many partitions, and another broker takes them only if it checks them.
+    """
+    with cluster(tmp_path) as nodes:
+        assert create_topic(nodes[0].port, "t", 6, 3) == 0
+        where = ["--bootstrap", nodes[0].bootstrap, "--timeout", str(TIMEOUT_S)]
+
+        def samples() -> list[Sample]:
+            said = bare("consume", "__broker_metrics", "-e", "-f", "%s\n", *where)
+            found = map(sample.decode, said.out.encode().splitlines())
+            return [each for each in found if each is not None]
+
+        def sampled(since: int) -> bool:
+            """Whether each broker has written two samples after the first `since`."""
+            counts = Counter(each.broker for each in samples()[since:])
+            return len(counts) == len(nodes) and min(counts.values()) >= 2
+
+        until(lambda: "__broker_metrics" in topics(nodes[0].port), "the topic", TIMEOUT_S)
+        until(lambda: in_sync(nodes[0].port, "t", 3), "in-sync sets", TIMEOUT_S)
+        bare("produce", "t", *where, stdin=b"x\n" * 300)
+        assert bare("consume", "t", "-e", "-f", "%s\n", *where).out.count("x") == 300
+        since = len(samples())
+        until(lambda: sampled(since), "samples of each broker", TIMEOUT_S)
+        counts = [each.topics["t"] for each in samples() if "t" in each.topics]
+        assert sum(each.in_records for each in counts) == 300
+        # One consumer read them; what the followers fetched is not counted.
+        assert sum(each.out_bytes for each in counts) == sum(each.in_bytes for each in counts)

@@ -1,0 +1,163 @@
+"""Nodes that must not take part in a cluster: each is refused with the reason and the remedy, and the others go on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from bench.launch.nodes import CLUSTER_ID, broker_command
+from bench.launch.processes import run
+from broker_cy.controller.activation import default_bootstrap
+from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata import snapshot
+from broker_cy.metadata.records import VersionedRecord
+from broker_cy.metadata.snapshot import KRaftState
+from broker_cy.wire import messages
+from tests.support.cluster import ClusterNode, cluster, create_topic, topics
+
+OTHER_CLUSTER_ID = "AAAAAAAAQ0eGGvvK5wD1kg"
+CONTROLLER, BROKER = 1, 2
+# Whoever is refused for as long as another broker has its id gives up after this time.
+PATIENCE_MS = "1500"
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ClusterNode]]:
+    """A controller and a broker, with one topic."""
+    with cluster(tmp_path_factory.mktemp("nodes"), ("controller", "broker")) as found:
+        assert create_topic(found[1].port, "t", 2) is ErrorCode.NONE
+        yield found
+        assert [node.stop() for node in reversed(found)] == [0, 0]
+
+
+@pytest.fixture(autouse=True)
+def undisturbed(nodes: list[ClusterNode]) -> Iterator[None]:
+    """The broker is in service all the time, and has what it had."""
+    life = nodes[1].child.pid
+    yield
+    assert nodes[1].child.pid == life
+    assert [node.child.returncode for node in nodes] == [None, None]
+    assert nodes[1].brokers() == 1
+    (topic,) = [topic for name, topic in topics(nodes[1].port).items() if name == "t"]
+    assert [part.leader_id for part in topic.partitions] == [BROKER] * 2
+
+
+def another(
+    nodes: list[ClusterNode], directory: Path, node_id: int, roles: str, settings: Mapping[str, str] | None = None
+) -> ClusterNode:
+    """A node that is to join the cluster; it is not formatted."""
+    patience = {"initial.broker.registration.timeout.ms": PATIENCE_MS}
+    node = ClusterNode(directory, node_id, roles, {**patience, **(settings or {})})
+    node.choose_ports()
+    node.write_properties(f"{CONTROLLER}@127.0.0.1:{nodes[0].controller_port}")
+    return node
+
+
+def refusal(node: ClusterNode) -> str:
+    """What a node prints that ends because it cannot start."""
+    done = run([*broker_command(), "start", "--config", node.properties], timeout_s=90, check=False)
+    assert done.returncode == 1, done
+    assert b"Traceback" not in done.stderr
+    return done.stderr.decode().strip().splitlines()[-1]
+
+
+def test_voters_with_one_id(nodes: list[ClusterNode], tmp_path: Path) -> None:
+    """If this fails, a typing error in controller.quorum.voters makes a quorum that counts a node twice."""
+    node = another(nodes, tmp_path, 3, "broker")
+    node.write_properties("1@127.0.0.1:1000,1@127.0.0.1:1001")
+    assert "names node 1 twice: each voter has its own node.id" in refusal(node)
+
+
+def test_a_second_broker_with_the_id_of_one_that_lives(nodes: list[ClusterNode], tmp_path: Path) -> None:
+    """If this fails, a copied server.properties takes the partitions of the broker that it was copied from."""
+    node = another(nodes, tmp_path, BROKER, "broker")
+    node.format()
+    said = refusal(node)
+    assert "DUPLICATE_BROKER_REGISTRATION: another broker with node.id 2 is running" in said
+    assert "give one of the two another node.id" in said
+
+
+def test_a_directory_that_another_process_uses(nodes: list[ClusterNode], tmp_path: Path) -> None:
+    """If this fails, two processes write to the same logs."""
+    node = another(nodes, tmp_path, BROKER, "broker", {"log.dirs": str(nodes[1].data_dir)})
+    assert f"is in use by another broker (process {nodes[1].child.pid}): stop it, or choose another" in refusal(node)
+
+
+@pytest.mark.parametrize("roles", ["broker", "broker,controller"])
+def test_a_node_of_another_cluster(nodes: list[ClusterNode], tmp_path: Path, roles: str) -> None:
+    """If this fails, records of two clusters are mixed, or a wrong address is found only after a minute."""
+    node = another(nodes, tmp_path, 3, roles)
+    if "controller" in roles:
+        voters = f"{CONTROLLER}@127.0.0.1:{nodes[0].controller_port},3@127.0.0.1:{node.controller_port}"
+        node.write_properties(voters)
+    node.format(cluster_id=OTHER_CLUSTER_ID)
+    said = refusal(node)
+    assert f"127.0.0.1:{nodes[0].controller_port} belongs to another cluster than this node" in said
+    assert OTHER_CLUSTER_ID in said
+    assert "correct the address" in said
+
+
+def test_a_wiped_disk(nodes: list[ClusterNode], tmp_path: Path) -> None:
+    """If this fails, a node whose disk was replaced begins a cluster of its own, or takes part without its records."""
+    node = another(nodes, tmp_path, 3, "broker")
+    said = refusal(node)
+    assert "is not formatted, and this node is one of several: format it with broker-cy storage format" in said
+    # A directory that was copied from another node is that node's.
+    node.format()
+    copied = another(nodes, tmp_path / "copied", 4, "broker")
+    shutil.copytree(node.data_dir, copied.data_dir)
+    assert "belongs to node.id 3, this broker is 4" in refusal(copied)
+
+
+def test_voters_that_disagree(nodes: list[ClusterNode], tmp_path: Path) -> None:
+    """If this fails, a node takes itself for a voter that no other node counts."""
+    node = another(nodes, tmp_path, 3, "broker,controller")
+    mine = f"3@127.0.0.1:{node.controller_port}"
+    node.write_properties(f"{CONTROLLER}@127.0.0.1:{nodes[0].controller_port},{mine}")
+    node.format()
+    said = refusal(node)
+    assert "does not have 3@" in said
+    assert "among its voters: controller.quorum.voters must be the same on all nodes" in said
+    # And what a node has voted in counts more than what is written in its file.
+    node.write_properties(mine)
+    said = refusal(node)
+    assert "the metadata quorum has the voters [1, 3], but controller.quorum.voters names the nodes [3]" in said
+
+
+def test_a_version_that_is_too_old(nodes: list[ClusterNode], tmp_path: Path) -> None:
+    """If this fails, a broker takes part that does not understand what the others do, or nobody learns why not."""
+    controller = another(nodes, tmp_path / "controller", 1, "controller")
+    controller.write_properties(f"1@127.0.0.1:{controller.controller_port}")
+    controller.format()
+    newer = VersionedRecord(messages.FeatureLevelRecord(name="group.version", feature_level=1))
+    content = b"".join(snapshot.write(iter([*default_bootstrap(), newer]), KRaftState(), 0, 0, 0))
+    (controller.data_dir / snapshot.BOOTSTRAP_NAME).write_bytes(content)
+    controller.launch()
+    try:
+        node = another(nodes, tmp_path / "broker", 2, "broker", {"initial.broker.registration.timeout.ms": "60000"})
+        node.write_properties(f"1@127.0.0.1:{controller.controller_port}")
+        node.format()
+        said = refusal(node)
+    finally:
+        controller.close()
+    assert "UNSUPPORTED_VERSION" in said
+    assert "group.version is 1 in the cluster, and this version supports 0 to 0" in said
+    assert "Use a version that supports the features of the cluster" in said
+
+
+def test_a_listener_that_cannot_be_used(nodes: list[ClusterNode], tmp_path: Path) -> None:
+    """If this fails, a node runs at an address where nobody finds it."""
+    node = another(nodes, tmp_path, 3, "broker", {"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"})
+    assert "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0" in refusal(node)
+    taken = another(nodes, tmp_path / "taken", 3, "broker", {"listeners": f"PLAINTEXT://127.0.0.1:{nodes[1].port}"})
+    taken.format()
+    assert f"127.0.0.1:{nodes[1].port} is in use" in refusal(taken)
+
+
+def test_the_id_of_the_cluster_is_the_same_everywhere(nodes: list[ClusterNode]) -> None:
+    """If this fails, the tests above refuse nodes for another reason."""
+    for node in nodes:
+        assert f"cluster.id={CLUSTER_ID}" in (node.data_dir / "meta.properties").read_text()

@@ -1,0 +1,238 @@
+"""The nodes of a world that are one cluster: their settings, and what must hold of them together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from broker_cy.core.randomness import Randomness
+from broker_cy.metadata import snapshot
+from broker_cy.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    METADATA_VERSION,
+    MV_LATEST,
+    TRANSACTION_VERSION,
+    TV_LATEST,
+)
+from broker_cy.metadata.partition import NO_LEADER
+from broker_cy.metadata.records import VersionedRecord
+from broker_cy.replica.replica import Role
+from broker_cy.storage.data_directory import open_directories
+from broker_cy.wire import messages
+from broker_cy.wire.records import decode_batches
+from tests.sim.world.network import PORT
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from broker_cy.metadata.image import MetadataImage, TopicImage
+    from broker_cy.storage.log import Log
+    from tests.sim.world.machine import Machine
+    from tests.sim.world.world import World
+
+READ_BYTES = 1 << 20
+# Turns of a node between two looks at what it leads, if its metadata do not change.
+LEADERS_EVERY = 10
+
+# Whom the clients of a cluster talk to.
+CLUSTER = "cluster"
+CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
+CONTROLLER_PORT = 9093
+# Short times: a world lasts for seconds.
+TIMES = {
+    "controller.quorum.election.timeout.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "600",
+    "controller.quorum.request.timeout.ms": "600",
+    "broker.heartbeat.interval.ms": "200",
+    "broker.session.timeout.ms": "1500",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.backoff.ms": "200",
+    "replica.socket.timeout.ms": "3000",
+    "leader.imbalance.check.interval.seconds": "3",
+}
+
+
+class Site(Protocol):
+    """What clients talk to: a machine, or a cluster."""
+
+    @property
+    def ends(self) -> int:
+        """How often a process ended, or others took its place."""
+
+    def is_calm_since(self, us: int) -> bool:
+        """Whether it has run since then without any fault."""
+
+
+def settings_of(hosts: tuple[str, ...], host: str) -> dict[str, str]:
+    """The settings of one node."""
+    return {
+        "process.roles": "broker,controller",
+        "listeners": f"PLAINTEXT://{host}:{PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
+        "advertised.listeners": f"PLAINTEXT://{host}:{PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(f"{node_of(each)}@{each}:{CONTROLLER_PORT}" for each in hosts),
+        "default.replication.factor": "3",
+        "min.insync.replicas": "2",
+        "offsets.topic.replication.factor": "3",
+        "transaction.state.log.replication.factor": "3",
+        "transaction.state.log.min.isr": "2",
+        **TIMES,
+    }
+
+
+def node_of(host: str) -> int:
+    return int(host.removeprefix("broker"))
+
+
+def format_directory(root: str, node_id: int, draw: Any) -> None:
+    """What `broker-cy storage format` does, with the features of a new cluster of Kafka 4.3.1: without eligible leader
+    replicas the last replica in sync may lose its power, and lead without what it lost (KIP-966).
+    """
+    for each in open_directories([root], node_id, lambda: CLUSTER_ID, Randomness(draw).kafka_uuid):
+        each.close()
+    levels = {METADATA_VERSION: MV_LATEST, TRANSACTION_VERSION: TV_LATEST, ELIGIBLE_LEADER_REPLICAS: 1}
+    records = [
+        VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=level)) for name, level in levels.items()
+    ]
+    with open(os.path.join(root, snapshot.BOOTSTRAP_NAME), "wb") as file:
+        file.writelines(snapshot.write(iter(records), snapshot.KRaftState(), 0, 0, 0))
+
+
+class Lagging(NamedTuple):
+    """What is not in sync yet."""
+
+    name: str
+
+
+class Cluster:
+    """What is known of all nodes together."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        # Who leads: by (topic id, partition, leader epoch), and by epoch of the metadata quorum.
+        self._leaders: dict[tuple[UUID, int, int], str] = {}
+        self._controllers: dict[int, str] = {}
+        # By (topic id, partition): the largest epochs of leader and partition in any image.
+        self._epochs: dict[tuple[UUID, int], tuple[int, int]] = {}
+        # By offset in the metadata log: what the image there says of the topics.
+        self._images: dict[int, int] = {}
+        self._seen: dict[str, int] = {}
+        # How often somebody began to lead a partition, and when that was last.
+        self._moves = self._moved_us = 0
+
+    @property
+    def ends(self) -> int:
+        return self._moves + sum(each.ends for each in self._world.machines.values())
+
+    def is_calm_since(self, us: int) -> bool:
+        return self._moved_us < us and all(each.is_calm_since(us) for each in self._world.machines.values())
+
+    def active_controller(self) -> Machine | None:
+        for machine in self._world.machines.values():
+            if machine.server is not None and machine.is_started and machine.server.broker.controller.is_active:
+                return machine
+        return None
+
+    # --- after each turn of a node
+
+    def check(self, machine: Machine) -> None:
+        """Raises AssertionError if two lead in one epoch, or if what a node knows contradicts what others know."""
+        assert machine.server is not None
+        broker = machine.server.broker
+        image = broker.image
+        is_new = self._seen.get(machine.host) != image.offset
+        # Roles change with the metadata, and when a log has been opened; two leaders of an epoch remain.
+        if is_new or machine.turns % LEADERS_EVERY == 0:
+            for partition in broker.partitions:
+                replica = partition.replica
+                if replica.role == Role.LEADER and replica.in_sync is not None:
+                    self._note_leader(machine, (partition.topic_id, partition.index, replica.leader_epoch))
+        controller = broker.controller
+        if controller.is_active:
+            leader = self._controllers.setdefault(controller.epoch, machine.host)
+            assert leader == machine.host, f"{leader} and {machine.host} are controllers of epoch {controller.epoch}"
+        if is_new:
+            self._seen[machine.host] = image.offset
+            self._check_image(machine.host, image)
+
+    def _note_leader(self, machine: Machine, key: tuple[UUID, int, int]) -> None:
+        if key not in self._leaders:
+            self._moves += 1
+            self._moved_us = self._world.time.now_us
+        leader = self._leaders.setdefault(key, machine.host)
+        assert leader == machine.host, f"{leader} and {machine.host} lead {key}"
+
+    def _check_image(self, host: str, image: MetadataImage) -> None:
+        found = []
+        for topic in _topics(image):
+            for index, each in topic.partitions.items():
+                name = (host, topic.name, index, each)
+                assert set(each.isr) <= set(each.replicas), f"{name}: replicas outside"
+                assert each.leader == NO_LEADER or each.leader in each.isr, f"{name}: the leader is not in sync"
+                assert each.isr or each.leader == NO_LEADER, name
+                assert not set(each.elr) & set(each.isr), f"{name}: eligible and in sync"
+                found.append((topic.topic_id, index, each))
+        # Image by image all nodes have the same.
+        content = hash(tuple(found))
+        assert self._images.setdefault(image.offset, content) == content, (
+            f"{host}: another node had other partitions at offset {image.offset} of the metadata"
+        )
+
+    # --- at the end
+
+    def out_of_sync(self) -> list[Lagging]:
+        """The partitions of which not all replicas are in sync and as long as the others, and nodes that lag."""
+        machines = {node_of(host): each for host, each in self._world.machines.items()}
+        down = [Lagging(each.host) for each in machines.values() if each.server is None or not each.is_started]
+        if down:
+            return down
+        images = {node: each.server.broker.image for node, each in machines.items() if each.server is not None}
+        if len({image.offset for image in images.values()}) > 1:
+            return [Lagging("the metadata")]
+        found = []
+        for topic in _topics(next(iter(images.values()))):
+            for index, each in topic.partitions.items():
+                logs = self._logs(topic.name, index, each.replicas)
+                is_settled = set(each.isr) == set(each.replicas) and not each.adding_replicas + each.removing_replicas
+                if not is_settled or len({None if log is None else log.log_end_offset for log in logs}) > 1:
+                    ends = [None if log is None else log.log_end_offset for log in logs]
+                    found.append(Lagging(f"{topic.name}-{index} ({each}, ends {ends})"))
+        return found
+
+    def _logs(self, topic: str, index: int, replicas: tuple[int, ...]) -> list[Log | None]:
+        logs: list[Log | None] = []
+        for host, machine in self._world.machines.items():
+            if node_of(host) in replicas:
+                assert machine.server is not None
+                partition = machine.server.broker.partitions.get(topic, index)
+                logs.append(partition.log if partition is not None and partition.offline is None else None)
+        return logs
+
+    def compare_logs(self) -> None:
+        """Raises AssertionError if two replicas have different records. Those that are compacted are not compared:
+        each broker compacts by itself.
+        """
+        image = next(each.server for each in self._world.machines.values() if each.server is not None).broker.image
+        for topic in _topics(image):
+            if topic.name[0] not in "tv":
+                continue
+            for index, each in topic.partitions.items():
+                logs = [log for log in self._logs(topic.name, index, each.replicas) if log is not None]
+                start = max(log.log_start_offset for log in logs)
+                contents = {tuple(_batches(log, start)) for log in logs}
+                assert len(contents) == 1, f"the replicas of {topic.name}-{index} differ: {contents}"
+
+
+def _batches(log: Log, start: int) -> Iterator[tuple[int, int, int]]:
+    """Offset, leader epoch and checksum of each batch."""
+    at = start
+    while at < log.written_end_offset and (part := log.read_slice(at, None, READ_BYTES, True)) is not None:
+        for batch in decode_batches(part.read()):
+            if batch.base_offset >= start:
+                yield batch.base_offset, batch.leader_epoch, batch.crc
+            at = batch.last_offset + 1
+
+
+def _topics(image: MetadataImage) -> list[TopicImage]:
+    return sorted(image.topics, key=lambda each: each.name)

@@ -1,0 +1,81 @@
+"""Defects of a cluster that worlds of the profile `cluster` have to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker_cy.replica import following, leading
+from broker_cy.replica.in_sync import InSync
+from broker_cy.replica.replica import Role
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_manager import LogManager
+
+Plant = Callable[[pytest.MonkeyPatch], Any]
+
+
+def high_watermark_is_the_leaders_end(patch: pytest.MonkeyPatch) -> None:
+    """A record is committed, and acknowledged, as soon as the leader has it."""
+    patch.setattr(InSync, "bound", lambda self, end_offset: end_offset)
+
+
+def min_insync_replicas_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A leader that is alone acknowledges (KAFKA-15583)."""
+    patch.setattr(InSync, "is_under_min", property(lambda self: False))
+
+
+def nothing_is_truncated(patch: pytest.MonkeyPatch) -> None:
+    """A follower keeps what the leader of a new epoch does not have."""
+    patch.setattr(following, "truncation", lambda epochs, log_end, diverging: log_end)
+
+
+def diverging_logs_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    """A leader serves a fetch whatever the last epoch of the follower's log is."""
+    right = leading.judge
+
+    def wrong(replica: Any, log: Any, fetch: leading.FollowerFetch) -> leading.Verdict:
+        return right(replica, log, fetch._replace(last_fetched_epoch=leading.NO_EPOCH))
+
+    patch.setattr(leading, "judge", wrong)
+
+
+def empty_epochs_are_not_cut(patch: pytest.MonkeyPatch) -> None:
+    """A truncation to the end of a log leaves an epoch without records (KAFKA-10706)."""
+    right = LogManager.truncate_to
+
+    def wrong(self: LogManager, log: Log, offset: int, now_ms: int) -> None:
+        if offset < log.log_end_offset:
+            right(self, log, offset, now_ms)
+
+    patch.setattr(LogManager, "truncate_to", wrong)
+
+
+def deposed_leaders_go_on(patch: pytest.MonkeyPatch) -> None:
+    """A broker does not notice that another one leads by now."""
+    from broker_cy.server.partitions.partition_service import PartitionService
+
+    right = PartitionService._assign
+
+    def wrong(self: PartitionService, partition: Any, image: Any) -> None:
+        if partition.replica.role != Role.LEADER or image.leader in (self._config.node_id, -1):
+            right(self, partition, image)
+
+    patch.setattr(PartitionService, "_assign", wrong)
+
+
+# Those that worlds find, with a seed that does.
+CLUSTER_PLANTED: dict[str, tuple[Plant, int]] = {
+    plant.__name__: (plant, first)
+    for plant, first in [
+        (high_watermark_is_the_leaders_end, 0),
+        (min_insync_replicas_is_ignored, 20),
+        (nothing_is_truncated, 0),
+        (diverging_logs_are_not_noticed, 2),
+        (empty_epochs_are_not_cut, 2),
+        (deposed_leaders_go_on, 2),
+    ]
+}
+# As long as other draws do not change it, the first one does.
+CLUSTER_PLANTED_SEEDS = 10

@@ -1,0 +1,135 @@
+"""A node's connections to others over the simulated network, as asyncio's transports: streams stand on them as they do
+on those of an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from broker_cy.client.answer_reader import AnswerReader
+from broker_cy.client.outgoing import STREAM_LIMIT_BYTES, Streams
+from tests.sim.world import disks
+
+if TYPE_CHECKING:
+    from tests.sim.world.machine import Machine
+    from tests.sim.world.network import Connection
+
+
+class Outgoing(asyncio.Transport):
+    """One connection of `machine` to a listener, and its receiver (network.Receiver)."""
+
+    def __init__(self, machine: Machine, host: str, port: int) -> None:
+        super().__init__()
+        assert machine.loop is not None
+        self._machine = machine
+        self._loop = machine.loop
+        self._host, self._port = host, port
+        loop = machine.loop.as_loop
+        self._reader = AnswerReader(STREAM_LIMIT_BYTES, loop)
+        self._protocol = asyncio.StreamReaderProtocol(self._reader, loop=loop)
+        self._opened: asyncio.Future[Connection | None] = loop.create_future()
+        self._connection: Connection | None = None
+        # What arrived and was not read; None is the end.
+        self._inbox: deque[bytes | None] = deque()
+        self._is_paused = self._is_closing = False
+
+    async def open(self) -> Streams:
+        """Raises ConnectionRefusedError."""
+        self._machine.outgoing[self] = None
+        self._machine.world.network.connect(self._machine.host, self._host, self, self._done, self._port)
+        try:
+            connection = await self._opened
+        except BaseException:
+            # What comes later is closed.
+            self._is_closing = True
+            self._machine.outgoing.pop(self, None)
+            raise
+        if connection is None:
+            self._machine.outgoing.pop(self, None)
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        self._protocol.connection_made(self)
+        return self._reader, asyncio.StreamWriter(self, self._protocol, self._reader, self._loop.as_loop)
+
+    def _done(self, connection: Connection | None) -> None:
+        """The answer to the attempt has arrived."""
+        if self._is_closing:
+            if connection is not None:
+                connection.close()
+            return
+        self._connection = connection
+        self._loop.arrived(lambda: None if self._opened.done() else self._opened.set_result(connection))
+
+    def end(self, *, silently: bool) -> None:
+        """The process has ended, by itself or with its machine: `silently` nobody is informed until it is back."""
+        self._is_closing = True
+        if self._connection is None:
+            return
+        if silently:
+            network = self._machine.world.network
+            network.orphans.setdefault(self._machine.host, []).append(self._connection.close)
+        else:
+            self._connection.close()
+
+    # --- network.Receiver
+
+    def received(self, data: bytes) -> None:
+        self._arrived(data)
+
+    def lost(self, reason: str) -> None:
+        self._arrived(None)
+
+    def _arrived(self, what: bytes | None) -> None:
+        if not self._is_closing:
+            self._inbox.append(what)
+            self._loop.arrived(self._deliver)
+
+    def _deliver(self) -> None:
+        while self._inbox and not self._is_paused and not self._is_closing:
+            what = self._inbox.popleft()
+            if what is None:
+                self._protocol.eof_received()
+            else:
+                self._protocol.data_received(what)
+
+    # --- asyncio.Transport
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        world = self._machine.world
+        hosts = {"sockname": self._machine.host, "peername": self._host}
+        return (world.address(hosts[name]), self._port) if name in hosts else default
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def write(self, data: Any) -> None:
+        # A process that has ended sends nothing, whatever its `finally` blocks do.
+        if not self._is_closing and self._connection is not None and not disks.current.is_dead:
+            self._connection.send(bytes(data))
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        self._loop.arrived(self._deliver)
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        if self._is_closing or disks.current.is_dead:
+            return
+        self._is_closing = True
+        self._machine.outgoing.pop(self, None)
+        if self._connection is not None:
+            self._connection.close()
+        self._loop.call_soon(self._protocol.connection_lost, None)
+
+    close = abort

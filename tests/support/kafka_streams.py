@@ -1,0 +1,24 @@
+"""The class path of Kafka Streams 4.3.1, downloaded once."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from bench.launch import kafka_dist
+from bench.launch.cache import made_once
+from bench.launch.maven import Artifact, copy_jars
+
+# RocksDB is 60 MB of native libraries, and not used.
+STREAMS = Artifact("org.apache.kafka", "kafka-streams", kafka_dist.VERSION, (("org.rocksdb", "rocksdbjni"),))
+ROCKSDB = Artifact("org.rocksdb", "rocksdbjni", "10.1.3")
+
+
+@cache
+def streams_libs() -> str:
+    """Return the class path of Kafka Streams; the first call on a machine downloads it."""
+    return f"{made_once(f'kafka-streams-{kafka_dist.VERSION}', _fetch) / 'libs'}/*"
+
+
+def _fetch(directory: Path) -> None:
+    copy_jars(directory, (STREAMS, ROCKSDB))

@@ -1,0 +1,140 @@
+"""Nodes with shards: a parent and its brokers as processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from urllib.request import urlopen
+
+from bench.launch.nodes import BrokerCy, broker_command, free_ports
+from bench.launch.processes import Child
+from broker_cy.shards.children import start_ticks
+from tests.support.cluster import QUICK, READY_S
+
+# From the first port of a node on; the controller and the metrics have ports of their own.
+PORTS = 2
+
+
+def free_range(count: int, host: str = "127.0.0.1") -> int:
+    """The first of `count` ports in a row that were just free."""
+    while True:
+        (first,) = free_ports(1)
+        with suppress(OSError, OverflowError):
+            for port in range(first, first + count):
+                with socket.socket() as tried:
+                    tried.bind((host, port))
+            return first
+
+
+class ShardedNode(BrokerCy):
+    """A parent with `count` shards. The ports and the directory stay the same over restarts."""
+
+    name = "sharded"
+    target = "broker-cy"
+
+    def __init__(
+        self, directory: Path, count: int = PORTS, settings: Mapping[str, str] | None = None, *, host: str = "127.0.0.1"
+    ) -> None:
+        super().__init__(directory, settings)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.count = count
+        self.host = host
+        self.ready_timeout_s = READY_S
+        self._guard: subprocess.Popen[bytes] | None = None
+
+    def choose_ports(self) -> None:
+        self.port = free_range(self.count, self.host)
+        self.metrics_port, self.controller_port = free_ports(2)
+        self.write()
+
+    def write(self) -> None:
+        """Write server.properties."""
+        values = {
+            "listeners": f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{self.controller_port}",
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data_dir),
+            "brokercy.metrics.listener": f"127.0.0.1:{self.metrics_port}",
+            **QUICK,
+            **self.settings,
+        }
+        if not {"controller.quorum.voters", "controller.quorum.bootstrap.servers"} & values.keys():
+            values["controller.quorum.voters"] = f"{values['node.id']}@{self.host}:{self.controller_port}"
+        if "controller" not in values["process.roles"]:
+            values["listeners"] = f"PLAINTEXT://{self.host}:{self.port}"
+        lines = [f"{name}={value}\n" for name, value in values.items()]
+        (self.directory / "server.properties").write_text("".join(lines))
+
+    def command(self) -> Sequence[str | Path]:
+        properties = self.directory / "server.properties"
+        return [*broker_command(), "start", "--config", properties, "--shards", str(self.count)]
+
+    def ready(self, child: Child) -> bool:
+        return "ready on" in child.stdout().rpartition("\n")[0]
+
+    def shard_pid(self, shard: int) -> int:
+        """The process of a shard; 0 if it has none now."""
+        try:
+            pid, started, _ = (self.data_dir / ".shards" / f"shard-{shard}.pid").read_text().split()
+        except FileNotFoundError:
+            return 0
+        return int(pid) if start_ticks(int(pid)) == int(started) else 0
+
+    def kill_shard(self, shard: int) -> int:
+        """Kill the process of a shard, and return its id."""
+        pid = self.shard_pid(shard)
+        assert pid, f"shard {shard} does not run"
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def page(self, path: str = "/metrics") -> str:
+        """What the parent serves over HTTP."""
+        with urlopen(f"http://127.0.0.1:{self.metrics_port}{path}", timeout=30) as response:
+            return str(response.read().decode())
+
+    def sample(self, name: str) -> float:
+        """The value of one line of the metrics, `name` with its labels; -1 if there is none."""
+        found = re.search(rf"^{re.escape(name)} (\S+)$", self.page(), re.MULTILINE)
+        return float(found[1]) if found else -1.0
+
+    def launch(self) -> Child:
+        child = super().launch()
+        if self._guard is None:
+            self._guard = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.shards", str(self.data_dir)],
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+                cwd=Path(__file__).parents[2],
+            )
+        return child
+
+    def close(self) -> None:
+        """Leave no process, also if the parent was killed."""
+        super().close()
+        if self._guard is not None:
+            self._guard.communicate(timeout=READY_S)
+            self._guard = None
+
+
+def kill_shards(data_dir: Path) -> None:
+    """Kill the shards that a parent has left."""
+    for path in (data_dir / ".shards").glob("shard-*.pid"):
+        with suppress(ValueError, OSError):
+            pid, started, _ = path.read_text().split()
+            if start_ticks(int(pid)) == int(started):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    # Shards outlive their parent, and that dies with the tests: this process waits for the end of the tests.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stdin.read()
+    kill_shards(Path(sys.argv[1]))

@@ -1,0 +1,98 @@
+"""Kafka's own tools on a cluster of three nodes: what each command prints, without what differs between two clusters.
+
+Addresses become the names of nodes; ids of topics and directories, times and offsets become words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.launch.kafka_dist import run_tool
+from bench.launch.nodes import CLUSTER_ID
+from tests.support.cluster import ClusterNode
+from tests.support.kafka_peer import KafkaPeer
+from tests.support.kafka_scripts import SCRIPTS
+
+Nodes = Sequence[KafkaPeer | ClusterNode]
+# Features that Kafka has and we do not serve: their lines are left out.
+_ONLY_KAFKA = re.compile(r"^Feature: (group|share|streams)\.version.*\n", re.MULTILINE)
+# These take it before their subcommand.
+_OPTION_FIRST = ("kafka-features.sh", "kafka-metadata-quorum.sh")
+_ID = re.compile(r"\b(?<![\w-])[A-Za-z0-9_-]{22}(?![\w-])")
+
+
+class ToolSession:
+    """Runs tools with one cluster, and keeps their outputs."""
+
+    def __init__(self, nodes: Nodes, directory: Path) -> None:
+        self.nodes = nodes
+        self.directory = directory
+        self.transcript = ""
+        self._names = {
+            port: f"{name}-{number}"
+            for number, node in enumerate(nodes, 1)
+            for name, port in (("broker", node.port), ("controller", controller_port(node)))
+        }
+
+    def run(self, script: str, *arguments: str, at: int = 1, option: str = "--bootstrap-server") -> str:
+        """Run a tool with node `at`, and add what it prints to the transcript; returns that."""
+        where = [option, self.nodes[at - 1].bootstrap] if option else []
+        words = [*where, *arguments] if script in _OPTION_FIRST else [*arguments, *where]
+        done = run_tool(SCRIPTS[script], *words, check=False)
+        said = self.plain((done.stdout + done.stderr).decode())
+        shown = self.plain(" ".join([script, *arguments]))
+        self.transcript += f"$ {shown}\n{said}[{done.returncode}]\n\n"
+        return said
+
+    def json_file(self, name: str, content: object) -> str:
+        """Write a file for a tool; returns its path."""
+        path = self.directory / name
+        path.write_text(json.dumps(content))
+        return str(path)
+
+    def plain(self, text: str) -> str:
+        """Without what differs between two clusters."""
+        for number, node in enumerate(self.nodes, 1):
+            text = text.replace(str(node.directory), f"NODE-{number}")
+        text = text.replace(str(self.directory), "FILES")
+        for port, name in self._names.items():
+            text = re.sub(rf"(?:127\.0\.0\.1|localhost):{port}\b", name, text)
+            text = re.sub(rf"\b{port}\b", name, text)
+        text = text.replace(CLUSTER_ID, "CLUSTER-ID")
+        # Only Kafka's nodes have racks in these tests, and columns are as wide as the widest cell.
+        # In a table the name is as wide as its column, and "null" has spaces behind it.
+        text = re.sub(r"\brack-\d\b(?=( ?))", r"null\1", text)
+        text = re.sub(r"(?<=\S) {2,}", "  ", text)
+        text = _ID.sub(lambda found: found[0] if found[0].isalpha() else "ID", text)
+        text = _ONLY_KAFKA.sub("", text)
+        # Which controller leads, and how far the metadata log is.
+        text = re.sub(r"(?<=Local controller )\d", "N", text)
+        text = re.sub(r"(?<=Epoch: )\d+", "N", text)
+        # The stack of a Java exception, and where it was logged.
+        text = re.sub(r"^\s+at [\w.$/]+\(.*\)\n", "", text, flags=re.MULTILINE)
+        text = re.sub(r"^\t\.\.\. \d+ more\n", "", text, flags=re.MULTILINE)
+        text = re.sub(r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]?", "TIME", text, flags=re.MULTILINE)
+        # The order of in-sync replicas has no meaning.
+        text = re.sub(r"(?<=Isr: )[\d,]+", lambda found: ",".join(sorted(found[0].split(","))), text)
+        text = re.sub(r"^\{.*\}$", lambda found: _sorted_json(found[0]), text, flags=re.MULTILINE)
+        return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+
+
+def _sorted_json(line: str) -> str:
+    """The document with its partitions in their order."""
+    found = json.loads(line)
+    for broker in found.get("brokers", ()):
+        for directory in broker["logDirs"]:
+            directory["partitions"].sort(key=lambda each: str(each["partition"]))
+    return json.dumps(found)
+
+
+def controller_port(node: KafkaPeer | ClusterNode) -> int:
+    return node.controller_port
+
+
+def properties(node: KafkaPeer | ClusterNode) -> str:
+    return str(node._properties if isinstance(node, KafkaPeer) else node.properties)
