@@ -3,6 +3,7 @@ nothing retries, reorders or hides a response without the test's knowledge."""
 
 from __future__ import annotations
 
+import gzip
 import socket
 import struct
 import threading
@@ -10,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from aiokafka.codec import lz4_decode, snappy_decode, zstd_decode
 from aiokafka.record.util import calc_crc32c
 
 from tests.support.raw_wire import (
@@ -31,6 +33,13 @@ from tests.support.raw_wire import (
 from tests.support.wait import until
 
 FETCH_BYTES = 4 << 20
+# By the codec's number in a batch's attributes; a library that the broker does not use decompresses.
+DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
+    1: gzip.decompress,
+    2: snappy_decode,
+    3: lz4_decode,
+    4: zstd_decode,
+}
 RECONNECT_S = 0.02
 Address = tuple[str, int]
 
@@ -207,8 +216,8 @@ def fetch(
 
 
 def records_of(data: bytes) -> list[tuple[int, bytes]]:
-    """(offset, value) of the uncompressed batches in `data`, each with its checksum verified; a batch cut off at the
-    end is left out.
+    """(offset, value) of the records in `data`, the checksum of each batch verified; a batch cut off at the end is left
+    out.
     """
     found = []
     at = 0
@@ -221,8 +230,10 @@ def records_of(data: bytes) -> list[tuple[int, bytes]]:
         assert magic == 2
         assert crc == calc_crc32c(data[at + 21 : end]), f"a batch with a wrong checksum was served at offset {base}"
         attributes, _, _, _, _, _, _, count = struct.unpack_from(">hiqqqhii", data, at + 21)
-        assert attributes & 7 == 0, "only uncompressed batches are read here"
-        reader = _Records(data[at + 61 : end])
+        records = data[at + 61 : end]
+        if attributes & 7:
+            records = DECOMPRESS[attributes & 7](records)
+        reader = _Records(records)
         for _ in range(count):
             delta, value = reader.record()
             found.append((base + delta, value))
