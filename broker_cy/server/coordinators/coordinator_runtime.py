@@ -104,7 +104,6 @@ class CoordinatorRuntime(Generic[M, S]):
         self.leader_epoch = leader_epoch
         self.machine = machine
         self.state = LoadState.LOADING
-        self._has_loaded = asyncio.Event()
         self.on_event: Callable[[Event], None] = ignore
         self.on_commits: Callable[[M, Sequence[Place]], None] = ignore_commits
         self._clock = context.clock
@@ -160,13 +159,8 @@ class CoordinatorRuntime(Generic[M, S]):
             return
         self._activate(count)
 
-    async def until_loaded(self) -> None:
-        """Wait while this is being loaded."""
-        await self._has_loaded.wait()
-
     def _fail(self, error: Exception) -> None:
         self.state = LoadState.FAILED
-        self._has_loaded.set()
         self.logger.error(
             "could not load the %s",
             self.coordinator,
@@ -191,7 +185,6 @@ class CoordinatorRuntime(Generic[M, S]):
             self._fail(error)
             return
         self.state = LoadState.ACTIVE
-        self._has_loaded.set()
         self.accept(step)
         if count:
             found = self.loaded_facts()
@@ -412,7 +405,6 @@ class CoordinatorRuntime(Generic[M, S]):
             self._failed(ErrorCode.NOT_COORDINATOR, steps)
             self.accept(self.machine.unload())
         self.state = LoadState.CLOSED
-        self._has_loaded.set()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

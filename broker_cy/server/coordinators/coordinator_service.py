@@ -2,18 +2,17 @@
 that this broker leads.
 
 The topic is created when a client first looks up a coordinator. A runtime is loaded from the log when this broker
-becomes the leader of its partition; until then, requests for its groups or transactional ids wait, and fail with
-COORDINATOR_LOAD_IN_PROGRESS if it takes long. It is closed when the leadership or its epoch changes: what waits is
-answered with NOT_COORDINATOR, and the next leader has its state from the log.
+becomes the leader of its partition; until then, requests for its groups or transactional ids fail with
+COORDINATOR_LOAD_IN_PROGRESS. It is closed when the leadership or its epoch changes: what waits is answered with
+NOT_COORDINATOR, and the next leader has its state from the log.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.routing import partition_for
@@ -39,10 +38,6 @@ if TYPE_CHECKING:
 STOP_WRITES_S = 0.5
 # A request that needs the topic waits this long for it; Kafka's clients ask again after 100 ms.
 CREATE_WAIT_S = 1.0
-# A request waits this long for a coordinator that is being loaded. librdkafka repeats a commit twice within 0.3 s, then
-# its user sees the error, and a busy machine may load for longer. What waits behind it on its connection, as a
-# heartbeat, is sent every 3 s by default. Each request that waits belongs to a connection, which bounds their number.
-LOAD_WAIT_S: Final = 2.0
 
 Submit = Callable[[Any], Awaitable[Any]]
 S = TypeVar("S", bound=CoordinatorRuntime[Any, Any])
@@ -280,27 +275,6 @@ class CoordinatorService(Generic[S, M]):
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"the coordinator of {self.what} {key!r} is {runtime.state.value}")
         return runtime
-
-    async def ready(self, key: str) -> S:
-        """`runtime_for`, which waits while the coordinator is being loaded, LOAD_WAIT_S at most."""
-        try:
-            return self.runtime_for(key)
-        except KafkaError as error:
-            if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                raise
-        await self.until_loaded((key,))
-        return self.runtime_for(key)
-
-    async def until_loaded(self, keys: Iterable[str]) -> None:
-        """Wait until no coordinator of these keys is being loaded, LOAD_WAIT_S at most."""
-        if not self.is_loading:
-            return
-        found = [self.runtimes.get(self.partition_for(key)) for key in keys]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LOAD_WAIT_S):
-                for runtime in found:
-                    if runtime is not None:
-                        await runtime.until_loaded()
 
     def other_coordinator(self, key: str) -> int | None:
         """The other broker that coordinates a group or transactional id; None if it is this one, or none."""

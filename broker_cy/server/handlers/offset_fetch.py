@@ -22,13 +22,11 @@ NO_OFFSET = -1
 
 
 @handler(ApiKey.OFFSET_FETCH, versions=(1, 10))
-async def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
+def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
     if ctx.version >= VERSION_GROUPS:
-        await ctx.broker.groups.until_loaded(group.group_id for group in request.groups)
         return messages.OffsetFetchResponse(
             groups=[_fetch(ctx, group, request.require_stable) for group in request.groups]
         )
-    await ctx.broker.groups.until_loaded((request.group_id,))
     topics = None
     if request.topics is not None:
         topics = [

@@ -12,7 +12,6 @@ import pytest
 
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.coordinators import coordinator_service
 from broker_cy.server.coordinators.group_runtime import LoadState
 from broker_cy.wire import messages
 from broker_cy.wire.records import Record, decode_batches, encode_batch
@@ -251,16 +250,14 @@ def test_stop_answers_who_waits(tmp_path: Path) -> None:
     run(work)
 
 
-def test_group_is_not_answered_while_it_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_is_not_answered_while_it_loads(tmp_path: Path) -> None:
     """If this fails, consumers find no committed offsets directly after a start, and start over."""
-    monkeypatch.setattr(coordinator_service, "LOAD_WAIT_S", 0.01)
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
             await broker.prepare("t")
             runtime = broker.runtime()
             runtime.state = LoadState.LOADING
-            runtime._has_loaded.clear()
             assert (await broker.join("m")).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             assert await broker.commit(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             beat = messages.HeartbeatRequest(group_id=GROUP)
