@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 FAILED = ".pytest_cache/v/cache/lastfailed"
-RUN_AGAIN_MAX = 6
+RUN_AGAIN_MAX = 3
 # pytest's exit code for "tests failed"; the others are crashes and wrong arguments.
 TESTS_FAILED = 1
 MAY_RUN_AGAIN = re.compile(

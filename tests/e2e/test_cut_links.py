@@ -180,7 +180,8 @@ def test_a_one_way_cut_does_not_stop_producers(tmp_path: Path, direction: str) -
         print(f"acknowledged after {time.monotonic() - began_s:.2f} s")
         now = topics(leader.port)["t"].partitions[0]
         assert now.leader_id == leader.node_id
-        # The record may also have been fetched before the cut took effect; the follower is silent from then on.
+        # The leader acknowledges with the controller's answer, which its own metadata may follow. Only silence removes
+        # the follower: see SETTINGS.
         until(
             lambda: leader.proxy.follower not in topics(leader.port)["t"].partitions[0].isr_nodes,
             "an in-sync set without the follower",

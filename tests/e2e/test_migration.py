@@ -23,6 +23,8 @@ PREPARE, START, MOVE, EXCHANGE, RETURN = "1. Prepare", "2. Start", "3. Move", "4
 
 
 OLD, NEW = (1, 2, 3), (4, 5, 6)
+# A defect: while coordinators move, commits fail and some calls time out. The soak test demands that there is nothing.
+STILL_REPORTED = ("COORDINATOR_LOAD_IN_PROGRESS", "_TIMED_OUT")
 
 
 def begin_work(found: Migration) -> Work:
@@ -42,15 +44,13 @@ def all_on(found: Migration, work: Work, numbers: tuple[int, ...]) -> None:
     assert not any(node.alive() for number, node in found.nodes.items() if number not in numbers)
 
 
-def check(found: Migration, work: Work, *, errors_allowed: bool = False) -> None:
-    """Nothing is lost or doubled. Errors that clients reported, although they went on, are printed if they are allowed:
-    on a busy machine a coordinator that moves loads for longer than librdkafka repeats a commit.
-    """
+def check(found: Migration, work: Work, known: Sequence[str] = ()) -> None:
+    """Nothing is lost or doubled, and no client reported an error, except `known` codes, which are printed."""
     work.finish()
-    if errors_allowed:
-        print("\n".join(work.errors()))
-    else:
-        assert not work.errors(), "\n".join(work.errors()[:20])
+    reported = work.errors()
+    print("\n".join(reported))
+    others = [error for error in reported if not any(f"code={code}," in error for code in known)]
+    assert not others, "\n".join(others[:20])
     for node in found.nodes.values():
         assert "Traceback" not in node.stderr(), node.stderr()
 
@@ -72,7 +72,7 @@ def test_kafka_becomes_ours(tmp_path: Path) -> None:
                 found.do(block)
                 work.go_on()
             all_on(found, work, NEW)
-            check(found, work, errors_allowed=True)
+            check(found, work, STILL_REPORTED)
         finally:
             work.stop()
 

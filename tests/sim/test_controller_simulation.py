@@ -13,7 +13,7 @@ import pytest
 from tests.sim.controller_defects import DEFECTS
 from tests.sim.controller_world import World
 from tests.sim.defects import Planter, must_find
-from tests.sim.seeds import parts_of
+from tests.sim.seeds import parts_of, repeatable
 
 STEPS = 400
 PARTS, PART_SEEDS = 4, 50
@@ -26,11 +26,8 @@ SEEDS = parts_of(ONE_SEED, PARTS, PART_SEEDS)
 def run(seed: int) -> World:
     """Run one seed. Raises AssertionError, with the seed and the last steps, if a check fails."""
     world = World(seed)
-    try:
+    with repeatable("CONTROLLER_SIM_SEED", seed, "test_controller_simulation.py -k any_order", world.story):
         world.run(STEPS)
-    except AssertionError as error:
-        command = f"CONTROLLER_SIM_SEED={seed} python -m pytest tests/sim/test_controller_simulation.py -k any_order"
-        raise AssertionError(f"seed {seed}: {error}\n{world.story()}\nrepeat with: {command}") from error
     return world
 
 

@@ -13,6 +13,7 @@ from tests.sim.defects import Planter, must_find
 from tests.sim.group_defects import RARE
 from tests.sim.group_world import World
 from tests.sim.real_partitions import new_directory
+from tests.sim.seeds import repeatable
 
 STEPS = 3_000
 SEEDS = [int(os.environ["GROUP_SIM_SEED"])] if "GROUP_SIM_SEED" in os.environ else list(range(1, 5))
@@ -22,15 +23,13 @@ def run(seed: int, steps: int = STEPS) -> World:
     """Run one seed. Raises AssertionError, with the seed and the step, if an invariant is violated."""
     with new_directory() as root:
         world = World(seed, root)
+        where = "the start"
+        test = "test_group_simulation.py -k come_and_go"
         try:
-            for number in range(steps):
-                try:
+            with repeatable("GROUP_SIM_SEED", seed, test, lambda: where):
+                for number in range(steps):
+                    where = f"step {number}"
                     world.step()
-                except AssertionError as error:
-                    command = (
-                        f"GROUP_SIM_SEED={seed} python -m pytest tests/sim/test_group_simulation.py -k come_and_go"
-                    )
-                    raise AssertionError(f"seed {seed}, step {number}: {error}\nrepeat with: {command}") from error
         finally:
             world.store.close()
     return world

@@ -10,7 +10,7 @@ from broker_cy.controller import pulse
 from broker_cy.controller.pulse import Pulse, Turn
 from tests.sim.defects import Patch, Planter, must_find
 from tests.sim.pulse_world import World
-from tests.sim.seeds import parts_of
+from tests.sim.seeds import parts_of, repeatable
 
 SEEDS = 300
 ONE_SEED = os.environ.get("PULSE_SIM_SEED")
@@ -18,11 +18,8 @@ ONE_SEED = os.environ.get("PULSE_SIM_SEED")
 
 def run(seed: int) -> World:
     world = World(seed)
-    try:
+    with repeatable("PULSE_SIM_SEED", seed, "test_pulse_simulation.py -k only", lambda: f"after {world.now_ms} ms"):
         world.run()
-    except AssertionError as error:
-        command = f"PULSE_SIM_SEED={seed} python -m pytest tests/sim/test_pulse_simulation.py -k only"
-        raise AssertionError(f"seed {seed} after {world.now_ms} ms: {error}; repeat with: {command}") from error
     return world
 
 

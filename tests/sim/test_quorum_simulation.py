@@ -12,7 +12,7 @@ import pytest
 from tests.sim.defects import Planter, must_find
 from tests.sim.quorum_defects import DEFECTS, FIRST, SEEDS_MAX
 from tests.sim.quorum_world import World
-from tests.sim.seeds import parts_of
+from tests.sim.seeds import parts_of, repeatable
 
 STEPS = 3_000
 PARTS = 4
@@ -27,11 +27,8 @@ SEEDS = parts_of(ONE_SEED, PARTS, PART_SEEDS)
 def run(seed: int) -> World:
     """Run one seed. Raises AssertionError, with the seed and the last steps, if an invariant is violated."""
     world = World(seed)
-    try:
+    with repeatable("QUORUM_SIM_SEED", seed, "test_quorum_simulation.py -k agree", world.story):
         world.run(STEPS)
-    except AssertionError as error:
-        command = f"QUORUM_SIM_SEED={seed} python -m pytest tests/sim/test_quorum_simulation.py -k agree"
-        raise AssertionError(f"seed {seed}: {error}\n{world.story()}\nrepeat with: {command}") from error
     return world
 
 

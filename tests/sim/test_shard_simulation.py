@@ -9,7 +9,7 @@ import pytest
 from broker_cy.shards import supervisor as sup
 from broker_cy.shards.supervisor import Phase, Slot, Supervisor
 from tests.sim.defects import Patch, Planter, must_find
-from tests.sim.seeds import parts_of
+from tests.sim.seeds import parts_of, repeatable
 from tests.sim.shard_world import World
 
 SEEDS = 150
@@ -18,11 +18,10 @@ ONE_SEED = os.environ.get("SHARD_SIM_SEED")
 
 def run(seed: int) -> World:
     world = World(seed)
-    try:
+    with repeatable(
+        "SHARD_SIM_SEED", seed, "test_shard_simulation.py -k supervised", lambda: f"after {world.now_ms} ms"
+    ):
         world.run()
-    except AssertionError as error:
-        command = f"SHARD_SIM_SEED={seed} python -m pytest tests/sim/test_shard_simulation.py -k supervised"
-        raise AssertionError(f"seed {seed} after {world.now_ms} ms: {error}; repeat with: {command}") from error
     return world
 
 

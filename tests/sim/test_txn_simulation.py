@@ -12,6 +12,7 @@ import pytest
 from tests.sim.defects import SEEDS as SEEDS_MAX
 from tests.sim.defects import Planter, must_find
 from tests.sim.real_partitions import new_directory
+from tests.sim.seeds import repeatable
 from tests.sim.txn_defects import RARE
 from tests.sim.txn_world import World
 
@@ -25,18 +26,16 @@ LATE = {"markers_of_an_old_coordinator_are_accepted": 12}
 
 def run(seed: int, steps: int = STEPS) -> World:
     """Run one seed. Raises AssertionError, with the seed and the step, if an invariant is violated."""
-    where = "the start"
     with new_directory() as root:
         world = World(seed, root)
+        where = "the start"
         try:
-            for number in range(steps):
-                where = f"step {number}"
-                world.step()
-            where = "the end"
-            world.finish()
-        except AssertionError as error:
-            command = f"TXN_SIM_SEED={seed} python -m pytest tests/sim/test_txn_simulation.py -k one_way"
-            raise AssertionError(f"seed {seed}, {where}: {error}\nrepeat with: {command}") from error
+            with repeatable("TXN_SIM_SEED", seed, "test_txn_simulation.py -k one_way", lambda: where):
+                for number in range(steps):
+                    where = f"step {number}"
+                    world.step()
+                where = "the end"
+                world.finish()
         finally:
             world.store.close()
     return world

@@ -75,8 +75,10 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /met", REQUEST[:-1]])
-def test_peers_that_never_finish_a_request(sent: bytes) -> None:
+def test_peers_that_never_finish_a_request(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, as many sockets as there are places block the monitoring for as long as they like."""
+    # On a busy machine the peers would be closed for their unfinished requests before all are there.
+    monkeypatch.setattr(metrics_http, "REQUEST_S", 2 * DEADLINE_S)
 
     async def main() -> None:
         async with Listener() as listener:
@@ -92,8 +94,7 @@ def test_peers_that_never_finish_a_request(sent: bytes) -> None:
                 assert await answer_of(reader) == b"ok\n"
             assert first is not None
             assert await is_closed(first)
-            # Fewer on a busy machine: peers that do not finish a request are closed after a while.
-            assert len(listener.server._peers) <= CONNECTIONS_MAX
+            assert len(listener.server._peers) == CONNECTIONS_MAX
 
     run(main)
 
