@@ -11,16 +11,16 @@ from textual.binding import Binding, BindingType
 from admin_tui.screens.view import ListView
 from admin_tui.tones import STYLES
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.client.text import clean, count, duration, percent, size
+from broker_cy.client.text import clean, count, size
 from broker_cy.console.acts.brokers import plan_cordon
 from broker_cy.console.acts.decommission import plan_decommission
 from broker_cy.console.acts.moves import Wish, pace_form, pace_of, plan_drain, plan_moves
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.broker_state import newest_about, state_of_host
 from broker_cy.console.hosts import address_text, id_text
+from broker_cy.console.process_figures import connections_text, cpu_text, memory_text, up_text
 from broker_cy.console.rows import BrokerRow, broker_rows, host_rows
 from broker_cy.metrics.events import Event
-from broker_cy.metrics.sample import Sample
 
 
 class BrokersView(ListView):
@@ -70,10 +70,10 @@ lack replicas."""
                 Column("State", self._state, 14, drop=1),
                 Column("Leads", lambda row: count(row.leads), 7, lambda row: row.leads, "right", letter="L"),
                 Column("Logs", lambda row: size(row.size_bytes), 9, lambda row: row.size_bytes, "right", letter="S"),
-                Column("Up", _up, 10, None, "right", drop=2),
-                Column("CPU", _cpu, 5, None, "right", drop=3),
-                Column("Memory", _memory, 9, None, "right", drop=4),
-                Column("Conns", _connections, 6, None, "right", drop=3),
+                Column("Up", up_text, 10, None, "right", drop=2),
+                Column("CPU", cpu_text, 5, None, "right", drop=3),
+                Column("Memory", memory_text, 9, None, "right", drop=4),
+                Column("Conns", connections_text, 6, None, "right", drop=3),
             ],
             key=lambda row: (row.info.broker_id, bool(row.shards)),
             title="Brokers",
@@ -177,28 +177,3 @@ lack replicas."""
 
 def _id(row: BrokerRow) -> str:
     return id_text([each.info.broker_id for each in row.parts])
-
-
-def _samples(row: BrokerRow) -> list[Sample]:
-    return [each.sample for each in row.parts if each.sample is not None]
-
-
-def _up(row: BrokerRow) -> str:
-    found = _samples(row)
-    return duration(min(each.uptime_ms for each in found)) if found else "-"
-
-
-def _cpu(row: BrokerRow) -> str:
-    found = [each for each in _samples(row) if each.interval_ms > 0]
-    # Of one core: a host of four shards may show 400 %.
-    return percent(sum(each.cpu_us / 1000 / each.interval_ms for each in found), 1) if found else "-"
-
-
-def _memory(row: BrokerRow) -> str:
-    found = _samples(row)
-    return size(sum(each.resident_bytes for each in found)) if found else "-"
-
-
-def _connections(row: BrokerRow) -> str:
-    found = _samples(row)
-    return count(sum(each.connections for each in found)) if found else "-"

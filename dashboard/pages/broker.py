@@ -27,7 +27,8 @@ from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 from dashboard.pages import broker_acts
-from dashboard.pages.brokers import Topics, charts, ids, leader_of
+from dashboard.pages.broker_list import Topics
+from dashboard.pages.brokers import charts, ids, leader_of
 from dashboard.pages.storage import DIRECTORIES_SHOWN, LogDirectories
 from dashboard.security.roles import Role
 

@@ -6,32 +6,25 @@ quorum.py has the quorum, moves.py the replicas that are being moved.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
+from broker_cy.admin.metadata import PartitionInfo, TopicPartition
 from broker_cy.admin.partition_health import PartitionHealth
-from broker_cy.client.text import clean, count, duration, percent, size
-from broker_cy.console.broker_state import newest_about, state_of
+from broker_cy.client.text import clean, count
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
-from broker_cy.console.rows import BrokerRow, LogDirs, broker_rows
 from broker_cy.console.tone import Tone
-from broker_cy.metrics.events import Event
-from broker_cy.metrics.sample import Sample
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel, linked
 from dashboard.collector.history_measures import LOOP_LAG
 from dashboard.collector.holdings import (
     BrokerChart,
-    Held,
     Holdings,
     Remembered,
     Troubled,
     holdings_of,
-    sizes_of,
 )
 from dashboard.collector.patches import State
 from dashboard.components.panel import act_button, link, listing, page_path, panel, table
@@ -39,124 +32,14 @@ from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 from dashboard.pages import broker_acts, leader_acts
+from dashboard.pages.broker_list import HOST, Brokers, Topics, host_of
 from dashboard.pages.events import DEFAULT_RANGE, FAILURES, Events
 from dashboard.security.roles import Role
-
-Topics = tuple[TopicInfo, ...]
 
 # Rows of the lists of this page; the counts above them are complete.
 BROKERS_SHOWN = 200
 TROUBLED_HIGH = 8
 FAILURES_SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A broker; `row` is None if it holds replicas and is not in the cluster now, `size_bytes` if it is not known."""
-
-    broker_id: int
-    row: BrokerRow | None
-    held: Held | None
-    size_bytes: int | None
-    # The newest event about its state.
-    newest: Event | None = None
-
-    @property
-    def sample(self) -> Sample | None:
-        return None if self.row is None else self.row.sample
-
-
-def state_cell(row: Row) -> Cell:
-    return Cell("away", Tone.BAD) if row.row is None else Cell(*state_of(row.row, row.newest))
-
-
-def _held(row: Row, name: str) -> str:
-    return "-" if row.held is None else count(getattr(row.held, name))
-
-
-def _behind(row: Row) -> str | Cell:
-    if row.held is None:
-        return "-"
-    behind = row.held.replicas - row.held.in_sync
-    return Cell(count(behind), Tone.WARN) if behind > 0 else "0"
-
-
-def _cpu(row: Row) -> str:
-    return "-" if row.sample is None else percent(row.sample.cpu_us / 1000, row.sample.interval_ms)
-
-
-def _address(row: Row) -> str:
-    return "-" if row.row is None else clean(f"{row.row.info.host}:{row.row.info.port}")
-
-
-@channel("brokers")
-class Brokers(TableChannel[Row]):
-    """Every broker of the cluster, and those that only hold replicas."""
-
-    SORT = "id"
-    COLUMNS = (
-        Column("id", "Id", lambda row: str(row.broker_id), lambda row: row.broker_id),
-        Column("state", "State", state_cell),
-        Column("address", "Address", _address),
-        Column("rack", "Rack", lambda row: clean((row.row and row.row.info.rack) or "-")),
-        Column("leads", "Leads", lambda row: _held(row, "leads"), None, True),
-        Column("replicas", "Replicas", lambda row: _held(row, "replicas"), None, True),
-        Column("in-sync", "In sync", lambda row: _held(row, "in_sync"), None, True),
-        Column("behind", "Out of sync", _behind, None, True),
-        Column("logs", "Logs", lambda row: size(row.size_bytes), None, True),
-        Column("up", "Up", lambda row: duration(row.sample.uptime_ms) if row.sample else "-", None, True),
-        Column("cpu", "CPU", _cpu, None, True),
-        Column("memory", "Memory", lambda row: size(row.sample.resident_bytes) if row.sample else "-", None, True),
-        Column(
-            "connections", "Connections", lambda row: count(row.sample.connections) if row.sample else "-", None, True
-        ),
-        Column("settings", "Settings", lambda row: "Settings" if row.row else ""),
-    )
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._holdings: Remembered[Topics, Holdings] = Remembered(lambda topics: holdings_of(topics, self.scope))
-        self._sizes: Remembered[LogDirs, dict[int, int]] = Remembered(lambda dirs: sizes_of(dirs, self.scope))
-        self._rows: list[Row] | None = None
-
-    def sources(self) -> Sequence[Source]:
-        session = self.session
-        return [session.cluster(), session.topics(), session.log_dirs(), session.samples, session.events]
-
-    async def state(self) -> State | None:
-        cluster = self.session.cluster().value
-        if cluster is not None:
-            topics, dirs = self.session.topics().value, self.session.log_dirs().value
-            held = None if topics is None else (await self._holdings.of(topics)).brokers
-            sizes = {} if dirs is None else await self._sizes.of(dirs)
-            samples = list(self.session.samples.items)
-            found = {row.info.broker_id: row for row in broker_rows(cluster, None, dirs, samples)}
-            newest = newest_about(self.session.events.items)
-            self._rows = [
-                Row(
-                    broker,
-                    found.get(broker),
-                    None if held is None else held.get(broker, Held()),
-                    sizes.get(broker),
-                    newest.get(broker),
-                )
-                for broker in sorted(found.keys() | (held or {}).keys())
-            ]
-        return await super().state()
-
-    def rows(self) -> Iterable[Row] | None:
-        return self._rows
-
-    def row_id(self, row: Row) -> str:
-        return str(row.broker_id)
-
-    def _cells(self, row: Row) -> list[Any]:
-        cells = super()._cells(row)
-        if row.row is not None:
-            broker = str(row.broker_id)
-            cells[0] = linked(cells[0], page_path(self.hub.name, "broker", broker=broker))
-            cells[-1] = linked(cells[-1], page_path(self.hub.name, "broker-settings", broker=broker))
-        return cells
 
 
 class _Counted(Channel):
@@ -319,8 +202,10 @@ def charts(cluster: str, chosen: dict[str, str]) -> Component:
     )
 
 
-def layout(context: Context, cluster: str, range: str = "") -> Component:
+def layout(context: Context, cluster: str, range: str = "", host: str = "") -> Component:
     chosen = {"range": range} if range else {}
+    first = host_of({HOST: host})
+    is_one = first is not None
     return shell(
         context,
         cluster,
@@ -329,14 +214,18 @@ def layout(context: Context, cluster: str, range: str = "") -> Component:
         [
             panel("Replication", "replication", "facts", cluster=cluster),
             listing(
-                "All brokers",
+                f"Shards of the host of broker {first}" if is_one else "All brokers",
                 "brokers",
                 Brokers.COLUMNS,
                 cluster=cluster,
+                params={HOST: host} if is_one else {},
                 rows=BROKERS_SHOWN,
-                note="Every broker, including fenced ones; an id leads to its replicas and to acts on it. "
-                "Uptime, CPU, memory and connections come from broker-cy only.",
+                note="Every broker, including fenced ones; an id leads to its replicas and to acts on it. The shards "
+                "of a host are one row, whose id leads to them. Uptime, CPU, memory and connections come from "
+                "broker-cy only.",
+                empty=f"There is no broker {first}." if is_one else "There are no brokers.",
                 actions=[
+                    *([link("All hosts", page_path(cluster, "brokers", range=range))] if is_one else []),
                     link("Log directories", page_path(cluster, "storage")),
                     link("Moves", page_path(cluster, "moves")),
                     act_button("Balance", broker_acts.BalanceBrokers.name, role=Role.ADMIN),
@@ -370,7 +259,7 @@ def layout(context: Context, cluster: str, range: str = "") -> Component:
             ),
             charts(cluster, chosen),
         ],
-        actions=[ranges(cluster, "brokers", range)],
+        actions=[ranges(cluster, "brokers", range, **({HOST: host} if is_one else {}))],
     )
 
 

@@ -8,13 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.admin.cluster import FeatureRange
+from broker_cy.admin.cluster import BrokerInfo, ClusterDescription, FeatureRange
 from broker_cy.admin.quorum import QuorumDescription, QuorumEndpoint, QuorumReplica
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.core.uuid import to_text
 from dashboard.collector.holdings import holdings_of
 from dashboard.collector.ordering import CHUNK_ROWS, window_of
+from dashboard.pages.broker_list import Brokers
 from dashboard.security.roles import Scope
 from tests.dashboard.pages.cluster_kit import cluster_of, log_dirs_of, plant, topic_of
 from tests.dashboard.pages.group_kit import drive, layout_of, seeing
@@ -57,6 +58,42 @@ def test_each_broker_with_what_it_holds_and_uses(broker: Target, topic: str) -> 
         chart = await desk.state("broker-cpu", lambda state: state["t"])
         assert [each["name"] for each in chart["series"] if not each["role"]] == ["CPU"]
         assert max(value for value in chart["v"][0] if value is not None) > 0
+
+    drive(broker.bootstrap, job)
+
+
+def test_shards_of_a_host_are_one_row_that_opens(broker: Target) -> None:
+    """If this fails, a cluster of sharded hosts is a long list of processes, or a host's row shows one shard only."""
+    infos = (
+        BrokerInfo(1, "host-a", 9092, None, False),
+        BrokerInfo(1001, "host-a", 9093, None, True),
+        BrokerInfo(2, "host-b", 9092, None, False),
+    )
+    topics = (topic_of("orders", (1, (1, 2), (1, 2)), (2, (1001, 2), (2,)), (2, (2,), (2,))),)
+
+    async def job(desk: Desk) -> None:
+        plant(desk, "cluster", ClusterDescription("id", 1, infos))
+        plant(desk, "topics", topics)
+        plant(desk, "log_dirs", log_dirs_of({1: {("orders", 0): 100}, 1001: {("orders", 1): 30}}))
+        rows = await desk.rows("brokers", lambda state: state["rows"] and state["rows"][0]["cells"][8] != "-")
+        assert [(row["id"], row["address"], row["state"]) for row in rows.values()] == [
+            ("1 +1", "host-a:9092-9093", "1 fenced"),
+            ("2", "host-b:9092", "broker"),
+        ]
+        assert [(row["leads"], row["replicas"], row["behind"]) for row in rows.values()] == [
+            ("1", "2", "1"),
+            ("2", "3", "0"),
+        ]
+        assert (rows["1"]["logs"], rows["1"]["settings"]) == ("130 B", "")
+        for asked in ("1", "1001"):
+            shards = await desk.rows("brokers", lambda state: state["rows"][0]["cells"][8] != "-", host=asked)
+            assert [(row["id"], row["state"], row["logs"]) for row in shards.values()] == [
+                ("1", "controller", "100 B"),
+                ("1001", "fenced", "30 B"),
+            ]
+        for wrong in ("x", "-1", "1" * 11):
+            with pytest.raises(ClientError, match="the id of a broker is expected"):
+                Brokers.check({"host": wrong})
 
     drive(broker.bootstrap, job)
 
