@@ -47,8 +47,8 @@ _GONE = (
 )
 _DELETED = "Kafka tells the offset of a record that was deleted; ours look only at records that are left"
 _ABORTED = (
-    "a commit that finds the transaction aborted, as after a timeout, only fences its producer, as in later versions of "
-    "Kafka (KAFKA-20785); INVALID_TXN_STATE is fatal for clients"
+    "a commit that finds the transaction aborted, as after a timeout, only fences its producer, as in later versions "
+    "of Kafka (KAFKA-20785); INVALID_TXN_STATE is fatal for clients"
 )
 _EMPTY = "the code for names that are not allowed; Kafka's handler fails on the empty one with UNKNOWN_SERVER_ERROR"
 
