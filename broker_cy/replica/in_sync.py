@@ -219,13 +219,18 @@ class InSync:
         follower.end_offset = offset
         follower.log_start_offset = log_start
         follower.broker_epoch = broker_epoch
-        if self.proposal is None and broker_id not in self.isr and self._may_join(broker_id, high_watermark):
+        if self.proposal is None and broker_id not in self.isr and self._may_join(broker_id, high_watermark, log_end):
             self._propose_set(self.isr | {broker_id}, broker_id)
 
-    def _may_join(self, broker_id: int, high_watermark: int) -> bool:
-        """Behind the start of the leader's epoch the follower may lack what an earlier leader committed."""
+    def _may_join(self, broker_id: int, high_watermark: int, log_end: int) -> bool:
+        """Behind the start of the leader's epoch the follower may lack what an earlier leader committed. Below
+        min.insync.replicas the high watermark stands still, so that a follower that has reached it may be far behind:
+        it would leave with the next tick, and join again with the next fetch (KAFKA-19996).
+        """
         end_offset = self.followers[broker_id].end_offset
-        return end_offset >= high_watermark and end_offset >= self.epoch_start and self._is_eligible(broker_id)
+        if end_offset < high_watermark or end_offset < self.epoch_start or not self._is_eligible(broker_id):
+            return False
+        return not self.is_under_min or self._is_caught_up(broker_id, log_end)
 
     def _is_eligible(self, broker_id: int) -> bool:
         """Whether the metadata allows it in the set, in the incarnation that fetches (KAFKA-13916, KAFKA-14617)."""

@@ -23,7 +23,8 @@ class Checks:
     - A replica that joins the set has what was committed when its joining was proposed.
     - A throttle holds no replica that is in sync, and one broker copies at most its rate to the others, over all
       windows, and one answer more.
-    - Proposed in-sync sets are within the replicas, and contain no broker that is known to be fenced or to stop.
+    - Proposed in-sync sets are within the replicas, and contain no broker that is known to be fenced or to stop. Who
+      joins a set that is smaller than min.insync.replicas is not due to leave it.
     """
 
     def __init__(self, min_isr: int, lag_max_ms: int, throttle: int, windows: tuple[int, int]) -> None:
@@ -128,10 +129,24 @@ class Checks:
         for broker_id, _ in proposal.isr:
             assert broker_id in replicas
         if proposal.added >= 0:
+            self._check_stays(node, proposal)
             standing = node.standings[proposal.added]
             assert standing.is_eligible, (
                 f"{node.node_id} proposes {proposal.added}, which is fenced or stops: {proposal}"
             )
+
+    def _check_stays(self, node: Node, proposal: Proposal) -> None:
+        """Who joins a set that is too small does not have to leave it at once."""
+        assert node.replica is not None
+        state = node.replica.in_sync
+        assert state is not None
+        if len(state.isr) >= min(self.min_isr, len(state.followers) + 1):
+            return
+        follower = state.followers[proposal.added]
+        late_ms = state.now_ms - follower.caught_up_ms
+        assert follower.end_offset == node.replica.local_end_offset or late_ms <= self.lag_max_ms, (
+            f"{node.node_id} proposes {proposal.added}, which is {late_ms} ms behind, and leaves again"
+        )
 
     def joined(self, node: Node, high: int) -> None:
         """It has joined the in-sync set, and had everything below `high` when that was proposed."""

@@ -105,8 +105,21 @@ def joins_behind_the_epoch_start(patch: Patch) -> None:
     patch.setattr(
         InSync,
         "_may_join",
-        lambda self, broker_id, high: self.followers[broker_id].end_offset >= high and self._is_eligible(broker_id),
+        lambda self, broker_id, high, end: (
+            self.followers[broker_id].end_offset >= high and self._is_eligible(broker_id)
+        ),
     )
+
+
+def joins_although_it_is_far_behind(patch: Patch) -> None:
+    """Below min.insync.replicas a follower joins at the high watermark, which stands still, and leaves again with the
+    next tick (KAFKA-19996).
+    """
+
+    def may_join(self: InSync, broker_id: int, high: int, end: int) -> bool:
+        return self.followers[broker_id].end_offset >= max(high, self.epoch_start) and self._is_eligible(broker_id)
+
+    patch.setattr(InSync, "_may_join", may_join)
 
 
 def unknown_followers_do_not_count(patch: Patch) -> None:
@@ -277,6 +290,7 @@ DEFECTS: dict[Planter, int] = {
     answer_of_an_older_epoch_counts: 100,
     proposed_replica_does_not_count: 60,
     joins_behind_the_epoch_start: 100,
+    joins_although_it_is_far_behind: 40,
     unknown_followers_do_not_count: 60,
     gives_up_a_proposal_that_timed_out: 1500,
     epochs_are_not_truncated: 120,

@@ -22,6 +22,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import PartitionImage
 from broker_cy.replica import following, leading
 from broker_cy.replica.in_sync import Altered, InSync, Proposal
+from broker_cy.replica.replica import Replica
 from broker_cy.replica.silence import FollowerSilence
 from broker_cy.replica.standing import Standing
 from broker_cy.replica.throttle import EVERY, UNLIMITED, ReplicaThrottle
@@ -83,6 +84,9 @@ class World:
         self.throttle = random.Random(seed).choice([UNLIMITED, UNLIMITED, UNLIMITED, 0, 5, 20])
         self.checks = Checks(self.min_isr, LAG_MAX_MS, self.throttle, (THROTTLE_WINDOWS, THROTTLE_WINDOW_MS))
         self.silences = Silences(seed, LAG_MAX_MS)
+        # In some worlds producers also write with acks=1, which min.insync.replicas does not hold.
+        self.hasty = random.Random(f"acks=1 {seed}")
+        self.is_hasty = self.hasty.random() < 0.3
         if self.silences.limit_ms:
             # Else there is seldom one to wait for: processes that end are fenced.
             self.faults = self.faults._replace(trouble_ms=8 * self.faults.trouble_ms)
@@ -169,15 +173,21 @@ class World:
         self.at(self.draw.randint(1, 60), self.produce)
         for node in self.nodes.values():
             replica = node.replica
-            if replica is None or not node.is_leader or replica.under_min or node.stopping or self.draw.random() < 0.3:
+            if replica is None or not node.is_leader or node.stopping:
                 continue
-            self.records += 1
-            base = node.log.end_offset
-            batch = Batch(base, base + self.draw.randint(1, 3), replica.leader_epoch, self.records)
-            node.log.append(batch)
-            replica.report_staged(batch.end_offset, 1)
-            node.waiting.append((replica.leader_epoch, batch))
-            self.flush_soon(node)
+            if self.is_hasty and replica.under_min and self.hasty.random() < 0.5:
+                self.append(node, replica, self.hasty)
+            if not replica.under_min and self.draw.random() >= 0.3:
+                node.waiting.append((replica.leader_epoch, self.append(node, replica, self.draw)))
+
+    def append(self, node: Node, replica: Replica, draw: random.Random) -> Batch:
+        self.records += 1
+        base = node.log.end_offset
+        batch = Batch(base, base + draw.randint(1, 3), replica.leader_epoch, self.records)
+        node.log.append(batch)
+        replica.report_staged(batch.end_offset, 1)
+        self.flush_soon(node)
+        return batch
 
     def delete_records(self) -> None:
         """DeleteRecords at the leader."""

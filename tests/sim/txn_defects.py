@@ -8,7 +8,7 @@ from typing import Any
 from broker_cy.coordinator.step import Step
 from broker_cy.coordinator.txn import end, expiry, init, markers, partitions
 from broker_cy.coordinator.txn.shard import TxnStep
-from broker_cy.coordinator.txn.state import Transaction
+from broker_cy.coordinator.txn.state import Transaction, TxnState
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
@@ -287,6 +287,21 @@ def late_end_is_accepted(patch: Patch) -> None:
     patch.setattr(end, "_check", check)
 
 
+def commit_of_a_timed_out_transaction_is_fatal(patch: Patch) -> None:
+    """A commit that arrives after the coordinator has aborted the transaction is answered with INVALID_TXN_STATE, from
+    which no client recovers (KAFKA-20785).
+    """
+    right = end._check_bumping
+
+    def check(transaction: Transaction, producer: Any, commit: bool, changing: bool) -> Any:
+        answer = right(transaction, producer, commit, changing)
+        if commit and not changing and transaction.state is TxnState.COMPLETE_ABORT and answer is not None:
+            return end.Ended(ErrorCode.INVALID_TXN_STATE)
+        return answer
+
+    patch.setattr(end, "_check_bumping", check)
+
+
 DEFECTS: list[Planter] = [
     zombie_epoch_adds_partitions,
     zombie_epoch_ends_the_transaction,
@@ -316,6 +331,7 @@ DEFECTS: list[Planter] = [
     append_of_an_old_epoch_is_accepted,
     markers_of_an_old_coordinator_are_accepted,
     late_end_is_accepted,
+    commit_of_a_timed_out_transaction_is_fatal,
 ]
 # Those that the world (tests/sim/world) does not find within its seeds, or not at all: its coordinators do not move.
 RARE: list[Planter] = [
@@ -325,4 +341,5 @@ RARE: list[Planter] = [
     append_of_an_old_epoch_is_accepted,
     markers_of_an_old_coordinator_are_accepted,
     late_end_is_accepted,
+    commit_of_a_timed_out_transaction_is_fatal,
 ]

@@ -303,6 +303,9 @@ class World:
         code = answer if isinstance(answer, ErrorCode) else answer.code
         if code is not ErrorCode.NONE:
             assert code in AGAIN + LOST, code
+            if producer.asked == "end" and producer.asked_about and producer.version >= 2:
+                # It has something to commit, unless that was aborted without it: then it is only fenced (KAFKA-20785).
+                assert code is not ErrorCode.INVALID_TXN_STATE or not producer.added, f"{producer.name} ends for good"
             if code is ErrorCode.NOT_COORDINATOR:
                 producer.coordinator = self.harness
             if code in LOST:

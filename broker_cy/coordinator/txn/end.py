@@ -145,6 +145,8 @@ def _check_bumping(
         same = transaction.state is (TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
         if same:
             return Ended(ErrorCode.NONE, transaction.producer_id, current)
-        return Ended(ErrorCode.INVALID_TXN_STATE)
+        # A producer that repeats its request decides as before: the coordinator has aborted the transaction meanwhile,
+        # because it timed out. INVALID_TXN_STATE would be fatal for the client (KAFKA-20785).
+        return Ended(ErrorCode.PRODUCER_FENCED if commit else ErrorCode.INVALID_TXN_STATE)
     # No transaction was started: there is nothing to commit, and an abort only bumps the epoch.
     return Ended(ErrorCode.INVALID_TXN_STATE) if commit else None

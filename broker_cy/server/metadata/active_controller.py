@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from broker_cy.controller.activation import Activate
 from broker_cy.controller.controller import Controller
 from broker_cy.controller.operation import Operation, OperationContext
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.image import BrokerImage
+    from broker_cy.metadata.records import VersionedRecord
     from broker_cy.server.metadata.committed_metadata import CommittedMetadata
     from broker_cy.server.metadata.quorum_driver import QuorumDriver
 
@@ -71,6 +73,7 @@ class ActiveController:
             self._controller.skip_to(offset)
         self._waiting: deque[Waiting] = deque()  # by the end of what they wait for, ascending
         self._high_watermark = 0
+        self._aborted_at = -1  # the offset of the record that aborts a transaction of an earlier leader
         self._counted_bytes = driver.appended_bytes
 
     @property
@@ -82,6 +85,12 @@ class ActiveController:
     def brokers(self) -> Mapping[int, BrokerImage]:
         """The registered brokers, as accepted operations leave them, committed or not."""
         return self._controller.state.brokers
+
+    def activate(self, bootstrap: list[VersionedRecord]) -> asyncio.Future[None]:
+        """Submit the operation that comes first. See Activate; raises MetadataLogError."""
+        if self._committed.in_transaction:
+            self._aborted_at = self._driver.quorum.end_offset
+        return self.submit(Activate(bootstrap, self._committed.in_transaction))
 
     def submit(self, operation: Operation[R]) -> asyncio.Future[R]:
         """Run the operation; the future yields its reply once its records, and all before them, are committed.
@@ -125,6 +134,10 @@ class ActiveController:
             return
         self._high_watermark = high_watermark
         delta = self._controller.commit(high_watermark, self.epoch)
+        if 0 <= self._aborted_at < high_watermark:
+            # Not before: if this node leads no longer, it reads from the log how the transaction ends.
+            self._committed.abort_transaction()
+            self._aborted_at = -1
         if delta is not None:
             size_bytes = self._driver.appended_bytes - self._counted_bytes
             self._counted_bytes += size_bytes
@@ -134,6 +147,8 @@ class ActiveController:
     def not_written(self, error: KafkaError, end_offset: int) -> None:
         """The log ends at `end_offset`: the operations behind it have not happened."""
         self._controller.abandon(end_offset)
+        if end_offset <= self._aborted_at:
+            self._aborted_at = -1
         self._fail(error, end_offset)
 
     def end(self, reason: str) -> None:

@@ -234,6 +234,7 @@ class ControllerService:
             executor=self._executor,
             files=self._files,
             kraft=self._kraft_at,
+            in_transaction=lambda: self._committed.in_transaction,
             on_written=self._snapshot_written,
             bytes_since_snapshot=self._bytes_since_snapshot,
         )

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker_cy.controller.activation import Activate
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.metadata.records import MetadataLogError
@@ -164,13 +163,12 @@ class Leadership:
         try:
             is_new = self._committed.image.features.metadata_version == 0
             bootstrap = self._files.bootstrap_records(self._clock.wall_ms()) if is_new else []
-            self.active.submit(Activate(bootstrap, self._committed.in_transaction)).add_done_callback(_seen)
+            self.active.activate(bootstrap).add_done_callback(_seen)
         except (MetadataLogError, OSError) as error:
             if self._watch is None:
                 raise
             self.damaged(f"this node cannot be the active controller: {error}")
             return
-        self._committed.abort_transaction()
         if self._watch is not None:
             # Imported here, because a node that is alone has no such duties.
             from broker_cy.server.metadata.controller_duties import ControllerDuties

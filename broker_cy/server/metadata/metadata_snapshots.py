@@ -42,11 +42,13 @@ class SnapshotKeeper:
         executor: Executor | None,
         files: MetadataLog,
         kraft: Callable[[int], KRaftState],
+        in_transaction: Callable[[], bool],
         on_written: Callable[[SnapshotId], None],
         bytes_since_snapshot: int,
     ) -> None:
-        """`kraft(end_offset)` is the state of the quorum that a snapshot with this end contains; `on_written` is called
-        for each snapshot, when those that it makes superfluous are removed.
+        """`kraft(end_offset)` is the state of the quorum that a snapshot with this end contains; `in_transaction` says
+        whether the image ends within a metadata transaction; `on_written` is called for each snapshot, when those that
+        it makes superfluous are removed.
         """
         self._config = config
         self._clock = clock
@@ -54,6 +56,7 @@ class SnapshotKeeper:
         self._executor = executor
         self._files = files
         self._kraft = kraft
+        self._in_transaction = in_transaction
         self._on_written = on_written
         self._bytes = bytes_since_snapshot
         self._timer: asyncio.TimerHandle | None = None
@@ -88,7 +91,9 @@ class SnapshotKeeper:
 
     def _begin(self) -> None:
         self._disarm()
-        if self._task is None:
+        # A snapshot that ended within a transaction would lack the records of its first part (KAFKA-17713). The commit
+        # that ends it, or the next one, begins the snapshot.
+        if self._task is None and not self._in_transaction():
             self._task = self._loop.create_task(self._write())
 
     async def _write(self) -> None:

@@ -247,7 +247,8 @@ NEW = {
     TxnState.PREPARE_COMMIT: (BUSY, BUSY, BUSY, BUSY),
     TxnState.PREPARE_ABORT: (BUSY, BUSY, BUSY, BUSY),
     TxnState.COMPLETE_COMMIT: (NONE, BAD_STATE, BAD_STATE, NONE),
-    TxnState.COMPLETE_ABORT: (BAD_STATE, NONE, BAD_STATE, NONE),
+    # KAFKA-20785: a producer whose commit finds that the coordinator has aborted can begin again.
+    TxnState.COMPLETE_ABORT: (FENCED, NONE, BAD_STATE, NONE),
 }
 
 
@@ -305,7 +306,7 @@ def test_epochs_that_run_out_at_the_end_of_a_transaction(commit: bool) -> None:
     assert (harness.state().producer_id, harness.state().producer_epoch) == (1001, 0)
     # It did not get the response.
     assert harness.end((producer_id, epoch), commit) == Ended(NONE, 1001, 0)
-    assert harness.end((producer_id, epoch), not commit).code is BAD_STATE
+    assert harness.end((producer_id, epoch), not commit).code is (BAD_STATE if commit else FENCED)
     assert harness.add((1001, 0)) is NONE
 
 
@@ -389,7 +390,7 @@ def test_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fence
     assert not sent.commit
     assert sent.producer_epoch == producer[1] + 1
     harness.write_markers()
-    assert harness.end(producer, version=version).code is (FENCED if version == 0 else BAD_STATE)
+    assert harness.end(producer, version=version).code is FENCED
     assert harness.add(producer, version=version) is FENCED
 
 

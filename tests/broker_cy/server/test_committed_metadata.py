@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker_cy.client.outgoing import MACHINE
+from broker_cy.core.clock import ManualClock
+from broker_cy.core.errors import KafkaError
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.metadata import framing
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import VersionedRecord
+from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.server.metadata import committed_metadata
 from broker_cy.server.metadata.committed_metadata import CommittedMetadata
 from broker_cy.server.metadata.controller_service import ControllerService
+from broker_cy.server.metadata.metadata_snapshots import SnapshotKeeper
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire import messages
-from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
+from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, run, until
 from tests.broker_cy.server.test_controller_service import create
 
 
@@ -96,6 +101,111 @@ def test_a_transaction_takes_effect_when_it_ends() -> None:
         (20, [], True),
         (20, [], False),
     ]
+
+
+EACH_RECORD = {"metadata.log.max.record.bytes.between.snapshots": "1"}
+
+
+class Kept:
+    """Files of a metadata log that are lists."""
+
+    def __init__(self) -> None:
+        self.snapshots_written: dict[SnapshotId, bytes] = {}
+
+    def write_snapshot(self, snapshot_id: SnapshotId, parts: list[bytes]) -> None:
+        self.snapshots_written[snapshot_id] = b"".join(parts)
+
+    def snapshots(self) -> list[SnapshotId]:
+        """Nothing is superfluous."""
+        return []
+
+
+def test_a_snapshot_and_the_log_behind_it_are_the_whole_log() -> None:
+    """If this fails, a snapshot that ends within a metadata transaction lacks its records, and the node that starts
+    from it does not understand the end of the transaction (KAFKA-17713).
+    """
+    names = iter(f"f{number}" for number in range(100))
+
+    def feature() -> Any:
+        return messages.FeatureLevelRecord(name=next(names), feature_level=1)
+
+    def begin() -> Any:
+        return messages.BeginTransactionRecord(name="t")
+
+    ended = [[feature(), begin(), feature()], [feature()], [messages.EndTransactionRecord(), feature()]]
+    aborted = [[begin(), feature()], [messages.AbortTransactionRecord(reason="no")], [feature()]]
+    log: list[bytes] = []
+    offset = 0
+    for records in [[feature()], *ended, *aborted, [begin()], [feature(), messages.EndTransactionRecord()]]:
+        log.append(framing.data_batch([VersionedRecord(record) for record in records], offset, 1, 0))
+        offset += len(records)
+
+    async def work() -> None:
+        loop, loader, files = asyncio.get_running_loop(), Loader(), Kept()
+        written: list[SnapshotId] = []
+        keeper = SnapshotKeeper(
+            config=MetadataBroker(Path("/nowhere"), EACH_RECORD).config,
+            clock=ManualClock(),
+            loop=loop,
+            executor=None,
+            files=files,  # type: ignore[arg-type]
+            kraft=lambda end_offset: KRaftState(),
+            in_transaction=lambda: loader.in_transaction,
+            on_written=written.append,
+            bytes_since_snapshot=0,
+        )
+        for batch in log:
+            loader.follow(batch)
+            keeper.committed(loader.image, len(batch))
+            await until(lambda: keeper._task is None)
+        await keeper.stop()
+        assert len(written) > 4
+        for snapshot_id, content in files.snapshots_written.items():
+            again = Loader()
+            again.load_snapshot(content, snapshot_id)
+            for batch in log:
+                again.load_log(batch)
+            assert again.image.features.levels() == loader.image.features.levels(), snapshot_id
+        assert "f1" in loader.image.features.levels()
+
+    run(work)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_leader_that_does_not_stay_reads_how_a_transaction_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    """If this fails, a node that led for a moment cannot apply the record with which the next leader aborts the
+    transaction of an earlier one, and ends.
+    """
+
+    def fail() -> None:
+        raise OSError(5, "Input/output error")
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            end = broker.image.offset + 1
+            files = broker.controller._files
+            begun = [VersionedRecord(messages.BeginTransactionRecord(name="of an earlier leader"))]
+            # The heartbeat of the stop would follow.
+            broker.controller._leadership.stop("test")
+            files.append(framing.data_batch(begun, end, 1, 0), 0)
+            files.begin_sync()()
+        broker = MetadataBroker(tmp_path).open()
+        broker.controller.load()
+        with monkeypatch.context() as patch:
+            if not is_committed:
+                patch.setattr(broker.controller._files, "begin_sync", lambda: fail)
+            with suppress(KafkaError, OSError):
+                await broker.controller.start(LISTENERS)
+        committed = broker.controller._committed
+        assert committed.in_transaction is not is_committed
+        await broker.controller.stop()
+        broker.close()
+        async with MetadataBroker(tmp_path) as broker:
+            assert not broker.controller._committed.in_transaction
+
+    run(work)
 
 
 def test_records_that_cannot_be_applied_are_reported(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ _GONE = (
     "retention, minutes later"
 )
 _DELETED = "Kafka tells the offset of a record that was deleted; ours look only at records that are left"
+_ABORTED = (
+    "a commit that finds the transaction aborted, as after a timeout, only fences its producer, as in later versions "
+    "of Kafka (KAFKA-20785); INVALID_TXN_STATE is fatal for clients"
+)
 _EMPTY = "the code for names that are not allowed; Kafka's handler fails on the empty one with UNKNOWN_SERVER_ERROR"
 
 # ACLs, quotas, SASL and tokens, KIP-848, share and streams groups, the quorum.
@@ -94,6 +98,8 @@ DELIBERATE: list[Difference] = [
     Difference("list_offsets_segments-*: time +0 after deleting", "*", ABSENT, ANY, _GONE),
     Difference("log_dirs_segments-*", "*.partition_size", 595, 357, _GONE),
     Difference("log_dirs_segments-*", "*.partition_size", 595, ABSENT, _GONE),
+    Difference("end_transactions-v5: *: abort, the other end", ".error_code", 48, 90, _ABORTED),
+    Difference("end_transactions-v5: aborted: commit, older epoch", ".error_code", 48, 90, _ABORTED),
     Difference("topic_partitions-v0: name: empty", "*.error_code", -1, 17, _EMPTY),
     Difference("topic_partitions-v0: name: empty", "*.topic_authorized_operations", ABSENT, 3576, _EMPTY),
     *(
