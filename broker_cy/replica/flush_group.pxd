@@ -37,6 +37,8 @@ cdef class FlushGroup:
     cdef public bint verifies           # transaction.partition.verification.enable
     cdef public object commit           # replica.group_commit.GroupCommit
     cdef bint sync_wanted               # a partition waits for the next round
+    # replica.selector.class: consumers read from the nearest replica, so followers learn of each high watermark at once.
+    cdef public bint selects_replicas
     cdef public object on_alter         # called with a Partition that has an AlterPartition to send; None: nobody sends it
     cdef list stagers                   # functions called before the write of this turn, which may stage batches
 

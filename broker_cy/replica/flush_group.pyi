@@ -15,6 +15,7 @@ class FlushGroup:
     staged_bytes: int
     flushes: int
     verifies: bool
+    selects_replicas: bool
     commit: GroupCommit
     on_alter: Callable[[Partition], None] | None
 

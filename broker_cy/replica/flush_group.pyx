@@ -310,14 +310,17 @@ cdef class FlushedLog:
         return 0
 
     cdef int tell_replicas(self) except -1:
-        """Wake the followers that wait for what was written or committed, or this follower's own fetches."""
+        """Wake the followers that wait for what was written, or for what was committed if consumers read from them, or this
+        follower's own fetches.
+        """
         cdef DelayedFetch waiting
         cdef int64_t bytes = self.replica.written.bytes
         if self.replica.role == FOLLOWER:
             if self.on_written is not None and self.replica.is_clean():
                 self.on_written(self)
             return 0
-        if self.waiting_followers and (self.told_written != bytes or self.told_high != self.replica.high.offset):
+        if self.waiting_followers and (self.told_written != bytes or (
+                self.group.selects_replicas and self.told_high != self.replica.high.offset)):
             self.told_written = bytes
             self.told_high = self.replica.high.offset
             for waiting in list(self.waiting_followers):

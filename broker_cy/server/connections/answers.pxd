@@ -72,7 +72,6 @@ cdef class ServerCore(FlushGroup):
     cdef readonly dict topics_by_name   # PartitionTable.by_name: name -> [Partition or None]
     cdef readonly dict topics_by_id
     cdef public Py_ssize_t fetch_bytes_max
-    cdef public bint selects_replicas   # replica.selector.class: Fetch names the nearest replica
     cdef public object leader_throttle  # replica.throttle.ReplicaThrottle of what followers fetch here; None: there are none
     cdef public object silence          # replica.silence.FollowerSilence of who fetches here; None: nobody looks at it
     cdef public object fetch_sessions   # SessionCache, put there by the Fetch handler

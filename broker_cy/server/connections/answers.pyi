@@ -33,7 +33,6 @@ class ServerCore(FlushGroup):
     fetch_bytes_max: int
     cold_reader: Executor | None
     check_jobs: Jobs
-    selects_replicas: bool
     leader_throttle: ReplicaThrottle | None
     silence: FollowerSilence | None
     fetch_sessions: Any

@@ -34,6 +34,7 @@ cdef class FetchPartition:
 
     cdef int ask(self, FetchTarget* target) except -1
     cdef bint is_news(self) noexcept
+    cdef bint is_urgent(self, bint reads_followers) noexcept
 
 cdef class FetchSession:
     cdef readonly int32_t session_id

@@ -41,6 +41,13 @@ cdef class FetchPartition:
                 or self.high_watermark != self.reported_high_watermark
                 or self.log_start_offset != self.reported_log_start_offset)
 
+    cdef bint is_urgent(self, bint reads_followers) noexcept:
+        """Whether a waiting follower must learn of this partition without a record: `reads_followers` says that consumers wait for
+        its high watermark.
+        """
+        return (self.log_start_offset != self.reported_log_start_offset
+                or (reads_followers and self.high_watermark != self.reported_high_watermark))
+
 
 cdef dict requested(FetchView view):
     """The partitions of a request, in its order, by (topic, index). The last entry of a partition counts."""

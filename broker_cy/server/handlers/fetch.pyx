@@ -7,9 +7,11 @@ existed when the broker started, before any of its records is sent for the first
 at its partitions and is repeated when enough was written, or answered with the available records after max_wait_ms.
 
 A follower (replica_id >= 0) reads up to the end of the log. The offset that it fetches from acknowledges everything before
-(replica.leading); its fetch waits for the next write, or for a high watermark that it does not know. One that is not in sync, and that
+(replica.leading); its fetch waits for the next write. A high watermark comes with the next record, or after max_wait_ms (KAFKA-9952):
+an answer for it alone would double the fetches. One that is not in sync, and that
 a throttle holds (KIP-73), gets no records and waits for nothing but max_wait_ms. Consumers may read from followers
-up to their high watermarks, from version 11 on, and the leader names one in their rack if replica.selector.class says so (KIP-392).
+up to their high watermarks, from version 11 on, and the leader names one in their rack if replica.selector.class says so (KIP-392):
+then its followers learn of a high watermark at once.
 Omissions: snapshots (SnapshotId is the metadata quorum's); a class of one's own as replica.selector.class.
 
 The file is long because an answer and the lookups that wait and are repeated for it call each other as C functions.
@@ -151,8 +153,9 @@ cdef class FetchReply(Reply):
                     found += target.records.size
                     left -= target.records.size
                 left = max(0, left)
-                if self.replica_id >= 0 and self.context.incremental and not target.held and target.is_news():
-                    at_once = True      # also a high watermark that it does not know (KIP-392)
+                if self.replica_id >= 0 and self.context.incremental and not target.held and target.is_urgent(
+                        self.connection.server.selects_replicas):
+                    at_once = True
         finally:
             confine_reads(False)
         if self.cold is None:

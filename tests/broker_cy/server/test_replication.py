@@ -275,6 +275,24 @@ def test_acks_all_waits_for_followers_which_then_have_the_records(cluster: Clust
     assert produce(cluster, 2, b"no") == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_a_high_watermark_alone_answers_followers_only_where_consumers_read_from_them(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, followers fetch twice for each batch, or consumers of another zone wait for each record."""
+    monkeypatch.setitem(CONFIG, "replica.fetch.wait.max.ms", 600_000)
+    core = cluster.nodes[1].harness.core
+    assert produce(cluster, 1, b"first") == ErrorCode.NONE
+    before, count = core.requests, 20
+    for each in range(count):
+        assert produce(cluster, 1, b"%d" % each) == ErrorCode.NONE
+    # A request of the producer and one of each follower for each batch, and what was on its way before or is now.
+    assert core.requests - before <= 3 * count + 4
+    core.selects_replicas = True
+    assert produce(cluster, 1, b"last") == ErrorCode.NONE
+    for node in cluster.nodes.values():
+        node.wait(lambda partition: partition.high_watermark == count + 2)
+
+
 def test_a_deposed_leader_truncates_what_only_it_had(cluster: Cluster) -> None:
     """If this fails, replicas differ after a failover, and consumers read records that were never acknowledged."""
     assert produce(cluster, 1, b"shared") == ErrorCode.NONE
