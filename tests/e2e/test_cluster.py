@@ -93,6 +93,17 @@ def test_an_orderly_stop_moves_leadership_first(tmp_path: Path) -> None:
         assert left[0].brokers() == 2
 
 
+def test_a_broker_that_was_unregistered_while_it_runs_comes_back(tmp_path: Path) -> None:
+    """If this fails, a broker that an operator unregistered too early never is in sync again, although it runs."""
+    with cluster(tmp_path) as nodes:
+        assert create_topic(nodes[0].port, "t", 3, 3) is ErrorCode.NONE
+        until(lambda: in_sync(nodes[0].port, "t", 3), "three replicas in sync", 60)
+        request = messages.UnregisterBrokerRequest(broker_id=2)
+        assert ask(nodes[0].port, request, messages.UnregisterBrokerResponse).error_code == ErrorCode.NONE
+        until(lambda: not in_sync(nodes[0].port, "t", 3), "that the broker was removed", 60)
+        until(lambda: in_sync(nodes[0].port, "t", 3), "three replicas in sync again", 60)
+
+
 def test_nothing_that_was_acknowledged_is_lost_with_a_leader(tmp_path: Path) -> None:
     """If this fails, records that all in-sync replicas acknowledged are gone with the leader of their partition."""
     with cluster(tmp_path, settings={"min.insync.replicas": "2"}) as nodes:
