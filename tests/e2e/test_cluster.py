@@ -40,6 +40,17 @@ def metrics(node: ClusterNode) -> dict[str, str]:
     return dict(line.rpartition(" ")[::2] for line in lines if not line.startswith("#"))
 
 
+def settings(port: int, resource_type: int, name: str) -> dict[tuple[str, str], str | None]:
+    """What a listener describes of a resource."""
+    resource = messages.DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=None
+    )
+    request = messages.DescribeConfigsRequest(resources=[resource])
+    (found,) = ask(port, request, messages.DescribeConfigsResponse).results
+    assert found.error_code == ErrorCode.NONE, found
+    return {(name, each.name): each.value for each in found.configs}
+
+
 def test_the_death_of_the_active_controller(tmp_path: Path) -> None:
     """If this fails, a cluster cannot be changed any more when one of its controllers dies, nodes show other topics,
     or a node that comes back stays outside.
@@ -194,6 +205,10 @@ def test_controllers_and_brokers_of_their_own(tmp_path: Path) -> None:
         )
         answer = ask(brokers[1].port, request, messages.IncrementalAlterConfigsResponse)
         assert [each.error_code for each in answer.responses] == [0]
+        # kafka-configs.sh --bootstrap-controller asks the controller.
+        assert {("a", "retention.ms"): "12345"}.items() <= settings(nodes[0].controller_port, 2, "a").items()
+        assert settings(nodes[0].controller_port, 4, "1")["1", "node.id"] == "1"
+        assert settings(nodes[0].controller_port, 4, "") == {}
         described = quorum(brokers[0].port)
         assert [voter.replica_id for voter in described.current_voters] == [1]
         assert sorted(observer.replica_id for observer in described.observers) == [2, 3]
