@@ -40,6 +40,17 @@ def metrics(node: ClusterNode) -> dict[str, str]:
     return dict(line.rpartition(" ")[::2] for line in lines if not line.startswith("#"))
 
 
+def settings(port: int, resource_type: int, name: str) -> dict[tuple[str, str], str | None]:
+    """What a listener describes of a resource."""
+    resource = messages.DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=None
+    )
+    request = messages.DescribeConfigsRequest(resources=[resource])
+    (found,) = ask(port, request, messages.DescribeConfigsResponse).results
+    assert found.error_code == ErrorCode.NONE, found
+    return {(name, each.name): each.value for each in found.configs}
+
+
 def test_the_death_of_the_active_controller(tmp_path: Path) -> None:
     """If this fails, a cluster cannot be changed any more when one of its controllers dies, nodes show other topics,
     or a node that comes back stays outside.
@@ -91,6 +102,17 @@ def test_an_orderly_stop_moves_leadership_first(tmp_path: Path) -> None:
 
         until(moved, "leaders among the others", 60, tolerate=(ClientError,))
         assert left[0].brokers() == 2
+
+
+def test_a_broker_that_was_unregistered_while_it_runs_comes_back(tmp_path: Path) -> None:
+    """If this fails, a broker that an operator unregistered too early never is in sync again, although it runs."""
+    with cluster(tmp_path) as nodes:
+        assert create_topic(nodes[0].port, "t", 3, 3) is ErrorCode.NONE
+        until(lambda: in_sync(nodes[0].port, "t", 3), "three replicas in sync", 60)
+        request = messages.UnregisterBrokerRequest(broker_id=2)
+        assert ask(nodes[0].port, request, messages.UnregisterBrokerResponse).error_code == ErrorCode.NONE
+        until(lambda: not in_sync(nodes[0].port, "t", 3), "that the broker was removed", 60)
+        until(lambda: in_sync(nodes[0].port, "t", 3), "three replicas in sync again", 60)
 
 
 def test_nothing_that_was_acknowledged_is_lost_with_a_leader(tmp_path: Path) -> None:
@@ -183,6 +205,10 @@ def test_controllers_and_brokers_of_their_own(tmp_path: Path) -> None:
         )
         answer = ask(brokers[1].port, request, messages.IncrementalAlterConfigsResponse)
         assert [each.error_code for each in answer.responses] == [0]
+        # kafka-configs.sh --bootstrap-controller asks the controller.
+        assert {("a", "retention.ms"): "12345"}.items() <= settings(nodes[0].controller_port, 2, "a").items()
+        assert settings(nodes[0].controller_port, 4, "1")["1", "node.id"] == "1"
+        assert settings(nodes[0].controller_port, 4, "") == {}
         described = quorum(brokers[0].port)
         assert [voter.replica_id for voter in described.current_voters] == [1]
         assert sorted(observer.replica_id for observer in described.observers) == [2, 3]

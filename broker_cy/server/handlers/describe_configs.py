@@ -17,7 +17,7 @@ from broker_cy.metadata import image, topic_names
 from broker_cy.server.broker import Broker
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.config_changes import parse_node_id
-from broker_cy.server.registry import handler
+from broker_cy.server.registry import BOTH, handler
 from broker_cy.server.telemetry import log_levels
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -27,7 +27,7 @@ ResourceResult = messages.DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = messages.DescribeConfigsResponse.DescribeConfigsSynonym
 
 
-@handler(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4))
+@handler(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4), on=BOTH)
 def describe_configs(ctx: RequestContext, request: messages.DescribeConfigsRequest) -> messages.DescribeConfigsResponse:
     results = []
     for resource in request.resources:

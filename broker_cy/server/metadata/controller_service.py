@@ -108,7 +108,7 @@ class ControllerService:
         """
         self.config = config
         self.node_id = config.node_id
-        self.broker_epoch = -1
+        self._alone_epoch = -1  # of the registration of a node that is alone
         # Called with a broker that is probably gone, when it turns out that it is not, and when that is certain.
         self.on_suspect: Callable[[int], None] = _nobody
         self.on_clear: Callable[[int], None] = _nobody
@@ -215,7 +215,7 @@ class ControllerService:
             registered = self.submit(StartBroker(self.node_id, incarnation_id, listeners, self._directory_ids, rack))
             # An only voter leads at once, and nobody else waits for its loop.
             self._driver.settle()
-            self.broker_epoch = await registered
+            self._alone_epoch = await registered
         elif self.config.is_broker:
             if self._pool is None:
                 await self._leadership.wait()
@@ -226,7 +226,6 @@ class ControllerService:
                 self.config, self, self._loop, self._cluster_id, incarnation_id, lambda: self.image
             )
             await self._unless_strange(self._membership.register(listeners, self._directory_ids, previous_epoch))
-            self.broker_epoch = self._membership.epoch
         self._snapshots = SnapshotKeeper(
             config=self.config,
             clock=self._clock,
@@ -446,6 +445,11 @@ class ControllerService:
         if self._leadership.active is None:
             raise self._leadership.not_active()
         return self._leadership.active.heartbeats
+
+    @property
+    def broker_epoch(self) -> int:
+        """That of the registration of this broker now, -1 without one: it registers again after it was unregistered."""
+        return self._alone_epoch if self._membership is None else self._membership.epoch
 
     @property
     def kraft_version(self) -> int:
