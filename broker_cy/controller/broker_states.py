@@ -163,7 +163,8 @@ class Heartbeat(Operation[HeartbeatReply]):
         return State.FENCED if request.want_fence else State.UNFENCED
 
     def _note(self, contact: Contact, after: State, context: OperationContext, records: int) -> None:
-        contact.last_ms, contact.heard = context.monotonic_ms, after is not State.SHUTDOWN_NOW
+        contact.beat(context.monotonic_ms)
+        contact.heard = after is not State.SHUTDOWN_NOW
         contact.metadata_offset = self.request.current_metadata_offset
         if after in (State.FENCED, State.SHUTDOWN_NOW):
             contact.shutdown_at = -1

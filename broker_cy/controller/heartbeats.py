@@ -11,7 +11,8 @@ in the answer of `expired`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from broker_cy.metadata.image import BrokerImage
 
@@ -22,6 +23,15 @@ _NEVER = 2**63 - 1
 FLAP_HOLD_MS = 500
 FLAP_HOLD_MS_MAX = 8_000
 FLAP_FORGIVEN_MS = 300_000
+# How long a refusal counts; whoever is still refused says so again within that time.
+REFUSED_MS = 3_000
+
+
+class Refusal(NamedTuple):
+    """When a node said first and last that a broker refuses its connections, without a pause of REFUSED_MS."""
+
+    first_ms: int
+    last_ms: int
 
 
 @dataclass(slots=True)
@@ -32,7 +42,9 @@ class Contact:
     unfenced. `shutdown_at` is the end of the log when its controlled shutdown began, -1 before: it may stop when the
     other brokers have applied the log to there, so that no client is sent to it any more. `heard` is whether it has
     sent a heartbeat, and got no answer since that it may stop. `flaps` is how often in a row it was fenced without
-    asking for it, the last time at `fenced_ms`.
+    asking for it, the last time at `fenced_ms`. Since its last heartbeat, `refused_by` has the nodes, by id, whose
+    connections it refused after it had taken earlier ones, and with `is_cut` the connection of the active controller to
+    it has ended.
     """
 
     epoch: int
@@ -43,6 +55,8 @@ class Contact:
     shutdown_at: int = -1
     flaps: int = 0
     fenced_ms: int = -_NEVER
+    refused_by: dict[int, Refusal] = field(default_factory=dict)
+    is_cut: bool = False
 
     @property
     def held_until_ms(self) -> int:
@@ -55,6 +69,23 @@ class Contact:
         """It is fenced, and has not asked for it."""
         self.flaps = self.flaps + 1 if now_ms - self.fenced_ms <= FLAP_FORGIVEN_MS else 1
         self.fenced_ms = now_ms
+
+    def beat(self, now_ms: int) -> None:
+        """Its process is there: what was said of its end was wrong."""
+        self.last_ms = now_ms
+        self.refused_by.clear()
+        self.is_cut = False
+
+    def refuse(self, observer: int, now_ms: int) -> None:
+        """It refuses the connections of a node."""
+        known = self.refused_by.get(observer)
+        first_ms = known.first_ms if known is not None and self.is_refused(observer, now_ms) else now_ms
+        self.refused_by[observer] = Refusal(first_ms, now_ms)
+
+    def is_refused(self, observer: int, now_ms: int) -> bool:
+        """Whether the node was refused lately."""
+        known = self.refused_by.get(observer)
+        return known is not None and now_ms - known.last_ms <= REFUSED_MS
 
     @property
     def is_shutting_down(self) -> bool:
@@ -90,7 +121,8 @@ class Heartbeats:
         if old is None or old.epoch != epoch:
             self._contacts[broker_id] = Contact(epoch, now_ms, registered_at=registered_at)
             return
-        old.last_ms, old.registered_at = now_ms, registered_at
+        old.beat(now_ms)
+        old.registered_at = registered_at
         old.metadata_offset = old.shutdown_at = -1
 
     def contact(self, broker: BrokerImage) -> Contact:

@@ -35,7 +35,7 @@ class RegisterBroker(Operation[int]):
     broker out of in-sync sets and leadership, so that every partition that it led gets a new leader epoch
     (KAFKA-18106); an incarnation that does not prove an orderly end is no eligible leader either (KIP-966). The same
     incarnation amends its registration and keeps its epoch and state. Raises KafkaError: INCONSISTENT_CLUSTER_ID,
-    DUPLICATE_BROKER_REGISTRATION while another incarnation is alive, INVALID_REGISTRATION, UNSUPPORTED_VERSION,
+    DUPLICATE_BROKER_REGISTRATION while another incarnation may be alive, INVALID_REGISTRATION, UNSUPPORTED_VERSION,
     BROKER_ID_NOT_REGISTERED for a broker that migrates from ZooKeeper.
     """
 
@@ -52,7 +52,7 @@ class RegisterBroker(Operation[int]):
             )
         existing = state.brokers.get(request.broker_id)
         same = existing is not None and existing.incarnation_id == request.incarnation_id
-        if existing is not None and not same and context.heartbeats.has_session(existing, context.monotonic_ms):
+        if existing is not None and not same and self._is_alive(existing, context):
             raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, _DUPLICATE)
         if request.is_migrating_zk_broker:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
@@ -68,7 +68,7 @@ class RegisterBroker(Operation[int]):
             request.broker_id,
             epoch,
             request.incarnation_id,
-            {each.name: Endpoint(each.host, each.port, each.security_protocol) for each in request.listeners},
+            self._listeners(),
             supported,
             request.rack,
             tuple(request.log_dirs),
@@ -80,6 +80,18 @@ class RegisterBroker(Operation[int]):
         registered_at = context.next_offset + len(records) - 1
         context.heartbeats.register(request.broker_id, epoch, registered_at, context.monotonic_ms)
         return Step(records, epoch, atomic=False)
+
+    def _is_alive(self, existing: BrokerImage, context: OperationContext) -> bool:
+        """Whether the registered process may be there. Two processes cannot listen at the same addresses, so if the
+        connection to the registered one has ended since its last heartbeat, one that has its addresses is its successor
+        (Kafka lets it wait until the session ends).
+        """
+        if not context.heartbeats.has_session(existing, context.monotonic_ms):
+            return False
+        return not (context.heartbeats.contact(existing).is_cut and self._listeners() == existing.listeners)
+
+    def _listeners(self) -> dict[str, Endpoint]:
+        return {each.name: Endpoint(each.host, each.port, each.security_protocol) for each in self.request.listeners}
 
     def _leave_partitions(
         self, state: MetadataImage, context: OperationContext, existing: BrokerImage | None

@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from broker_cy.controller import alter_partition, broker_states, elections, reassignment
+from broker_cy.controller import alter_partition, broker_states, elections, reassignment, refusals
 from broker_cy.controller.alter_partition import AlterPartition
 from broker_cy.controller.broker_states import FenceBrokers, Heartbeat
 from broker_cy.controller.controller import Controller
 from broker_cy.controller.heartbeats import Contact
 from broker_cy.controller.operation import OperationContext, Step
 from broker_cy.controller.partition_change import PartitionChange
+from broker_cy.controller.refusals import NoteRefusals
 from broker_cy.controller.registration import RegisterBroker
 from broker_cy.controller.rules import Rules
-from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicsImage
+from broker_cy.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage, TopicsImage
 from broker_cy.metadata.partition_index import Masks, PartitionIndex
 from broker_cy.metadata.records import VersionedRecord
 from tests.sim.defects import SEEDS, Patch, Planter
@@ -107,6 +108,87 @@ def silence_of_an_earlier_incarnation_counts(patch: Patch) -> None:
         return right(replace(self, epochs=None), state, context)
 
     patch.setattr(FenceBrokers, "run", run)
+
+
+def one_refusal_suffices(patch: Patch) -> None:
+    """A broker is fenced because the controller alone is refused, although others could be."""
+    patch.setattr(
+        NoteRefusals,
+        "_is_gone",
+        lambda self, state, context, broker, contact: contact.is_refused(context.config.node_id, context.monotonic_ms),
+    )
+
+
+def controller_need_not_be_refused(patch: Patch) -> None:
+    """A broker is fenced that only others do not reach."""
+    right = Contact.is_refused
+    patch.setattr(Contact, "is_refused", lambda self, node, now_ms: node == 1 or right(self, node, now_ms))
+
+
+def refusals_of_an_earlier_epoch_count(patch: Patch) -> None:
+    """A broker is fenced because the process before it has ended."""
+    right = NoteRefusals.run
+
+    def run(self: NoteRefusals, state: MetadataImage, context: OperationContext) -> Step[tuple[int, ...]]:
+        epochs = {each: state.brokers[each].epoch for each in self.epochs if each in state.brokers}
+        return right(replace(self, epochs=epochs), state, context)
+
+    patch.setattr(NoteRefusals, "run", run)
+
+
+def heartbeat_leaves_refusals(patch: Patch) -> None:
+    """What was said of a broker counts although it was heard from since."""
+
+    def beat(self: Contact, now_ms: int) -> None:
+        self.last_ms, self.is_cut = now_ms, False
+
+    patch.setattr(Contact, "beat", beat)
+
+
+def observers_of_one_host_count_twice(patch: Patch) -> None:
+    """The controller and a broker beside it agree, because they are behind the same firewall."""
+    patch.setattr(refusals, "_host_of_node", lambda state, node_id: "")
+
+
+def refusals_count_for_ever(patch: Patch) -> None:
+    """What a node said an hour ago counts together with what another one says now."""
+    patch.setattr(Contact, "is_refused", lambda self, node, now_ms: node in self.refused_by)
+
+
+def one_refusal_suffices_where_nobody_else_is(patch: Patch) -> None:
+    """The controller does not look a second time before it decides alone."""
+    patch.setattr(refusals, "ALONE_MS", 0)
+
+
+def successor_need_not_wait_for_the_connection(patch: Patch) -> None:
+    """A second process with the same id and addresses takes the place of one that lives."""
+    right = RegisterBroker._is_alive
+
+    def is_alive(self: RegisterBroker, existing: BrokerImage, context: OperationContext) -> bool:
+        context.heartbeats.contact(existing).is_cut = True
+        return right(self, existing, context)
+
+    patch.setattr(RegisterBroker, "_is_alive", is_alive)
+
+
+def heartbeat_leaves_the_cut(patch: Patch) -> None:
+    """The same, because its connection broke once and it was heard from since."""
+
+    def beat(self: Contact, now_ms: int) -> None:
+        self.last_ms = now_ms
+        self.refused_by.clear()
+
+    patch.setattr(Contact, "beat", beat)
+
+
+def successor_may_be_elsewhere(patch: Patch) -> None:
+    """A process with other addresses takes the place of one that was cut off."""
+    right = RegisterBroker._is_alive
+
+    def is_alive(self: RegisterBroker, existing: BrokerImage, context: OperationContext) -> bool:
+        return right(self, existing._replace(listeners=self._listeners()), context)
+
+    patch.setattr(RegisterBroker, "_is_alive", is_alive)
 
 
 def flapping_brokers_are_back_at_once(patch: Patch) -> None:
@@ -213,6 +295,16 @@ DEFECTS: dict[Planter, int] = {
     elects_a_fenced_replica: SEEDS,
     silent_broker_loses_its_session: SEEDS,
     silence_of_an_earlier_incarnation_counts: SEEDS,
+    one_refusal_suffices: SEEDS,
+    controller_need_not_be_refused: SEEDS,
+    refusals_of_an_earlier_epoch_count: SEEDS,
+    heartbeat_leaves_refusals: SEEDS,
+    observers_of_one_host_count_twice: SEEDS,
+    refusals_count_for_ever: 8 * SEEDS,
+    one_refusal_suffices_where_nobody_else_is: SEEDS,
+    successor_need_not_wait_for_the_connection: SEEDS,
+    heartbeat_leaves_the_cut: SEEDS,
+    successor_may_be_elsewhere: SEEDS,
     flapping_brokers_are_back_at_once: 4 * SEEDS,
     elects_uncleanly_without_permission: SEEDS,
     lets_acknowledgements_wait_for_a_broker_that_stops: SEEDS,

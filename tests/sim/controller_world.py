@@ -20,6 +20,7 @@ from broker_cy.metadata.partition_index import is_reassigning
 from tests.broker_cy.controller.acts import BROKERS, Act, Draw, operation_of, request_of
 from tests.broker_cy.controller.brokers import CLUSTER_ID, Brokers
 from tests.sim.controller_checks import Checks, View
+from tests.sim.controller_refusals import Refusals
 from tests.support.images import same_content
 
 STORY = 30
@@ -39,6 +40,8 @@ EVENTS = {
 REQUESTS = 60
 # How often a broker is fenced because it stands still, of each step.
 SILENCES = 0.01
+# The same, because it refuses connections, or seems to.
+REFUSALS = 0.05
 
 
 class World:
@@ -52,6 +55,7 @@ class World:
         # Draws of their own, so that all others are what they were.
         self._silences = Random(f"silences {seed}")
         self._kinds = [kind for kind, weight in EVENTS.items() for _ in range(weight)] + ["request"] * REQUESTS
+        self._refusals = Refusals(self, seed)
         self.checks = Checks()
         # When each incarnation of a broker was fenced without asking for it, as this controller knows.
         self._fenced_ms: dict[tuple[int, int], list[int]] = {}
@@ -67,11 +71,13 @@ class World:
         for broker_id in BROKERS:
             self._request(Act("register", (broker_id, 0, False)))
             self.cluster.commit()
-            self._request(Act("beat", (broker_id, "run", False, (), None, False)))
+            self.beat(broker_id)
             self.cluster.commit()
         for _ in range(steps):
             if self._silences.random() < SILENCES:
                 self._silence()
+            if self._refusals.is_due(REFUSALS):
+                self._refusals.story()
             kind = self._random.choice(self._kinds)
             if kind == "request":
                 self._request(self._draw.act(self.cluster.image))
@@ -82,11 +88,13 @@ class World:
 
     def _request(self, act: Act) -> None:
         request, version = request_of(act, self.cluster.image, CLUSTER_ID)
-        self._operate(act, operation_of(request, version, CLUSTER_ID, self.cluster.config))
+        self.operate(act, operation_of(request, version, CLUSTER_ID, self.cluster.config))
 
-    def _operate(self, act: Act, operation: Operation[Any]) -> None:
+    def operate(self, act: Act, operation: Operation[Any]) -> Any:
+        """Do an act and check it; returns the reply, or the name of an error."""
         state = self.cluster.controller.state
         before = View.of(state)
+        known = state.brokers.get(act.args[0]) if act.args else None
         try:
             reply: Any = self.cluster.accept(operation)
         except KafkaError as error:
@@ -98,6 +106,12 @@ class World:
         self._count(act, before, after)
         self._check_hold_down(act, before, after)
         self.checks.index(self.cluster.controller.state)
+        self._refusals.heard(act, reply, known.epoch if known is not None else -1)
+        return reply
+
+    def beat(self, broker_id: int) -> None:
+        """A broker is heard from."""
+        self._request(Act("beat", (broker_id, "run", False, (), None, False)))
 
     def _check_hold_down(self, act: Act, before: View, after: View) -> None:
         """Who was fenced and is alive is back at once, and later each further time, unless nobody else serves."""
@@ -106,7 +120,7 @@ class World:
             if old is None or old.epoch != new.epoch or old.fenced is new.fenced:
                 continue
             times = self._fenced_ms.setdefault((broker_id, new.epoch), [])
-            if act.kind == "fence":
+            if act.kind in ("fence", "refuse") and new.fenced:
                 times.append(self.cluster.now_ms)
             elif not new.fenced and len(times) > 1 and any(each.is_active for each in before.brokers.values()):
                 self.counts["held down"] += 1
@@ -134,18 +148,18 @@ class World:
         """Most brokers that are in service are heard from."""
         for broker in list(self.cluster.image.brokers.values()):
             if not broker.fenced and self._random.random() < 0.8:
-                self._request(Act("beat", (broker.broker_id, "run", False, (), None, False)))
+                self.beat(broker.broker_id)
 
     def _join(self) -> None:
         """A process dies, if there is one, and another one takes its place."""
         broker_id = self._random.choice(BROKERS)
         if self._random.random() < 0.5:
-            self._operate(Act("fence", (broker_id,)), FenceBrokers((broker_id,), "dead"))
+            self.operate(Act("fence", (broker_id,)), FenceBrokers((broker_id,), "dead"))
         self._incarnation += 1
         clean = self._random.random() < 0.5
         self._request(Act("register", (broker_id, self._incarnation, clean)))
         self._commit()
-        self._request(Act("beat", (broker_id, "run", False, (), None, False)))
+        self.beat(broker_id)
 
     def _sync(self) -> None:
         """The followers of a partition catch up, and its leader proposes all that are in service."""
@@ -168,11 +182,11 @@ class World:
         heartbeats = self.cluster.controller.heartbeats
         expired = heartbeats.expired(self.cluster.image.brokers, self.cluster.now_ms)
         if expired:
-            self._operate(Act("fence", expired), FenceBrokers(expired, "session"))
+            self.operate(Act("fence", expired), FenceBrokers(expired, "session"))
 
     def _fence(self) -> None:
         dead = tuple(self._random.sample(BROKERS, self._random.randint(1, 2)))
-        self._operate(Act("fence", dead), FenceBrokers(dead, "dead"))
+        self.operate(Act("fence", dead), FenceBrokers(dead, "dead"))
 
     def _silence(self) -> None:
         """A broker stands still, or seems to: it is fenced, but nobody else may register in its place."""
@@ -185,16 +199,16 @@ class World:
         # Of an incarnation before, it changes nothing.
         for epoch in (broker.epoch - 1, broker.epoch):
             operation = FenceBrokers((broker_id,), "silent", {broker_id: epoch}, ended=False)
-            self._operate(Act("fence", (broker_id,)), operation)
+            self.operate(Act("fence", (broker_id,)), operation)
             found = self.cluster.controller.state.brokers[broker_id]
             assert found.fenced is (epoch == broker.epoch), f"broker {broker_id} of epoch {epoch}: {found}"
         assert heartbeats.has_session(broker, self.cluster.now_ms), f"broker {broker_id} has lost its session"
 
     def _balance(self) -> None:
-        self._operate(Act("balance", ()), BalanceLeaders(2))
+        self.operate(Act("balance", ()), BalanceLeaders(2))
 
     def _unclean(self) -> None:
-        self._operate(Act("unclean", ()), ElectUnclean(2))
+        self.operate(Act("unclean", ()), ElectUnclean(2))
 
     def _abandon(self) -> None:
         self.cluster.abandon()
@@ -211,4 +225,5 @@ class World:
         assert same_content(other.image, self.cluster.image), "the log gives another state"
         self.cluster = other
         self._fenced_ms.clear()
+        self._refusals.forget()
         self.checks.forget()

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
+from broker_cy.controller import refusals
 from broker_cy.controller.broker_states import Heartbeat
 from broker_cy.controller.registration import RegisterBroker
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -77,7 +78,11 @@ class BrokerMembership:
         cluster_id: str,
         incarnation_id: UUID,
         image: Callable[[], MetadataImage],
+        reports: Callable[[], Mapping[int, int]],
     ) -> None:
+        """`reports` returns the brokers that refuse connections, with their epochs, if the active controller takes
+        such reports.
+        """
         self.epoch = -1
         self._config = config
         self._controller = controller
@@ -85,6 +90,7 @@ class BrokerMembership:
         self._cluster_id = cluster_id
         self._incarnation_id = incarnation_id
         self._image = image
+        self._reports_now = reports
         self._beating: asyncio.Task[None] | None = None
         self._unfenced: asyncio.Future[None] = loop.create_future()
         self._may_stop: asyncio.Future[None] = loop.create_future()
@@ -176,7 +182,9 @@ class BrokerMembership:
         self._beating = self._loop.create_task(self._beat())
 
     def hurry(self) -> None:
-        """Send a heartbeat now: another controller is active, or this broker was fenced although it runs."""
+        """Send a heartbeat now: another controller is active, this broker was fenced although it runs, or there is
+        something to report.
+        """
         self._news.set()
 
     async def unfenced(self) -> None:
@@ -280,6 +288,7 @@ class BrokerMembership:
             want_fence=False,
             want_shut_down=self._wants_to_stop,
             cordoned_log_dirs=cordoned,
+            _unknown_tags=refusals.tag_of(self._reports_now()),
         )
         return await self._controller.run(
             Heartbeat(request),

@@ -4,8 +4,8 @@ before its session ends.
 Every node has one idle connection to each unfenced broker, and one to the active controller. When it ends, the broker
 is suspected (metadata.suspects), and is connected again at once:
 
-    accepted, and stays   the process is there: suspect nobody
-    refused               on all of its listeners, twice: no process listens where this incarnation listened; it is dead
+    accepted, and stays   a process is there: suspect nobody
+    refused               on all of its listeners, twice: no process listens where this incarnation listened
     anything else         decides nothing: a network that loses packets, or a host that does not answer
 
 A process that is ending closes its connections before its listeners, and may accept others in between: only a
@@ -13,12 +13,13 @@ connection that stays for a moment says that it is there.
 
 Only certainty fences: a timeout never does. A broker of this kind that stands still leaves questions unanswered
 (liveness); controllers ask all brokers, and all nodes ask the active controller. Others are left to their sessions. A
-refusal is certain only where no other host can have answered it, so it counts only for a broker whose
-last connection had this host at both ends; for others, two hosts would have to agree. A broker that this node was never
-connected to is not dead, because it may be that nobody can reach it there.
+refusal is certain where no other host can have answered it, which is so for a broker whose last connection had this
+host at both ends: it is dead. A broker elsewhere is `refused`, tried again for as long as it is, and the controller
+judges what the nodes say (controller.refusals). A broker that this node was never connected to is neither, because it
+may be that nobody can reach it there.
 
-Brokers that are known to be dead are kept until their registration changes, for a node that becomes the active
-controller. The quorum is informed of the end of its leader (step.LeaderGone).
+What is known of a broker is kept until its registration changes, for a node that becomes the active controller. The
+quorum is informed of the end of its leader (step.LeaderGone), whichever host refused: its voters judge by pre-votes.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.client.address import Address
@@ -41,14 +43,26 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
+# What `BrokerWatch.reports` says where nothing is to be said.
+NOTHING: Final[Mapping[int, int]] = {}
 # Of one attempt to connect.
 CONNECT_S: Final = 2.0
 # Between attempts that decided nothing, and the longest pause after connections that lasted shorter than that.
 RETRY_S: Final = 1.0
 # Between the two refusals of a verdict, and how long a connection has to last so that it is one.
 AGAIN_S: Final = 0.01
+# Between the verdict on a broker elsewhere and the next attempt, which a controller needs that has to decide alone.
+ALONE_S: Final = 0.06
 # After so many short connections the pause does not grow.
 SHORT_MAX: Final = 6
+
+
+class Found(Enum):
+    """What came of an attempt to connect to all listeners of a node."""
+
+    REFUSED = "refused"
+    ACCEPTED = "accepted"
+    UNKNOWN = "unknown"
 
 
 class Watched(NamedTuple):
@@ -57,18 +71,19 @@ class Watched(NamedTuple):
     node_id: int
     epoch: int
     addresses: tuple[Address, ...]
-    on_suspect: Callable[[int], None]
+    on_suspect: Callable[[int, int], None]
     on_clear: Callable[[int], None]
     on_silent: Callable[[int, int, bool], None]
 
 
-def _nobody(_: int) -> None:
+def _nobody(*_: int) -> None:
     """Nobody is informed."""
 
 
 class BrokerWatch:
-    """`apply` follows the registrations, `lead` the leader of the quorum; `dead` has the epoch of each broker that is
-    certainly dead.
+    """`apply` follows the registrations, `lead` the leader of the quorum. By broker, with its epoch: `dead` are
+    certainly dead, `refused` refuse connections on another host, `cut` had a connection that ended, `silent` stand
+    still.
 
     There is one task and one connection for each broker of the cluster, and one for the leader.
     """
@@ -79,23 +94,27 @@ class BrokerWatch:
         loop: asyncio.AbstractEventLoop,
         listener: str,
         outgoing: Outgoing,
-        on_suspect: Callable[[int], None],
+        on_suspect: Callable[[int, int], None],
         on_clear: Callable[[int], None],
         on_dead: Callable[[Mapping[int, int]], None],
+        on_refused: Callable[[int, int, bool], None],
         on_leader_gone: Callable[[int, int], None],
         on_silent: Callable[[int, int], None],
         *,
-        broker_interval_ms: int = 0,
+        broker_interval_ms: int | None = None,
         leader_interval_ms: int = 0,
     ) -> None:
-        """`listener` is the name of the inter-broker listener. `on_suspect(broker_id)`: it is probably gone;
-        `on_clear(broker_id)`: it is not; `on_dead(epochs)`: these brokers, by id, are gone; `on_leader_gone(node_id,
-        epoch)`: the leader of this epoch of the quorum is gone, or stands still; `on_silent(broker_id, epoch)`: this
-        broker stands still. `broker_interval_ms` and `leader_interval_ms` are how often they are asked whether they
-        run, 0: never.
+        """`listener` is the name of the inter-broker listener. `on_suspect(broker_id, epoch)`: it is probably gone;
+        `on_clear(broker_id)`: it is not; `on_dead(epochs)`: these brokers, by id, are gone; `on_refused(broker_id,
+        epoch, is_new)`: this broker refuses connections, or, unless `is_new`, there is a reason to say so again;
+        `on_leader_gone(node_id, epoch)`: the leader of this epoch of the quorum is gone, or stands still;
+        `on_silent(broker_id, epoch)`: this broker stands still. `broker_interval_ms` and `leader_interval_ms` are how
+        often they are asked whether they run, 0: only what kind of node they are, None: nothing.
         """
         self.dead: dict[int, int] = {}
-        self.silent: dict[int, int] = {}  # the epoch of each broker that stands still
+        self.refused: dict[int, int] = {}
+        self.cut: dict[int, int] = {}
+        self.silent: dict[int, int] = {}
         self._node_id = node_id
         self._loop = loop
         self._listener = listener
@@ -103,6 +122,7 @@ class BrokerWatch:
         self._on_suspect = on_suspect
         self._on_clear = on_clear
         self._on_dead = on_dead
+        self._on_refused = on_refused
         self._on_leader_gone = on_leader_gone
         self._tasks: dict[int, tuple[int, asyncio.Task[None]]] = {}  # by broker, with its epoch
         self._on_silent = on_silent
@@ -111,30 +131,37 @@ class BrokerWatch:
         self._asked: dict[int, tuple[int, Liveness]] = {}  # by broker, with its epoch
         self._leader: tuple[int, int] | None = None
         self._leader_task: asyncio.Task[None] | None = None
+        self._is_leader_ours = False
+
+    @property
+    def reports(self) -> Mapping[int, int]:
+        """The brokers that refuse connections, with their epochs, for an active controller of this kind."""
+        return self.refused if self._is_leader_ours else NOTHING
+
+    @property
+    def strangers(self) -> frozenset[int]:
+        """The brokers of another kind, which report nothing."""
+        return frozenset(each for each, (_, asked) in self._asked.items() if asked.is_ours is False)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """The committed metadata have changed."""
         for broker_id in delta.brokers:
             broker = image.brokers.get(broker_id)
             if broker is None or broker.fenced or broker_id == self._node_id:
-                self.dead.pop(broker_id, None)
-                self.silent.pop(broker_id, None)
                 if broker is None:
                     self._asked.pop(broker_id, None)
                 self._forget(broker_id)
                 continue
             watched = self._tasks.get(broker_id)
             if watched is None or watched[0] != broker.epoch:
-                self.dead.pop(broker_id, None)
                 self._forget(broker_id)
                 own = broker.listeners.get(self._listener)
                 if own is None:
                     continue
                 every = [own, *(each for each in broker.listeners.values() if each is not own)]
                 addresses = tuple(Address(each.host, each.port) for each in every)
-                self.silent.pop(broker_id, None)
                 watched_now = Watched(
-                    broker_id, broker.epoch, addresses, self._on_suspect, self._on_clear, self._note_silent
+                    broker_id, broker.epoch, addresses, self._note_cut, self._on_clear, self._note_silent
                 )
                 task = self._loop.create_task(self._watch_broker(watched_now))
                 self._tasks[broker_id] = (broker.epoch, task)
@@ -144,6 +171,7 @@ class BrokerWatch:
         if self._leader == (leader_id, epoch):
             return
         self._leader = (leader_id, epoch)
+        self._is_leader_ours = False
         if self._leader_task is not None:
             self._leader_task.cancel()
             self._leader_task = None
@@ -151,12 +179,16 @@ class BrokerWatch:
             watched = Watched(leader_id, epoch, (address,), _nobody, _nobody, self._leader_silent)
             self._leader_task = self._loop.create_task(self._watch_leader(watched))
 
-    def process_ended(self, broker_id: int, epoch: int) -> None:
-        """The parent of a shard says that this incarnation of it has ended: that is certain."""
+    def process_ended(self, broker_id: int, epoch: int) -> bool:
+        """The parent of a shard says that this incarnation of it has ended: that is certain. Returns whether it was
+        watched, and is dead from now on.
+        """
         watched = self._tasks.get(broker_id)
-        if watched is not None and watched[0] == epoch and self.dead.get(broker_id) != epoch:
-            watched[1].cancel()
-            self._note_dead(broker_id, epoch)
+        if watched is None or watched[0] != epoch or self.dead.get(broker_id) == epoch:
+            return False
+        watched[1].cancel()
+        self._note_dead(broker_id, epoch)
+        return True
 
     async def stop(self) -> None:
         """Watch nobody any longer."""
@@ -169,34 +201,61 @@ class BrokerWatch:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _forget(self, broker_id: int) -> None:
+        for known in (self.dead, self.refused, self.cut, self.silent):
+            known.pop(broker_id, None)
         watched = self._tasks.pop(broker_id, None)
         if watched is not None:
             watched[1].cancel()
 
     async def _watch_broker(self, watched: Watched) -> None:
         liveness = None
-        if self._broker_interval_ms:
+        if self._broker_interval_ms is not None:
             # The same incarnation may have been fenced and back: what is known of it counts.
             known = self._asked.get(watched.node_id)
             if known is None or known[0] != watched.epoch:
                 known = (watched.epoch, Liveness(self._loop, self._broker_interval_ms))
                 self._asked[watched.node_id] = known
             liveness = known[1]
-        await self._watch(watched, liveness)
         broker_id, epoch = watched.node_id, watched.epoch
-        if self.dead.get(broker_id) == epoch:
-            return
-        LOGGER.warning("a broker is gone: its port refuses connections", extra=facts(broker=broker_id))
-        self._note_dead(broker_id, epoch)
+        while True:
+            is_here = await self._watch(watched, liveness)
+            if self.dead.get(broker_id) == epoch:
+                return
+            LOGGER.warning("a broker's port refuses connections", extra=facts(broker=broker_id, is_here=is_here))
+            if is_here:
+                self._note_dead(broker_id, epoch)
+                return
+            await self._while_refused(watched)
+
+    async def _while_refused(self, watched: Watched) -> None:
+        """A broker on another host refuses connections: report that until it takes one."""
+        broker_id, epoch = watched.node_id, watched.epoch
+        self.refused[broker_id] = epoch
+        self._on_refused(broker_id, epoch, True)
+        await asyncio.sleep(ALONE_S)
+        while (found := await self._try(watched.addresses)) is not Found.ACCEPTED:
+            if found is Found.REFUSED:
+                self._on_refused(broker_id, epoch, False)
+            await asyncio.sleep(RETRY_S)
+        self.refused.pop(broker_id, None)
 
     def _note_dead(self, broker_id: int, epoch: int) -> None:
         self.dead[broker_id] = epoch
         self._on_dead({broker_id: epoch})
 
     async def _watch_leader(self, watched: Watched) -> None:
-        await self._watch(watched, Liveness(self._loop, self._leader_interval_ms) if self._leader_interval_ms else None)
+        await self._watch(watched, Liveness(self._loop, self._leader_interval_ms, self._leader_is_ours))
         LOGGER.warning("the active controller is gone: its port refuses connections", extra=facts(node=watched.node_id))
         self._on_leader_gone(watched.node_id, watched.epoch)
+
+    def _leader_is_ours(self) -> None:
+        self._is_leader_ours = True
+        for broker_id, epoch in list(self.refused.items()):
+            self._on_refused(broker_id, epoch, False)
+
+    def _note_cut(self, broker_id: int, epoch: int) -> None:
+        self.cut[broker_id] = epoch
+        self._on_suspect(broker_id, epoch)
 
     def _note_silent(self, broker_id: int, epoch: int, is_silent: bool) -> None:
         if is_silent:
@@ -211,18 +270,20 @@ class BrokerWatch:
             LOGGER.warning("the active controller stands still", extra=facts(node=leader_id))
             self._on_leader_gone(leader_id, epoch)
 
-    async def _watch(self, watched: Watched, liveness: Liveness | None) -> None:
-        """Watch one incarnation of a node until it is dead."""
-        was_here = False
+    async def _watch(self, watched: Watched, liveness: Liveness | None) -> bool:
+        """Watch one incarnation of a node until it refuses connections. Returns whether its last connection had this
+        host at both ends.
+        """
+        is_here: bool | None = None  # None: it was not connected
         short = 0  # connections that ended soon, one after the other
         while True:
             connection = await self._connect(watched.addresses[0])
             if connection is None:
-                if was_here and await self._refuses(watched.addresses):
-                    return
+                if is_here is not None and await self._refuses(watched.addresses):
+                    return is_here
                 await asyncio.sleep(RETRY_S)
                 continue
-            was_here = connection.is_local
+            is_here = connection.is_local
             lasted_s = await self._follow(watched, connection, liveness)
             short = 0 if lasted_s >= RETRY_S else min(short + 1, SHORT_MAX)
             if short:
@@ -243,7 +304,7 @@ class BrokerWatch:
                         connection, lambda is_silent: watched.on_silent(watched.node_id, watched.epoch, is_silent)
                     )
                 LOGGER.info("the connection to a node ended", extra=facts(node=watched.node_id))
-                watched.on_suspect(watched.node_id)
+                watched.on_suspect(watched.node_id, watched.epoch)
         finally:
             connection.close()
         return self._loop.time() - began
@@ -261,16 +322,20 @@ class BrokerWatch:
 
     async def _refuses(self, addresses: Sequence[Address]) -> bool:
         """Whether all addresses refuse connections, twice."""
-        for attempt in range(2):
-            if attempt:
-                await asyncio.sleep(AGAIN_S)
-            for address in addresses:
-                try:
-                    connection = await self._open(address)
-                except ConnectionRefused:
-                    continue
-                except (ConnectionFailed, TimedOut):
-                    return False
-                connection.close()
-                return False
-        return True
+        if await self._try(addresses) is not Found.REFUSED:
+            return False
+        await asyncio.sleep(AGAIN_S)
+        return await self._try(addresses) is Found.REFUSED
+
+    async def _try(self, addresses: Sequence[Address]) -> Found:
+        """Connect to each address, until one does not refuse it."""
+        for address in addresses:
+            try:
+                connection = await self._open(address)
+            except ConnectionRefused:
+                continue
+            except (ConnectionFailed, TimedOut):
+                return Found.UNKNOWN
+            connection.close()
+            return Found.ACCEPTED
+        return Found.REFUSED

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker_cy.controller.broker_states import FenceBrokers
 from broker_cy.controller.elections import BalanceLeaders, ElectUnclean
 from broker_cy.controller.operation import Operation
+from broker_cy.controller.refusals import NoteCuts, NoteRefusals
 from broker_cy.core.errors import KafkaError
 from broker_cy.core.logs import facts
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
     from broker_cy.server.metadata.active_controller import ActiveController
+    from broker_cy.server.metadata.broker_watch import BrokerWatch
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
@@ -40,27 +42,27 @@ class ControllerDuties:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         active: ActiveController,
-        dead: Mapping[int, int],
-        silent: Mapping[int, int],
+        watch: BrokerWatch,
     ) -> None:
-        """`dead` and `silent` are the brokers, with their epochs, that are known to be dead, or to stand still, when
-        this node becomes active.
-        """
         self._config = config
         self._clock = clock
         self._loop = loop
         self._active = active
-        self._dead = dict(dead)
-        self._silent = dict(silent)
+        self._watch = watch
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
         self._active.heartbeats.session_timeout_ms = self._config["broker.session.timeout.ms"]
         self._later("sessions", CHECK_S_MIN, self._check_sessions)
-        if self._dead:
-            self.fence_dead(self._dead)
-        if self._silent:
-            self.fence_silent(self._silent)
+        # What this node has noticed before it became active.
+        for known, take in (
+            (self._watch.dead, self.fence_dead),
+            (self._watch.silent, self.fence_silent),
+            (self._watch.cut, self.note_cut),
+            (self._watch.refused, self.note_refused),
+        ):
+            if known:
+                take(dict(known))
         if self._config["auto.leader.rebalance.enable"]:
             interval_s = self._config["leader.imbalance.check.interval.seconds"]
             self._steps("preferred leaders", interval_s, BalanceLeaders)
@@ -80,6 +82,14 @@ class ControllerDuties:
         """Fence brokers that stand still, unless they have registered again since."""
         LOGGER.info("fencing brokers that stand still", extra=facts(brokers=list(epochs)))
         self._submit(FenceBrokers(tuple(epochs), "it stands still", dict(epochs), ended=False))
+
+    def note_cut(self, epochs: Mapping[int, int]) -> None:
+        """The connections of this node to brokers have ended."""
+        self._submit(NoteCuts(epochs))
+
+    def note_refused(self, epochs: Mapping[int, int]) -> None:
+        """Brokers on other hosts refuse the connections of this node."""
+        self._submit(NoteRefusals(self._config.node_id, None, epochs, self._watch.strangers))
 
     def _later(self, name: str, delay_s: float, work: Callable[[], None]) -> None:
         self._timers[name] = self._loop.call_later(delay_s, work)

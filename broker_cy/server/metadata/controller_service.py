@@ -223,7 +223,13 @@ class ControllerService:
             from broker_cy.server.metadata.broker_membership import BrokerMembership
 
             self._membership = BrokerMembership(
-                self.config, self, self._loop, self._cluster_id, incarnation_id, lambda: self.image
+                self.config,
+                self,
+                self._loop,
+                self._cluster_id,
+                incarnation_id,
+                lambda: self.image,
+                lambda: {} if self._watch is None else self._watch.reports,
             )
             await self._unless_strange(self._membership.register(listeners, self._directory_ids, previous_epoch))
         self._snapshots = SnapshotKeeper(
@@ -316,12 +322,13 @@ class ControllerService:
             self._loop,
             self.config.network.inter_broker,
             self._outgoing,
-            lambda broker_id: self.on_suspect(broker_id),
+            self._suspect,
             lambda broker_id: self.on_clear(broker_id),
             self._fence_dead,
+            self._note_refused,
             lambda leader_id, epoch: self._driver.take(LeaderGone(leader_id, epoch)),
             self._leadership.fence_silent,
-            broker_interval_ms=interval_ms if self.config.is_controller else 0,
+            broker_interval_ms=interval_ms if self.config.is_controller else None,
             leader_interval_ms=interval_ms,
         )
         self._listeners.append(self._watch.apply)
@@ -351,21 +358,39 @@ class ControllerService:
         if self._network is not None:
             self._network.end_start(reason)
 
+    def _suspect(self, broker_id: int, epoch: int) -> None:
+        self.on_suspect(broker_id)
+        self._leadership.note_cut(broker_id, epoch)
+
     def _fence_dead(self, epochs: Mapping[int, int]) -> None:
-        for broker_id in epochs:
+        """Brokers are certainly dead: fence them, or ask the active controller to fence exactly these incarnations, so
+        that no session has to end for them.
+        """
+        for broker_id, epoch in epochs.items():
             self.on_gone(broker_id)
+            self._report_end(broker_id, epoch)
         self._leadership.fence_dead(epochs)
 
+    def _report_end(self, broker_id: int, epoch: int) -> None:
+        if not self.is_active and self._membership is not None:
+            self._membership.report_end(broker_id, epoch)
+
+    def _note_refused(self, broker_id: int, epoch: int, is_new: bool) -> None:
+        """A broker on another host refuses connections: the active controller judges."""
+        if is_new:
+            self.on_gone(broker_id)
+        self._leadership.note_refused(broker_id, epoch)
+        if not self.is_active and self._membership is not None:
+            self._membership.hurry()
+
     def process_ended(self, broker_id: int, epoch: int) -> None:
-        """The parent of the shards of this host says that this incarnation of one of them has ended. If the active
-        controller is another node, ask it to fence exactly that incarnation: no session has to end for it.
-        """
+        """The parent of the shards of this host says that this incarnation of one of them has ended."""
         if self._watch is None:
             return
         LOGGER.warning("the process of a broker on this host has ended", extra=facts(broker=broker_id, epoch=epoch))
-        self._watch.process_ended(broker_id, epoch)
-        if not self.is_active and self._membership is not None:
-            self._membership.report_end(broker_id, epoch)
+        if not self._watch.process_ended(broker_id, epoch):
+            # A broker that is fenced is not watched, and has a session all the same.
+            self._report_end(broker_id, epoch)
 
     def _snapshot_written(self, snapshot_id: SnapshotId) -> None:
         self._driver.take(Snapshotted(OffsetAndEpoch(*snapshot_id), self._files.start()))

@@ -129,6 +129,16 @@ class Leadership:
         if self._duties is not None:
             self._duties.fence_dead(epochs)
 
+    def note_cut(self, broker_id: int, epoch: int) -> None:
+        """The connection of this node to a broker has ended."""
+        if self._duties is not None:
+            self._duties.note_cut({broker_id: epoch})
+
+    def note_refused(self, broker_id: int, epoch: int) -> None:
+        """A broker on another host refuses the connections of this node."""
+        if self._duties is not None:
+            self._duties.note_refused({broker_id: epoch})
+
     def fence_silent(self, broker_id: int, epoch: int) -> None:
         """Fence a broker, in this epoch of its registration, that stands still."""
         if self._duties is not None:
@@ -173,9 +183,7 @@ class Leadership:
             # Imported here, because a node that is alone has no such duties.
             from broker_cy.server.metadata.controller_duties import ControllerDuties
 
-            self._duties = ControllerDuties(
-                self._config, self._clock, self._loop, self.active, self._watch.dead, self._watch.silent
-            )
+            self._duties = ControllerDuties(self._config, self._clock, self._loop, self.active, self._watch)
             self._duties.start()
             LOGGER.info("this node is the active controller", extra=facts(epoch=self._driver.quorum.epoch))
         if not self._activated.done():

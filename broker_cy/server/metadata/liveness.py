@@ -28,12 +28,19 @@ ANSWER_S: Final = 60.0
 
 
 class Liveness:
-    """Of one incarnation; it remembers from one connection to the next how fast the node answers."""
+    """Of one incarnation; it remembers from one connection to the next how fast the node answers. `is_ours` is whether
+    the node is one of this kind, None before it has answered.
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, interval_ms: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, interval_ms: int, on_ours: Callable[[], None] = lambda: None
+    ) -> None:
+        """With an `interval_ms` of 0 the node is only asked which kind it is. `on_ours`: it is one of this kind."""
+        self.is_ours: bool | None = None
         self._loop = loop
+        self._asks_again = interval_ms > 0
+        self._on_ours = on_ours
         self._pulse = Pulse(max(interval_ms, INTERVAL_MS_MIN))
-        self._is_judged: bool | None = None  # None: no answer has said what kind of node it is
         self._body = codec.encode(
             messages.ApiVersionsRequest(client_software_name=LIVENESS, client_software_version=__version__), VERSION
         )
@@ -44,11 +51,13 @@ class Liveness:
         asking: asyncio.Task[None] | None = None
         was_silent = False
         try:
-            while connection.closed is None and self._is_judged is not False:
+            while connection.closed is None and self.is_ours is not False:
                 turn = self._pulse.turn(self._now_ms())
                 if turn.ask:
                     asking = self._loop.create_task(self._ask(connection))
-                if turn.is_silent != was_silent and self._is_judged:
+                if not self._asks_again:
+                    break
+                if turn.is_silent != was_silent and self.is_ours:
                     was_silent = turn.is_silent
                     on_silent(was_silent)
                 await connection.ended(self._pulse.interval_ms / 1000)
@@ -63,8 +72,10 @@ class Liveness:
         except (ConnectionFailed, TimedOut):
             return
         self._pulse.answered(self._now_ms())
-        if self._is_judged is None:
-            self._is_judged = _is_of_this_kind(data)
+        if self.is_ours is None:
+            self.is_ours = _is_of_this_kind(data)
+            if self.is_ours:
+                self._on_ours()
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)

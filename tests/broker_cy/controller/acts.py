@@ -30,6 +30,8 @@ from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataIm
 from broker_cy.wire import messages
 
 BROKERS = (1, 2, 3, 4)
+# By broker: two of them are on one host.
+HOSTS = {1: "h1", 2: "h2", 3: "h3", 4: "h1"}
 TOPICS = ("a", "b")
 DIRECTORIES = 2
 
@@ -223,7 +225,7 @@ def _register(image: MetadataImage, cluster_id: str, broker_id: int, number: int
         cluster_id=cluster_id,
         incarnation_id=incarnation(broker_id, number),
         rack=f"rack-{broker_id % 2}",
-        listeners=[request.Listener(name="PLAINTEXT", host=f"h{broker_id}", port=9092, security_protocol=0)],
+        listeners=[request.Listener(name="PLAINTEXT", host=HOSTS[broker_id], port=9092, security_protocol=0)],
         features=[
             request.Feature(name=name, min_supported_version=low, max_supported_version=high)
             for name, (low, high) in {**features.SUPPORTED, **NEWER}.items()

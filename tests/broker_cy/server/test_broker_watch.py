@@ -60,6 +60,7 @@ class Notes:
         self.suspected: list[int] = []
         self.cleared: list[int] = []
         self.dead: list[dict[int, int]] = []
+        self.refused: list[tuple[int, int, bool]] = []
         self.silent: list[tuple[int, int]] = []
         self.leaders_gone: list[tuple[int, int]] = []
 
@@ -99,12 +100,13 @@ async def watching(process: Listening, interval_ms: int = 0) -> AsyncIterator[tu
         asyncio.get_running_loop(),
         "PLAINTEXT",
         MACHINE,
-        notes.suspected.append,
+        lambda broker_id, epoch: notes.suspected.append(broker_id),
         notes.cleared.append,
         notes.note_dead,
+        lambda broker_id, epoch, is_new: notes.refused.append((broker_id, epoch, is_new)),
         lambda leader_id, epoch: notes.leaders_gone.append((leader_id, epoch)),
         lambda broker_id, epoch: notes.silent.append((broker_id, epoch)),
-        broker_interval_ms=interval_ms,
+        broker_interval_ms=interval_ms or None,
         leader_interval_ms=interval_ms,
     )
     show(watch, broker(process.ports))

@@ -1,12 +1,15 @@
 """BrokerHeartbeat (63), versions 0-2: a broker is alive, and asks to be unfenced, fenced or to stop.
 
 Version 1 adds log directories that are offline (KIP-858), version 2 those that take no new partitions (KIP-1066). A
-heartbeat that changes nothing is answered without a record. See `controller.broker_states`.
+heartbeat that changes nothing is answered without a record. See `controller.broker_states`. Brokers of this kind add
+which others refuse their connections (`controller.refusals`).
 """
 
 from __future__ import annotations
 
+from broker_cy.controller import refusals
 from broker_cy.controller.broker_states import Heartbeat
+from broker_cy.controller.refusals import NoteRefusals
 from broker_cy.core.errors import KafkaError
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import ListenerKind, handler
@@ -18,8 +21,15 @@ from broker_cy.wire.frame import ApiKey
 async def broker_heartbeat(
     ctx: RequestContext, request: messages.BrokerHeartbeatRequest
 ) -> messages.BrokerHeartbeatResponse:
+    controller = ctx.broker.controller
+    told = refusals.read_tag(request._unknown_tags)
     try:
-        reply = await ctx.broker.controller.submit(Heartbeat(request))
+        beating = controller.submit(Heartbeat(request))
+        if told:
+            # Nobody waits for it: what fails is said again with the next heartbeat.
+            noting = controller.submit(NoteRefusals(request.broker_id, request.broker_epoch, told))
+            noting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        reply = await beating
     except KafkaError as error:
         return messages.BrokerHeartbeatResponse(error_code=int(error.code))
     return messages.BrokerHeartbeatResponse(
