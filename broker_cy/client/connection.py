@@ -5,18 +5,20 @@ them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from collections import deque
+from typing import Final, Protocol, cast
 
 from broker_cy.client.address import Address
-from broker_cy.client.answer_reader import AnswerReader
+from broker_cy.client.answer_frames import AnswerFrames
 from broker_cy.client.deadline import Deadline
-from broker_cy.client.exchange import SIZE_BYTES, Exchange, ExchangeError
+from broker_cy.client.exchange import Exchange
 from broker_cy.client.outgoing import Outgoing
 
 # Requests of one connection that have no answer yet; further ones wait for their turn. A broker reads no further
 # request of a connection while it processes one, so that more depth gains little, and requests that wait here can still
 # be cancelled.
 IN_FLIGHT_MAX = 8
+OVERDUE: Final = "an answer did not arrive in time"
 
 
 class ConnectionFailed(Exception):
@@ -48,16 +50,28 @@ def reason_of(error: OSError) -> str:
     return str(error) or type(error).__name__
 
 
-class Connection:
+class Ticket(Protocol):
+    """Who waits for an answer; a future is one."""
+
+    def done(self) -> bool: ...
+    def set_result(self, body: memoryview, /) -> None: ...
+    def set_exception(self, error: ConnectionFailed, /) -> None: ...
+
+
+class Connection(AnswerFrames):
     """Created by `open_connection`; used by any number of tasks of one loop. It is never reopened."""
 
-    def __init__(self, reader: AnswerReader, writer: asyncio.StreamWriter, client_id: str) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._exchange: Exchange[asyncio.Future[memoryview]] = Exchange(client_id)
-        self._free = asyncio.Semaphore(IN_FLIGHT_MAX)
+    def __init__(self, client_id: str) -> None:
+        super().__init__()
+        loop = asyncio.get_running_loop()
+        self._exchange: Exchange[Ticket] = Exchange(client_id)
+        self._turns: deque[asyncio.Future[None]] = deque()
+        self._writable = asyncio.Event()
+        self._writable.set()
         self.closed: str | None = None
-        self._task = asyncio.create_task(self._read_answers())
+        self._transport: asyncio.Transport
+        self._ended = loop.create_future()
+        self._lost = loop.create_future()
 
     async def exchange(self, api_key: int, version: int, body: bytes, deadline: Deadline) -> memoryview:
         """Send a request and wait for the body of its answer, which follows the header.
@@ -68,108 +82,135 @@ class Connection:
         sent = False
         try:
             async with asyncio.timeout_at(deadline.at):
-                await self._free.acquire()
-                answer = self._send(api_key, version, body)
+                await self._turn()
+                answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+                self.ask(api_key, version, body, answer)
                 sent = True
                 try:
-                    await self._writer.drain()
+                    await self._writable.wait()
                     return await answer
                 finally:
                     # Nobody else waits for it: an error that it got later would be reported as one that was ignored.
                     answer.cancel()
         except TimeoutError:
             if sent:
-                self.close("an answer did not arrive in time")
+                self.close(OVERDUE)
             raise TimedOut(sent=sent) from None
-        except OSError as error:
-            self.close(reason_of(error))
-            raise ConnectionFailed(reason_of(error), sent=sent) from None
+
+    async def _turn(self) -> None:
+        """Wait until fewer than IN_FLIGHT_MAX requests have no answer."""
+        while len(self._exchange.waiting) >= IN_FLIGHT_MAX:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._turns.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._pass_turn()
+                raise
+
+    def _pass_turn(self) -> None:
+        while self._turns:
+            turn = self._turns.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def ask(self, api_key: int, version: int, body: bytes, ticket: Ticket) -> None:
+        """Send a request, whatever else has no answer; its ticket gets the body of the answer, or ConnectionFailed.
+
+        Raises ConnectionFailed.
+        """
+        self._write(api_key, version, body, ticket)
 
     async def send_only(self, api_key: int, version: int, body: bytes, deadline: Deadline) -> None:
         """Send a request that has no answer (Produce with acks=0). Raises as `exchange`."""
         try:
             async with asyncio.timeout_at(deadline.at):
                 self._write(api_key, version, body)
-                await self._writer.drain()
+                await self._writable.wait()
         except TimeoutError:
             raise TimedOut(sent=True) from None
-        except OSError as error:
-            self.close(reason_of(error))
-            raise ConnectionFailed(reason_of(error), sent=True) from None
+        if self.closed is not None:
+            raise ConnectionFailed(self.closed, sent=True)
 
-    def _send(self, api_key: int, version: int, body: bytes) -> asyncio.Future[memoryview]:
-        """Write the request. The caller's slot is released when the answer arrives or the connection ends."""
-        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        try:
-            self._write(api_key, version, body, answer)
-        except BaseException:
-            self._free.release()
-            raise
-        return answer
-
-    def _write(self, api_key: int, version: int, body: bytes, answer: asyncio.Future[memoryview] | None = None) -> None:
+    def _write(self, api_key: int, version: int, body: bytes, ticket: Ticket | None = None) -> None:
         if self.closed is not None:
             raise ConnectionFailed(self.closed)
+        if self._transport.is_closing():
+            raise ConnectionFailed("the connection broke")
         # Two writes where the body is large: joining them would copy it.
-        self._writer.writelines((self._exchange.head(api_key, version, len(body), answer), body))
+        self._transport.writelines((self._exchange.head(api_key, version, len(body), ticket), body))
 
-    async def _read_answers(self) -> None:
-        exchange = self._exchange
-        try:
-            while True:
-                size = exchange.answer_bytes(await self._reader.read_exactly(SIZE_BYTES))
-                data = await self._reader.read_exactly(size)
-                answer, body = exchange.take(memoryview(data))
-                self._free.release()
-                if not answer.done():
-                    answer.set_result(body)
-        except ExchangeError as error:
-            self.close(str(error))
-        except asyncio.IncompleteReadError:
-            self.close("the broker closed the connection")
-        except OSError as error:
-            self.close(reason_of(error))
+    # --- what the loop reports
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # That of uvloop has its methods, and is none by its type.
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close(reason_of(exc) if isinstance(exc, OSError) else str(exc or "the connection broke"))
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def answered(self, answer: memoryview) -> None:
+        ticket, body = self._exchange.take(answer)
+        self._pass_turn()
+        if not ticket.done():
+            ticket.set_result(body)
+
+    def broke(self, reason: str) -> None:
+        self.close(reason)
+
+    # --- the end
 
     def close(self, reason: str = "closed by the client") -> None:
         """Drop the connection; waiting requests fail with ConnectionFailed and `reason`."""
         if self.closed is not None:
             return
         self.closed = reason
-        self._writer.transport.abort()
-        for answer in self._exchange.abandon():
-            self._free.release()
-            if not answer.done():
-                answer.set_exception(ConnectionFailed(reason, sent=True))
-        if self._task is not asyncio.current_task():
-            self._task.cancel()
+        self._transport.abort()
+        self._writable.set()
+        for turn in self._turns:
+            if not turn.done():
+                turn.set_result(None)
+        for ticket in self._exchange.abandon():
+            if not ticket.done():
+                ticket.set_exception(ConnectionFailed(reason, sent=True))
+        if not self._ended.done():
+            self._ended.set_result(None)
 
     async def ended(self, timeout_s: float | None = None) -> None:
         """Wait until the connection is closed by either side, `timeout_s` at most."""
-        await asyncio.wait((self._task,), timeout=timeout_s)
+        await asyncio.wait((self._ended,), timeout=timeout_s)
 
     @property
     def is_local(self) -> bool:
         """Whether this host is at both ends."""
-        own, other = (self._writer.get_extra_info(name) for name in ("sockname", "peername"))
+        own, other = (self._transport.get_extra_info(name) for name in ("sockname", "peername"))
         return bool(own and other and own[0] == other[0])
 
     async def wait_closed(self) -> None:
-        """Wait until the socket and the reading task are closed, after `close`."""
-        with contextlib.suppress(asyncio.CancelledError, OSError):
-            await self._task
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        """Wait until the socket is closed, after `close`."""
+        await asyncio.wait((self._lost,))
 
 
 async def open_connection(address: Address, client_id: str, deadline: Deadline, outgoing: Outgoing) -> Connection:
     """Open a connection to `address`. Raises ConnectionFailed and TimedOut."""
+    connection = Connection(client_id)
     try:
         async with asyncio.timeout_at(deadline.at):
-            reader, writer = await outgoing.connect(address.host, address.port)
+            await outgoing.connect(connection, address.host, address.port)
     except TimeoutError:
         raise TimedOut(sent=False) from None
     except OSError as error:
         # One name can have several addresses: asyncio joins their errors.
         kind = ConnectionRefused if isinstance(error, ConnectionRefusedError) else ConnectionFailed
         raise kind(reason_of(error)) from None
-    return Connection(reader, writer, client_id)
+    return connection

@@ -66,9 +66,10 @@ class Exchange(Generic[T]):
         self._correlation_id = (correlation_id + 1) & _CORRELATION_ID_MASK
         return correlation_id
 
-    def answer_bytes(self, size: bytes | bytearray | memoryview) -> int:
-        """Return the size of the answer that begins with these SIZE_BYTES. Raises ExchangeError."""
-        (found,) = _I32.unpack_from(size)
+    @staticmethod
+    def answer_bytes(received: bytes | bytearray | memoryview, at: int = 0) -> int:
+        """Return the size of the answer that begins with the SIZE_BYTES at `at`. Raises ExchangeError."""
+        (found,) = _I32.unpack_from(received, at)
         if not SIZE_BYTES <= found <= ANSWER_BYTES_MAX:
             raise ExchangeError(f"the broker sent a frame of {found} bytes: is this a Kafka listener without TLS?")
         return int(found)

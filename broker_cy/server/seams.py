@@ -12,7 +12,6 @@ import asyncio
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
-from broker_cy.client.outgoing import Streams
 from broker_cy.core.clock import MACHINE_CLOCK, Clock
 from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
 from broker_cy.server.connections.sockets import Buffers, SocketNetwork
@@ -51,8 +50,8 @@ class Network(Protocol):
     def listen(self, name: str, host: str, port: int, backlog: int, buffers: Buffers) -> Acceptor:
         """Listen for the listener `name`; an empty host means all addresses, port 0 any port. Raises ListenError."""
 
-    async def connect(self, host: str, port: int) -> Streams:
-        """Connect to another node, which may refuse. Raises OSError."""
+    async def connect(self, protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
+        """Connect to another node, which may refuse; `protocol` gets the transport. Raises OSError."""
 
     def own_name(self) -> str:
         """Return the name under which others reach this machine, if a listener has no address of its own."""

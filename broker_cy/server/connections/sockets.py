@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from typing import NamedTuple
@@ -39,9 +40,9 @@ class SocketNetwork:
         """Listen for the listener `name`, on the first address of `host` (empty: all addresses). Raises ListenError."""
         return SocketAcceptor(open_socket(name, host, port, backlog), buffers)
 
-    async def connect(self, host: str, port: int) -> outgoing.Streams:
+    async def connect(self, protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
         """Connect to another node. Raises OSError."""
-        return await outgoing.connect(host, port)
+        await outgoing.connect(protocol, host, port)
 
     def own_name(self) -> str:
         """Return the name under which others reach this machine, if a listener has no address of its own."""

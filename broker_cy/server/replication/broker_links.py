@@ -12,7 +12,7 @@ from broker_cy.client.connection import Connection, ConnectionFailed, TimedOut, 
 from broker_cy.client.deadline import Deadline
 from broker_cy.controller.alter_partition import AlterPartition
 from broker_cy.core.errors import KafkaError
-from broker_cy.server.replication.links import Link, LinkFailed
+from broker_cy.server.replication.links import Asking, Link, LinkFailed
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -25,11 +25,35 @@ ALTER_S: Final = 5.0
 ALTER_VERSION: Final = 3
 
 
+class _Ticket:
+    """See connection.Ticket."""
+
+    __slots__ = ("_asking",)
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, body: memoryview, /) -> None:
+        self._asking.answered(body)
+
+    def set_exception(self, error: ConnectionFailed, /) -> None:
+        self._asking.failed(LinkFailed(str(error)))
+
+
 class BrokerLink:
     """See links.Link."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def ask(self, api_key: int, version: int, body: bytes, asking: Asking) -> None:
+        try:
+            self._connection.ask(api_key, version, body, _Ticket(asking))
+        except ConnectionFailed as error:
+            raise LinkFailed(str(error)) from error
 
     async def exchange(self, api_key: int, version: int, body: bytes, timeout_s: float) -> memoryview:
         try:

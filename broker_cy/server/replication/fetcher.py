@@ -1,11 +1,11 @@
 """Fetches the partitions that follow one leader: one connection, one session, one request at a time.
 
 What an answer says is done in the order of following.Step. Everything that it appends is written at the end of this
-turn of the loop, and the next request is made after that. An error of one partition does not hold the others: it is
-fetched again after replica.fetch.backoff.ms, and earlier at first if one of the two only has newer metadata than the
-other. A connection that failed is made again after waits that double from NEWS_S up to replica.fetch.backoff.ms, or as
-soon as the metadata have something new of the leader. Memory is bounded by one answer
-(replica.fetch.response.max.bytes).
+turn of the loop, and the next request is made right after that. So a fetch takes one turn, and wakes no task: the loop
+calls `answered`. An error of one partition does not hold the others: it is fetched again after
+replica.fetch.backoff.ms, and earlier at first if one of the two only has newer metadata than the other. A connection
+that failed is made again after waits that double from NEWS_S up to replica.fetch.backoff.ms, or as soon as the metadata
+have something new of the leader. Memory is bounded by one answer (replica.fetch.response.max.bytes).
 """
 
 from __future__ import annotations
@@ -83,6 +83,11 @@ class LeaderFetcher:
         self._leader_id = leader_id
         self._session = FetchSession(follower.node_id, follower.config, follower.throttle)
         self._news = asyncio.Event()
+        self._link: Link | None = None  # while it fetches
+        self._stopped: asyncio.Future[list[Fetched]]  # the end of it, see `_rounds`
+        self._is_asking = False  # a fetch has no answer
+        self._is_due = False  # `_ask` will be called
+        self._deadline = 0.0  # of the answer, on the time of the loop
         self._reachable = asyncio.Event()  # there is a reason to connect again now
         self.failures = 0  # connections that failed in a row, at most NEWS_MAX; it waits before the next one
         self._waits: dict[Partition, int] = {}  # how often each partition has waited for metadata, in a row
@@ -105,20 +110,30 @@ class LeaderFetcher:
     def _continue(self, partition: Partition) -> None:
         partition.on_written = self._written
         self._session.add(partition)
-        self._news.set()
+        self._notice()
 
     def remove(self, partition: Partition) -> None:
         partition.on_written = None
         self._waits.pop(partition, None)
         self._session.remove(partition)
-        self._news.set()
+        self._notice()
 
     def close(self) -> None:
         self._task.cancel()
 
     def _written(self, partition: Partition) -> None:
         self._session.note(partition)
+        self._notice()
+
+    def _notice(self) -> None:
+        """There may be something to fetch."""
         self._news.set()
+        if self._is_running and not self._is_asking and not self._is_due:
+            self._ask_soon()
+
+    @property
+    def _is_running(self) -> bool:
+        return self._link is not None and not self._stopped.done()
 
     @property
     def _backoff_s(self) -> float:
@@ -137,7 +152,9 @@ class LeaderFetcher:
                 link = await self._follower.links.connect(self._leader_id)
                 self._session.restart()
                 while not self.is_idle:
-                    await self._round(link)
+                    out_of_range = await self._rounds(link)
+                    if out_of_range:
+                        await self._look_up(link, out_of_range)
             except (LinkFailed, WireError) as error:
                 LOGGER.debug("fetching failed", extra=facts(leader=self._leader_id, reason=str(error)))
                 await self._pause()
@@ -158,16 +175,74 @@ class LeaderFetcher:
             async with asyncio.timeout(wait_s):
                 await self._reachable.wait()
 
-    async def _round(self, link: Link) -> None:
-        """One fetch. Raises LinkFailed, WireError."""
-        self._news.clear()
-        request = self._session.request(self._follower.broker_epoch(), self._now_ms)
-        if request is None:
-            await self._wait()
+    async def _rounds(self, link: Link) -> list[Fetched]:
+        """Fetch until nothing is left to be fetched, or until the ends of logs have to be looked up, which are
+        returned. Raises LinkFailed, WireError.
+        """
+        self._link, self._stopped = link, self._follower.loop.create_future()
+        self._is_asking = self._is_due = False
+        watch = self._follower.loop.create_task(self._watch(link), name="fetcher")
+        try:
+            self._ask()
+            return await self._stopped
+        finally:
+            self._link = None
+            watch.cancel()
+
+    async def _watch(self, link: Link) -> None:
+        """Close a connection whose answer is overdue. A timer for each request would cost as much as the rest of it."""
+        loop = self._follower.loop
+        while not self._is_asking or loop.time() < self._deadline:
+            await asyncio.sleep(self._deadline - loop.time() if self._is_asking else self._timeout_s)
+        self._fail(LinkFailed(f"no answer within {self._timeout_s:g} s"))
+        link.close()
+
+    def _ask_soon(self) -> None:
+        self._is_due = True
+        self._follower.loop.call_soon(self._ask)
+
+    def _ask(self) -> None:
+        """Send the next fetch, if there is something to fetch."""
+        self._is_due = False
+        if not self._is_running or self._is_asking:
             return
-        body = codec.encode(request, FETCH_VERSION)
-        data = await link.exchange(ApiKey.FETCH, FETCH_VERSION, body, self._timeout_s)
-        response = codec.decode(messages.FetchResponse, FETCH_VERSION, data)
+        self._news.clear()
+        if self.is_idle:
+            self._stopped.set_result([])
+            return
+        try:
+            request = self._session.request(self._follower.broker_epoch(), self._now_ms)
+            if request is None:
+                self._wait()
+                return
+            assert self._link is not None
+            self._deadline = self._follower.loop.time() + self._timeout_s
+            self._is_asking = True
+            self._link.ask(ApiKey.FETCH, FETCH_VERSION, codec.encode(request, FETCH_VERSION), self)
+        except Exception as error:
+            self._fail(error)
+
+    def answered(self, body: memoryview) -> None:
+        """See links.Asking."""
+        self._is_asking = False
+        if not self._is_running:
+            return
+        try:
+            self._take_answer(codec.decode(messages.FetchResponse, FETCH_VERSION, body))
+        except Exception as error:
+            self._fail(error)
+
+    def failed(self, error: LinkFailed) -> None:
+        """See links.Asking."""
+        self._is_asking = False
+        self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Give the connection up: `_run` says what follows."""
+        if self._is_running:
+            self._stopped.set_exception(error)
+
+    def _take_answer(self, response: messages.FetchResponse) -> None:
         self.failures = 0
         out_of_range = []
         for found in self._session.take(response):
@@ -176,22 +251,21 @@ class LeaderFetcher:
             else:
                 self._guarded(found.partition, lambda found=found: self._take(found))  # type: ignore[misc]
         if out_of_range:
-            await self._look_up(link, out_of_range)
-        if response.error_code and not self._session.ended(response):
-            await asyncio.sleep(self._backoff_s)
-        # Lets the turn end, which writes what was staged: the next request acknowledges it.
-        await asyncio.sleep(0)
+            self._stopped.set_result(out_of_range)
+        elif response.error_code and not self._session.ended(response):
+            self._is_due = True
+            self._follower.loop.call_later(self._backoff_s, self._ask)
+        else:
+            # After the end of this turn, which writes what was staged: the next request acknowledges it.
+            self._ask_soon()
 
-    async def _wait(self) -> None:
-        """Wait until a partition can be fetched. Nobody reports that a throttle was removed: it is looked at after
+    def _wait(self) -> None:
+        """Nothing can be fetched now. Nobody reports that a throttle was removed: it is looked at after
         replica.fetch.backoff.ms, as in Kafka.
         """
         held_ms = self._session.held_ms(self._now_ms)
-        try:
-            async with asyncio.timeout(None if held_ms is None else min(held_ms / 1000, self._backoff_s)):
-                await self._news.wait()
-        except TimeoutError:
-            pass
+        if held_ms is not None:
+            self._follower.loop.call_later(min(held_ms / 1000, self._backoff_s), self._ask)
 
     @property
     def _now_ms(self) -> int:

@@ -9,8 +9,20 @@ class LinkFailed(Exception):
     """The connection could not be made, broke, or did not answer in time; the text says why."""
 
 
+class Asking(Protocol):
+    """Who has sent a request: one of the two is called, from the loop."""
+
+    def answered(self, body: memoryview) -> None:
+        """The body of the answer, which is not copied: its memory is used again once nobody has a reference to it."""
+
+    def failed(self, error: LinkFailed) -> None: ...
+
+
 class Link(Protocol):
     """A connection to one broker. Its answers come in the order of the requests, and none comes after a failure."""
+
+    def ask(self, api_key: int, version: int, body: bytes, asking: Asking) -> None:
+        """Send a request. Raises LinkFailed."""
 
     async def exchange(self, api_key: int, version: int, body: bytes, timeout_s: float) -> memoryview:
         """Send a request; return the body of its answer. Raises LinkFailed, after which the link is closed."""

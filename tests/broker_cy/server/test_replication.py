@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from broker_cy.client.address import Address
-from broker_cy.client.connection import Connection, ConnectionFailed, TimedOut, open_connection
+from broker_cy.client.connection import open_connection
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.outgoing import MACHINE
 from broker_cy.core.clock import MACHINE_CLOCK
@@ -27,6 +27,7 @@ from broker_cy.replica.throttle import EVERY, UNLIMITED, ReplicaThrottle
 from broker_cy.server.handlers import list_offsets as _list_offsets  # noqa: F401 (registers it)
 from broker_cy.server.replication import fetcher
 from broker_cy.server.replication.alterations import Alterations
+from broker_cy.server.replication.broker_links import BrokerLink
 from broker_cy.server.replication.fetcher import Follower
 from broker_cy.server.replication.links import Link, LinkFailed
 from broker_cy.server.replication.replicas import Replicas
@@ -50,20 +51,6 @@ CONFIG = {
     "replica.fetch.backoff.ms": 20,
     "replica.socket.timeout.ms": 10_000,
 }
-
-
-class SocketLink:
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-    async def exchange(self, api_key: int, version: int, body: bytes, timeout_s: float) -> memoryview:
-        try:
-            return await self.connection.exchange(api_key, version, body, Deadline(timeout_s))
-        except (ConnectionFailed, TimedOut) as error:
-            raise LinkFailed(str(error)) from error
-
-    def close(self) -> None:
-        self.connection.close()
 
 
 class Cluster:
@@ -171,7 +158,7 @@ class Node:
         if self.cluster.is_cut(broker_id, self.node_id):
             raise LinkFailed("cut")
         address = Address("127.0.0.1", node.harness.listener.port)
-        link = SocketLink(await open_connection(address, "follower", Deadline(10), MACHINE))
+        link = BrokerLink(await open_connection(address, "follower", Deadline(10), MACHINE))
         self.links.append((broker_id, link))
         if self.cluster.is_cut(broker_id, self.node_id):
             link.close()  # cut while it was connecting

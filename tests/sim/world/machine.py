@@ -6,11 +6,11 @@ stop.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from broker_cy.client.outgoing import Streams
 from broker_cy.config import BrokerConfig
 from broker_cy.core.randomness import Randomness
 from broker_cy.server.connections.sockets import Buffers
@@ -287,8 +287,8 @@ class Machine:
         self.listening.append(self.world.network.listen(self.host, port, self._schedule, self._gathering))
         return self.listening[-1]
 
-    async def connect(self, host: str, port: int) -> Streams:
-        return await Outgoing(self, host, port).open()
+    async def connect(self, protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
+        await Outgoing(self, protocol, host, port).open()
 
     def own_name(self) -> str:
         return self.host

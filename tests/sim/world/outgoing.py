@@ -1,5 +1,5 @@
-"""A node's connections to others over the simulated network, as asyncio's transports: streams stand on them as they do
-on those of an event loop.
+"""A node's connections to others over the simulated network, as asyncio's transports: protocols stand on them as on
+those of an event loop.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import os
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from broker_cy.client.answer_reader import AnswerReader
-from broker_cy.client.outgoing import STREAM_LIMIT_BYTES, Streams
 from tests.sim.world import disks
 
 if TYPE_CHECKING:
@@ -22,22 +20,21 @@ if TYPE_CHECKING:
 class Outgoing(asyncio.Transport):
     """One connection of `machine` to a listener, and its receiver (network.Receiver)."""
 
-    def __init__(self, machine: Machine, host: str, port: int) -> None:
+    def __init__(self, machine: Machine, protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
         super().__init__()
         assert machine.loop is not None
         self._machine = machine
         self._loop = machine.loop
         self._host, self._port = host, port
         loop = machine.loop.as_loop
-        self._reader = AnswerReader(STREAM_LIMIT_BYTES, loop)
-        self._protocol = asyncio.StreamReaderProtocol(self._reader, loop=loop)
+        self._protocol = protocol
         self._opened: asyncio.Future[Connection | None] = loop.create_future()
         self._connection: Connection | None = None
         # What arrived and was not read; None is the end.
         self._inbox: deque[bytes | None] = deque()
         self._is_paused = self._is_closing = False
 
-    async def open(self) -> Streams:
+    async def open(self) -> None:
         """Raises ConnectionRefusedError."""
         self._machine.outgoing[self] = None
         self._machine.world.network.connect(self._machine.host, self._host, self, self._done, self._port)
@@ -52,7 +49,6 @@ class Outgoing(asyncio.Transport):
             self._machine.outgoing.pop(self, None)
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         self._protocol.connection_made(self)
-        return self._reader, asyncio.StreamWriter(self, self._protocol, self._reader, self._loop.as_loop)
 
     def _done(self, connection: Connection | None) -> None:
         """The answer to the attempt has arrived."""
@@ -93,7 +89,17 @@ class Outgoing(asyncio.Transport):
             if what is None:
                 self._protocol.eof_received()
             else:
-                self._protocol.data_received(what)
+                self._read(what)
+
+    def _read(self, data: bytes) -> None:
+        """Hand over what has arrived, in as many pieces as the protocol has room for."""
+        left = memoryview(data)
+        while left and not self._is_closing:
+            room = memoryview(self._protocol.get_buffer(len(left)))
+            taken = min(len(room), len(left))
+            room[:taken] = left[:taken]
+            self._protocol.buffer_updated(taken)
+            left = left[taken:]
 
     # --- asyncio.Transport
 

@@ -1,0 +1,104 @@
+"""The answers of a connection as the loop reads them: each one is complete before anybody learns of it.
+
+The loop reads into memory of this class. Short answers are copied out of one buffer; a long one is gathered where it
+stays, and that memory is used again as soon as nobody holds the answer: a follower fetches megabytes all the time, and
+fresh memory for each costs as much as copying it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Final
+
+from broker_cy.client.exchange import SIZE_BYTES, Exchange, ExchangeError
+
+# What one read takes at most while no long answer is gathered.
+SHORT_BYTES: Final = 64 << 10
+# Memory of a long answer that is kept for the next one.
+KEPT_BYTES_MAX: Final = 4 << 20
+_UNSHARED: Final = 2  # references to memory that only an attribute has: that one, and the argument of getrefcount
+
+
+class AnswerFrames(asyncio.BufferedProtocol):
+    """A subclass takes the answers (`answered`), and learns of the end (`broke`).
+
+    Invariant: `_long` is the answer that is being gathered, of `_wanted` bytes, of which `_filled` have arrived; while
+    there is one, nothing else waits in `_short`.
+    """
+
+    def __init__(self) -> None:
+        self._short = bytearray(SHORT_BYTES)
+        self._from = self._to = 0  # what waits in `_short`
+        self._kept = bytearray()
+        self._long: memoryview | None = None
+        self._wanted = self._filled = 0
+
+    def answered(self, answer: memoryview) -> None:
+        """A whole answer, without its size. Raises ExchangeError for what no broker sends."""
+        raise NotImplementedError
+
+    def broke(self, reason: str) -> None:
+        """The peer sends nothing more, or what no broker sends."""
+        raise NotImplementedError
+
+    # --- what the loop calls
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._long is not None:
+            return self._long[self._filled :]
+        return memoryview(self._short)[self._to :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            if self._long is None:
+                self._to += nbytes
+                self._take_short()
+                return
+            self._filled += nbytes
+            if self._filled == self._wanted:
+                answer, self._long = self._long, None
+                self.answered(answer)
+        except ExchangeError as error:
+            self.broke(str(error))
+
+    def eof_received(self) -> bool:
+        self.broke("the broker closed the connection")
+        return False
+
+    # --- answers
+
+    def _take_short(self) -> None:
+        """Take the answers that wait; begin to gather one that is longer than the buffer."""
+        at, end = self._from, self._to
+        while end - at >= SIZE_BYTES:
+            size = Exchange.answer_bytes(self._short, at)
+            begin = at + SIZE_BYTES
+            if size > end - begin:
+                if begin + size > SHORT_BYTES:
+                    self._gather(size, begin, end)
+                    at = end
+                break
+            at = begin + size
+            # Whatever follows comes after this answer, also if taking it ends the connection.
+            self._from = at
+            self.answered(memoryview(bytes(memoryview(self._short)[begin:at])))
+        if at == end:
+            at = end = 0
+        elif end == SHORT_BYTES:
+            # Less than a size: where more has arrived, it is known how long the answer is.
+            self._short[: end - at] = self._short[at:end]
+            at, end = 0, end - at
+        self._from, self._to = at, end
+
+    def _gather(self, size: int, begin: int, end: int) -> None:
+        """Take what has arrived of an answer, and read the rest of it where it stays."""
+        if len(self._kept) < size or sys.getrefcount(self._kept) != _UNSHARED:
+            memory = bytearray(size)
+            if size <= KEPT_BYTES_MAX:
+                self._kept = memory
+        else:
+            memory = self._kept
+        self._long = memoryview(memory)[:size]
+        self._wanted, self._filled = size, end - begin
+        self._long[: self._filled] = memoryview(self._short)[begin:end]
