@@ -147,8 +147,9 @@ def selected_cluster(
     if bootstrap is not None and name is not None:
         raise ClientError(Failure.INVALID, "--bootstrap and --cluster cannot be used together")
     check_timeout(timeout_s)
-    # With an address, the file is not read: it need not be valid.
-    entry = find_cluster(find_file(config, name) if bootstrap is None else None, bootstrap, name)
+    # With an address, the default file is not read: it need not be valid. One that is named may be a setting that was
+    # meant for --set, and that would get lost.
+    entry = find_cluster(None if bootstrap is not None and config is None else find_file(config, name), bootstrap, name)
     return entry if timeout_s is None else replace(entry, timeout_s=timeout_s)
 
 

@@ -61,7 +61,8 @@ async def show(target: Target, client: AdminClient) -> None:
         return duration(None if at_ms is None else max(0, now_ms - at_ms))
 
     def row(role: str, replica: QuorumReplica) -> Sequence[Cell]:
-        is_leader = replica.replica_id == described.leader_id
+        # Another node with the id of the leader is an observer.
+        is_leader = role == "voter" and replica.replica_id == described.leader_id
         return [
             replica.replica_id,
             "leader" if is_leader else role,

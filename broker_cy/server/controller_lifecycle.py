@@ -57,7 +57,7 @@ class ControllerServer:
         """Start, and take part in the quorum; whether it has a leader does not matter. Raises ListenError,
         DataDirectoryError, MetadataLogError, QuorumError, StorageError, OSError.
         """
-        self._controllers.bind()
+        await self._controllers.bind()
         self._bind_metrics()
         broker = self.broker
         directories = open_directories(

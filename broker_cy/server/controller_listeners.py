@@ -36,9 +36,14 @@ class ControllerListeners:
         self._core: ServerCore | None = None
         self._admission = Admission(0, 0, {})
 
-    def bind(self) -> None:
-        """Raises ListenError."""
+    async def bind(self) -> None:
+        """Raises ListenError, RegistrationRefused."""
         config = self._broker.config
+        if config.quorum_voters:
+            # Imported here, because a node that is alone starts sooner without it.
+            from broker_cy.server.metadata.same_id import refuse_same_id
+
+            await refuse_same_id(config, self._broker.outgoing)
         buffers = Buffers(config["socket.send.buffer.bytes"], config["socket.receive.buffer.bytes"])
         for each in config.network.controller_listeners:
             acceptor = self._seams.network.listen(

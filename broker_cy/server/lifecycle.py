@@ -147,7 +147,7 @@ class BrokerServer:
         MetadataLogError, QuorumError, StorageError, OSError.
         """
         acceptors = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
-        self._controllers.bind()
+        await self._controllers.bind()
         self._began_s = self.loop.time()
         self._bind_metrics()
         table = PartitionTable()

@@ -254,7 +254,7 @@ def _plan(config: BrokerConfig, arguments: argparse.Namespace) -> Formatting:
             "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
             "--standalone, --initial-controllers, or --no-initial-controllers."
         )
-    level = _level(arguments.release_version)
+    level, texts = _metadata_version(arguments)
     directory_id = MACHINE_RANDOMNESS.kafka_uuid()
     voters: VoterSet | None = None
     what = "metadata directory"
@@ -267,7 +267,7 @@ def _plan(config: BrokerConfig, arguments: argparse.Namespace) -> Formatting:
     if voters is not None:
         is_voter = config.node_id in voters.ids
         what = "dynamic metadata voter directory" if is_voter else "dynamic metadata directory"
-    records = _records(level, arguments.feature, is_dynamic=voters is not None)
+    records = _records(level, texts, is_dynamic=bool(is_dynamic) and not config.quorum_voters)
     return Formatting(arguments.cluster_id, directory_id, level, records, voters, what)
 
 
@@ -298,6 +298,23 @@ def _voters(text: str, listener: str) -> VoterSet:
         raise Refusal(f"--initial-controllers: {error}") from error
 
 
+def _metadata_version(arguments: argparse.Namespace) -> tuple[int, list[str]]:
+    """Its level, and the other features: a feature may name it instead of a release."""
+    prefix = f"{features.METADATA_VERSION}="
+    named = [text for text in arguments.feature if text.startswith(prefix)]
+    if not named:
+        return _level(arguments.release_version), arguments.feature
+    if arguments.release_version is not None:
+        raise Refusal("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
+    number = named[-1].removeprefix(prefix)
+    if not number.isdecimal() or not features.MV_MIN <= int(number) <= features.MV_LATEST:
+        raise Refusal(
+            f"--feature {named[-1]}: this broker supports levels {features.MV_MIN} to {features.MV_LATEST} of "
+            "metadata.version"
+        )
+    return int(number), [text for text in arguments.feature if text not in named]
+
+
 def _level(release: str | None) -> int:
     """The level of metadata.version of a release: `4.1`, `4.1.0` or `4.1-IV1`."""
     if release is None:
@@ -316,16 +333,18 @@ def _records(level: int, texts: Sequence[str], *, is_dynamic: bool) -> list[Vers
         levels[features.TRANSACTION_VERSION] = features.TV_LATEST
     for text in texts:
         name, equals, number = text.partition("=")
-        if name not in features.SUPPORTED or name == features.METADATA_VERSION:
-            allowed = sorted(set(features.SUPPORTED) - {features.METADATA_VERSION})
-            raise Refusal(f"Unsupported feature: {name}. Supported features are: {', '.join(allowed)}")
+        if name not in features.SUPPORTED:
+            raise Refusal(
+                f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(features.SUPPORTED))}"
+            )
         low, high = features.SUPPORTED[name]
         if not equals or not number.isdecimal() or not low <= int(number) <= high:
             raise Refusal(f"--feature {text}: this broker supports levels {low} to {high} of {name}")
         if name == features.KRAFT_VERSION:
             if int(number) != int(is_dynamic):
                 raise Refusal(
-                    f"--feature {text}: kraft.version is 1 with --standalone or --initial-controllers, and 0 without"
+                    f"--feature {text}: kraft.version is 1 with --standalone, --initial-controllers or "
+                    "--no-initial-controllers, and 0 without: leave it out"
                 )
             continue
         levels[name] = int(number)

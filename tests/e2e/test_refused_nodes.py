@@ -80,6 +80,16 @@ def test_a_second_broker_with_the_id_of_one_that_lives(nodes: list[ClusterNode],
     assert "give one of the two another node.id" in said
 
 
+@pytest.mark.parametrize("roles", ["controller", "broker,controller"])
+def test_a_second_voter_with_the_id_of_one_that_lives(nodes: list[ClusterNode], tmp_path: Path, roles: str) -> None:
+    """If this fails, a copied server.properties makes a quorum that counts two processes as one voter."""
+    node = another(nodes, tmp_path, CONTROLLER, roles)
+    node.format()
+    said = refusal(node)
+    assert f"another controller answers at 127.0.0.1:{nodes[0].controller_port}, the address of node 1 in" in said
+    assert "give this node a node.id and directories of its own" in said
+
+
 def test_a_directory_that_another_process_uses(nodes: list[ClusterNode], tmp_path: Path) -> None:
     """If this fails, two processes write to the same logs."""
     node = another(nodes, tmp_path, BROKER, "broker", {"log.dirs": str(nodes[1].data_dir)})

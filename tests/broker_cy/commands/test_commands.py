@@ -378,7 +378,10 @@ def test_a_bad_file_of_clusters_is_reported(bare: Cli, tmp_path: Path, text: str
     said = bare("topics", "list", "--config", path, code=2)
     assert str(path) in said.err
     assert reason in said.err
-    assert "cannot be read" in bare("topics", "list", "--config", tmp_path / "none.toml", code=2).err
+    # Also with an address: who means a setting of a topic finds out that it is `--set`.
+    for where in ([], ["--bootstrap", "127.0.0.1:1"]):
+        said = bare("topics", "create", "t", "--config", "retention.ms=1000", *where, code=2)
+        assert "retention.ms=1000: cannot be read" in said.err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

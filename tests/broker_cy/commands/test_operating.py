@@ -303,6 +303,13 @@ def test_voters_are_added_and_removed(bare: Cli, cluster: FakeCluster, monkeypat
     assert "not a voter; the voters are 1" in bare("quorum", "remove", "4", "--yes", code=2).err
 
 
+def test_an_observer_with_the_id_of_the_leader_is_no_leader(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, a quorum seems to have two leaders when a node was started with the id of another one."""
+    cluster.observers = [(1, UUID(int=105))]
+    lines = [line.split()[:2] for line in bare("quorum", "show").out.splitlines()]
+    assert [line for line in lines if line[0] == "1"] == [["1", "leader"], ["1", "observer"]]
+
+
 def test_a_throttle_that_was_left_behind_is_shown_and_removed(bare: Cli, cluster: FakeCluster) -> None:
     """If this fails, the throttle of a tool that was killed slows replication down, and nobody knows why."""
     cluster.configs[BROKER, "1"] = {"leader.replication.throttled.rate": "1048576"}

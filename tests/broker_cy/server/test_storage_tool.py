@@ -53,6 +53,8 @@ CASES: list[tuple[dict[str, str], list[list[str]]]] = [
     (DYNAMIC, [["-I", VOTERS.partition(",")[2]]]),
     (DYNAMIC, [["-s", "--release-version", "4.0"], ["-s", "-g", "-r", "9.9"]]),
     (DYNAMIC, [["-s", "-r", "3.7-IV2", "-f", "transaction.version=1"]]),
+    (DYNAMIC, [["-N", "-f", "kraft.version=1"]]),
+    (STATIC, [["-f", "metadata.version=20"]]),
     (BROKER, [["--standalone"], []]),
 ]
 
@@ -124,6 +126,9 @@ def test_info_of_a_directory_that_is_not_formatted(tmp_path: Path, capsys: pytes
         (["-s", "-f", "group.version=1"], "this broker supports levels 0 to 0 of group.version"),
         (["-s", "-f", "foo=1"], "Unsupported feature: foo."),
         (["-s", "-f", "kraft.version=0"], "kraft.version is 1 with --standalone"),
+        (["-N", "-f", "kraft.version=0"], "kraft.version is 1 with --standalone"),
+        (["-s", "-r", "4.0", "-f", "metadata.version=20"], "Use --release-version instead of --feature"),
+        (["-s", "-f", "metadata.version=31"], "this broker supports levels 7 to 30 of metadata.version"),
     ],
 )
 def test_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str) -> None:
