@@ -24,15 +24,16 @@ def check_partitions(machine: Machine) -> None:
             continue
         log = partition.log
         watermark, end = partition.high_watermark, log.log_end_offset
-        before, end_before = known.get(partition, (0, 0))
+        before, end_before, start_before = known.get(partition, (0, 0, 0))
         if watermark == before and end == end_before and not checks_all:
             continue
-        known[partition] = watermark, end
         start, written = log.log_start_offset, log.written_end_offset
+        known[partition] = watermark, end, start
         name = (machine.host, partition.topic, partition.index)
         assert start <= watermark <= written <= end, f"{name}: {start} <= {watermark} <= {written} <= {end} is wrong"
-        # A follower begins again within a batch of which its leader has deleted a part: nothing is readable.
-        begins_again = machine.world.plan.is_cluster and watermark == start > 0
+        # A follower whose empty log begins within a batch, of which its leader has deleted a part, begins again with the
+        # whole batch: nothing was readable.
+        begins_again = machine.world.plan.is_cluster and watermark == start and start_before == before == end_before
         # Of their records one replica may be the only one that has them (min.insync.replicas=1), and lose its power.
         may_lose = partition.topic in OWN_TOPICS and not machine.world.keeps_unsynced
         assert watermark >= before or begins_again or may_lose, (

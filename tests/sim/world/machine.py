@@ -97,7 +97,7 @@ class Machine:
         self._directories: list[DataDirectory] = []
         # Of this life of the process: high watermark and log end that were seen last, and by (topic id, partition) the
         # offset before which records were deleted. An unclean end may bring deleted records back, as in Kafka.
-        self.high_watermarks: dict[Partition, tuple[int, int]] = {}
+        self.high_watermarks: dict[Partition, tuple[int, int, int]] = {}
         self.floors: dict[tuple[UUID, int], int] = {}
         # Of (group, member id) that was given and that nobody joined with yet: since when.
         self.pending_since_us: dict[tuple[str, str], int] = {}
