@@ -47,7 +47,7 @@ def partitions(path: Path, draw: random.Random) -> list[Partition]:
                 batch[0:8], batch[12:16] = offset.to_bytes(8), offset.to_bytes(4)
                 log.append(bytes(batch), 0)
             partition = Partition(group, topic, index, topic_id, log, 0)
-            partition.assign(PartitionImage((1, 2), (1, 2), 1, 7, 0), False, None, -1)
+            partition.assign(PartitionImage((1, 2), (1, 2), 1, 7, 0), False, cast(Any, None), -1)
             found.append(partition)
     return found
 
