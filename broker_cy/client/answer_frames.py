@@ -15,8 +15,10 @@ from broker_cy.client.exchange import SIZE_BYTES, Exchange, ExchangeError
 
 # What one read takes at most while no long answer is gathered.
 SHORT_BYTES: Final = 64 << 10
-# Memory of a long answer that is kept for the next one.
-KEPT_BYTES_MAX: Final = 4 << 20
+# Memory of a long answer that is kept for the next one: what a follower fetches at once by default, and more. It is
+# given back when so many answers in a row needed less than a quarter of it.
+KEPT_BYTES_MAX: Final = 16 << 20
+UNNEEDED_MAX: Final = 100
 _UNSHARED: Final = 2  # references to memory that only an attribute has: that one, and the argument of getrefcount
 
 
@@ -31,6 +33,7 @@ class AnswerFrames(asyncio.BufferedProtocol):
         self._short = bytearray(SHORT_BYTES)
         self._from = self._to = 0  # what waits in `_short`
         self._kept = bytearray()
+        self._unneeded = 0  # answers in a row that needed less than a quarter of it
         self._long: memoryview | None = None
         self._wanted = self._filled = 0
 
@@ -80,6 +83,8 @@ class AnswerFrames(asyncio.BufferedProtocol):
                     at = end
                 break
             at = begin + size
+            if self._kept:
+                self._note_need(size)
             # Whatever follows comes after this answer, also if taking it ends the connection.
             self._from = at
             self.answered(memoryview(bytes(memoryview(self._short)[begin:at])))
@@ -93,6 +98,7 @@ class AnswerFrames(asyncio.BufferedProtocol):
 
     def _gather(self, size: int, begin: int, end: int) -> None:
         """Take what has arrived of an answer, and read the rest of it where it stays."""
+        self._note_need(size)
         if len(self._kept) < size or sys.getrefcount(self._kept) != _UNSHARED:
             memory = bytearray(size)
             if size <= KEPT_BYTES_MAX:
@@ -102,3 +108,10 @@ class AnswerFrames(asyncio.BufferedProtocol):
         self._long = memoryview(memory)[:size]
         self._wanted, self._filled = size, end - begin
         self._long[: self._filled] = memoryview(self._short)[begin:end]
+
+    def _note_need(self, size: int) -> None:
+        """Give memory back that a long answer needed, and those after it do not."""
+        self._unneeded = self._unneeded + 1 if 4 * size < len(self._kept) else 0
+        if self._unneeded >= UNNEEDED_MAX:
+            self._unneeded = 0
+            self._kept = bytearray()

@@ -4,7 +4,6 @@ Batches are staged as the leader stamped them, after their checksums were checke
 at the end of the turn. Nothing may be staged while a log is truncated or replaced.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from broker_cy.core.crc32c cimport crc32c
@@ -45,18 +44,19 @@ cdef object corrupt(Partition partition, str what):
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{partition.topic}-{partition.index}: the leader sent {what}")
 
 
-def append_fetched(Partition partition not None, bytes records not None, int32_t count, int64_t now_ms):
+def append_fetched(Partition partition not None, object records not None, int32_t count, int64_t now_ms):
     """Stage the first `count` batches of `records`, which `spans` has read, as the leader stamped them. Raises KafkaError if the log
-    refuses one; those before it are staged.
+    refuses one; those before it are staged. `records` is kept until they are written.
     """
     cdef BatchHeader header
-    cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(records)
+    cdef const uint8_t[::1] view = records
+    cdef uint8_t* data = <uint8_t*>&view[0]
     cdef Py_ssize_t at = 0, size
     cdef int32_t _k
     if partition.replica.role != FOLLOWER or partition.offline is not None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.offline or f"{partition.topic}-{partition.index} does not follow")
     for _k in range(count):
-        if parse_header(data + at, PyBytes_GET_SIZE(records) - at, &header) != 0:
+        if parse_header(data + at, len(view) - at, &header) != 0:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE,
                              f"{partition.topic}-{partition.index}: no batch at byte {at} of the fetched records")
         size = batch_bytes(&header)

@@ -14,6 +14,7 @@ cdef class FetchPartition:
     cdef int64_t fetch_offset
     cdef int32_t last_fetched_epoch
     cdef int64_t follower_start         # the log start offset of a follower; -1 from consumers
+    cdef int32_t judged_epoch           # of the leader that has accepted this fetch of a follower; -1: none has
     cdef int32_t max_bytes
     cdef Partition partition            # looked up again once it is closed
     cdef str known_name                 # the name of the topic's id when it was last found, from version 13 on

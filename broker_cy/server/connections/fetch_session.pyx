@@ -62,7 +62,7 @@ cdef dict requested(FetchView view):
         for k in range(topic.first, topic.first + topic.count):
             part = FetchPartition.__new__(FetchPartition)
             part.topic = name
-            part.reported_high_watermark = part.reported_log_start_offset = -1
+            part.reported_high_watermark = part.reported_log_start_offset = part.judged_epoch = -1
             part.ask(&view.partitions[k])
             found[name, part.index] = part
     return found

@@ -489,8 +489,15 @@ cdef int import_leading() except -1:
 
 
 cdef bint judge_follower(FetchReply reply, FetchPartition target) except *:
-    """Judge a follower's fetch of one partition, and report what it acknowledges. Returns whether to read."""
+    """Judge a follower's fetch of one partition, and report what it acknowledges. Returns whether to read.
+
+    A fetch that is read again is not judged again in the same leader epoch: a leader's log does not come to diverge, and `read`
+    finds an offset that was deleted meanwhile.
+    """
     cdef Partition partition = target.partition
+    if reply.acknowledged and target.judged_epoch == partition.replica.leader_epoch and partition.replica.role == LEADER:
+        return True
+    target.judged_epoch = -1
     verdict = leading.judge(partition.replica, partition.log, leading.FollowerFetch(
         reply.replica_id, reply.broker_epoch, target.current_leader_epoch, target.fetch_offset, target.last_fetched_epoch,
         target.follower_start))
@@ -505,6 +512,7 @@ cdef bint judge_follower(FetchReply reply, FetchPartition target) except *:
         if reply.moved is None:
             reply.moved = []
         reply.moved.append(partition)
+    target.judged_epoch = partition.replica.leader_epoch
     return True
 
 

@@ -20,7 +20,7 @@ from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
 from broker_cy.replica import follower_log, following
 from broker_cy.replica.following import Answer, Step
-from broker_cy.server.replication.fetch_session import Fetched, FetchSession
+from broker_cy.server.replication.fetch_session import SESSION_ENDED, Fetched, FetchSession
 from broker_cy.server.replication.links import Link, LinkFailed, Links
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.wire import codec, messages
@@ -41,7 +41,6 @@ FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 7
 EARLIEST = -2
 LATEST = -1
-NO_EPOCH = -1
 # The first wait for the metadata of a new leader, which one of the two brokers has later, or before a connection that
 # failed is made again; each one is twice as long.
 NEWS_S = 0.01
@@ -95,7 +94,7 @@ class LeaderFetcher:
 
     @property
     def is_idle(self) -> bool:
-        return not self._session.partitions
+        return self._session.is_empty
 
     def add(self, partition: Partition) -> None:
         """Fetch a partition whose leader it has become."""
@@ -218,7 +217,7 @@ class LeaderFetcher:
             assert self._link is not None
             self._deadline = self._follower.loop.time() + self._timeout_s
             self._is_asking = True
-            self._link.ask(ApiKey.FETCH, FETCH_VERSION, codec.encode(request, FETCH_VERSION), self)
+            self._link.ask(ApiKey.FETCH, FETCH_VERSION, request, self)
         except Exception as error:
             self._fail(error)
 
@@ -228,7 +227,7 @@ class LeaderFetcher:
         if not self._is_running:
             return
         try:
-            self._take_answer(codec.decode(messages.FetchResponse, FETCH_VERSION, body))
+            self._take_answer(*self._session.take(body))
         except Exception as error:
             self._fail(error)
 
@@ -242,17 +241,17 @@ class LeaderFetcher:
         if self._is_running:
             self._stopped.set_exception(error)
 
-    def _take_answer(self, response: messages.FetchResponse) -> None:
+    def _take_answer(self, error_code: int, answers: list[Fetched]) -> None:
         self.failures = 0
         out_of_range = []
-        for found in self._session.take(response):
-            if found.data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        for found in answers:
+            if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(found)
             else:
-                self._guarded(found.partition, lambda found=found: self._take(found))  # type: ignore[misc]
+                self._guarded(found.partition, self._take, found)
         if out_of_range:
             self._stopped.set_result(out_of_range)
-        elif response.error_code and not self._session.ended(response):
+        elif error_code and error_code not in SESSION_ENDED:
             self._is_due = True
             self._follower.loop.call_later(self._backoff_s, self._ask)
         else:
@@ -275,10 +274,10 @@ class LeaderFetcher:
     def _timeout_s(self) -> float:
         return float(self._follower.config["replica.socket.timeout.ms"]) / 1000
 
-    def _guarded(self, partition: Partition, work: Callable[[], None]) -> None:
+    def _guarded(self, partition: Partition, work: Callable[..., None], *arguments: object) -> None:
         """Do what concerns one partition; if that fails, fetch it again after a while."""
         try:
-            work()
+            work(*arguments)
         except (KafkaError, StorageError, OffsetOutOfRange) as error:
             LOGGER.warning(
                 "cannot replicate a partition; will retry",
@@ -297,36 +296,31 @@ class LeaderFetcher:
         self._retry_later(partition, min(NEWS_S * 2**waits, self._backoff_s))
 
     def _retry(self, partition: Partition) -> None:
-        if (partition.topic_id, partition.index) in self._session.partitions and not partition.closed:
+        if self._session.has(partition) and not partition.closed:
             self._continue(partition)
 
     # --- answers
 
     def _take(self, found: Fetched) -> None:
-        partition, data = found.partition, found.data
-        if data.error_code in _NEWS:
+        partition, records = found.partition, found.records
+        if found.error_code in _NEWS:
             self._wait_for_news(partition)
             return
-        if data.error_code != ErrorCode.NONE:
+        if found.error_code:
             self._retry_later(partition)
             return
-        self._waits.pop(partition, None)
-        diverging = data.diverging_epoch
-        records = data.records or b""
+        if self._waits:
+            self._waits.pop(partition, None)
         throttle = self._follower.throttle
-        if records and throttle.lists(partition.topic, partition.index):
+        if records is not None and throttle.lists(partition.topic, partition.index):
             throttle.record(len(records), self._now_ms)
-        answer = Answer(
-            data.high_watermark,
-            data.log_start_offset,
-            (diverging.epoch, diverging.end_offset) if diverging.epoch != NO_EPOCH else None,
-            follower_log.spans(partition, records),
-        )
+        spans = follower_log.spans(partition, records) if records is not None else []
+        answer = Answer(found.high_watermark, found.log_start_offset, found.diverging, spans)
         self._carry_out(
             partition, following.take(partition.replica, found.asked, answer, partition.log.epochs), records
         )
 
-    def _carry_out(self, partition: Partition, step: Step, records: bytes) -> None:
+    def _carry_out(self, partition: Partition, step: Step, records: memoryview | None) -> None:
         """Do what a step says, in its order. Raises KafkaError, StorageError."""
         if step.is_ignored:
             return
@@ -344,7 +338,7 @@ class LeaderFetcher:
         if step.restart_at != following.NONE:
             self._follower.logs.restart_at(partition.log, step.restart_at, now_ms)
             follower_log.was_restarted(partition)
-        if step.append:
+        if step.append and records is not None:
             follower_log.append_fetched(partition, records, step.append, now_ms)
         if step.high_watermark != following.NONE:
             follower_log.learn(partition, step.high_watermark, step.log_start_offset)
@@ -359,7 +353,7 @@ class LeaderFetcher:
         for each in found:
             key = (each.partition.topic, each.partition.index)
             if key in starts and key in ends:
-                self._guarded(each.partition, lambda each=each, key=key: self._resume(each, starts[key], ends[key]))  # type: ignore[misc]
+                self._guarded(each.partition, self._resume, each, starts[key], ends[key])
             else:
                 self._retry_later(each.partition)
 
@@ -367,7 +361,7 @@ class LeaderFetcher:
         partition = found.partition
         if following.is_expected(partition.replica, found.asked, partition.log.epochs):
             step = following.out_of_range(partition.log.log_end_offset, leader_start, leader_end)
-            self._carry_out(partition, step, b"")
+            self._carry_out(partition, step, None)
 
     async def _offsets(self, link: Link, found: list[Fetched], timestamp: int) -> dict[tuple[str, int], int]:
         topics: dict[str, list[messages.ListOffsetsRequest.ListOffsetsPartition]] = {}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_cy.client.answer_frames import KEPT_BYTES_MAX, SHORT_BYTES, AnswerFrames
+from broker_cy.client.answer_frames import KEPT_BYTES_MAX, SHORT_BYTES, UNNEEDED_MAX, AnswerFrames
 
 NEAR = st.integers(-9, 9)
 SIZES = st.lists(
@@ -77,6 +77,21 @@ def test_the_memory_of_a_long_answer_is_used_again_and_not_kept_if_it_is_very_lo
     frames.arrive(struct.pack(">i", SHORT_BYTES))
     frames.arrive(content(10))
     assert id(frames.get_buffer(1).obj) == kept
+
+
+@pytest.mark.parametrize("size", [10, SHORT_BYTES])
+def test_memory_that_is_no_longer_needed_is_given_back(size: int) -> None:
+    """If this fails, a follower keeps the memory of its longest answers after it has caught up."""
+    frames = Frames(holds=False)
+    needed = 5 * SHORT_BYTES
+    for number in range(3 * UNNEEDED_MAX):
+        frames.arrive(struct.pack(">i", size) + content(size))
+        if number % (UNNEEDED_MAX - 1) == 0:
+            frames.arrive(struct.pack(">i", needed) + content(needed))
+        assert len(frames._kept) == needed
+    for _ in range(UNNEEDED_MAX):
+        frames.arrive(struct.pack(">i", size) + content(size))
+    assert len(frames._kept) in (0, size)
 
 
 def test_what_no_broker_sends_is_an_error() -> None:

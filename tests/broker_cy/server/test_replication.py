@@ -383,7 +383,7 @@ def test_a_throttle_holds_only_what_is_not_in_sync(cluster: Cluster, side: str) 
     if side == "leader":
         leader.wait(lambda partition: state.followers[3].end_offset == 0)
     else:
-        late.harness.wait_until(lambda: bool(late.replicas._fetchers[1]._session._held))
+        late.harness.wait_until(lambda: late.replicas._fetchers[1]._session.held_ms(0) is not None)
     for each in range(10):
         assert produce(cluster, 1, b"%d" % each) == ErrorCode.NONE
     assert len(in_sync.records()) == 11

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.fetch import parse_fetch
+from broker_cy.wire.fetch_response import parse_fetch_response
 from broker_cy.wire.produce import parse_produce
 
 names = st.text(min_size=1, max_size=20)
@@ -204,3 +205,77 @@ def test_number_of_partitions_is_bounded(version: int) -> None:
         parse_produce(body, version)
     with pytest.raises(WireError, match="more than 1000000 elements"):
         codec.decode(messages.ProduceRequest, version, body)
+
+
+@st.composite
+def fetch_responses(draw: st.DrawFn) -> tuple[int, messages.FetchResponse]:
+    version = draw(st.integers(12, 18))
+    response = messages.FetchResponse(error_code=draw(st.integers(-1, 120)), session_id=draw(int32s))
+    for _ in range(draw(st.integers(0, 3))):
+        topic = messages.FetchResponse.FetchableTopicResponse()
+        if version >= 13:
+            topic.topic_id = draw(st.uuids())
+        else:
+            topic.topic = draw(names)
+        for _ in range(draw(st.integers(0, 3))):
+            data = messages.FetchResponse.PartitionData(
+                partition_index=draw(int32s),
+                error_code=draw(st.integers(-1, 120)),
+                high_watermark=draw(int64s),
+                last_stable_offset=draw(int64s),
+                log_start_offset=draw(int64s),
+                preferred_read_replica=draw(int32s),
+                records=draw(st.none() | st.binary(max_size=300)),
+            )
+            aborted = messages.FetchResponse.AbortedTransaction(producer_id=draw(int64s), first_offset=draw(int64s))
+            data.aborted_transactions = draw(st.sampled_from([None, [], [aborted, aborted]]))
+            data.diverging_epoch.epoch = draw(st.just(-1) | st.integers(0, 100))
+            data.diverging_epoch.end_offset = draw(int64s) if data.diverging_epoch.epoch >= 0 else -1
+            data.current_leader.leader_id = draw(st.integers(-1, 3))
+            topic.partitions.append(data)
+        response.responses.append(topic)
+    if version >= 16 and draw(st.booleans()):
+        response.node_endpoints = [messages.FetchResponse.NodeEndpoint(node_id=1, host=draw(names), port=9092)]
+    return version, response
+
+
+@given(fetch_responses())
+@settings(max_examples=300, deadline=None)
+def test_fetch_response_view_reads_what_the_codec_writes(case: tuple[int, messages.FetchResponse]) -> None:
+    """If this fails, a follower appends other records than its leader sent, or truncates what it should keep."""
+    version, response = case
+    expected = [
+        (
+            topic.topic_id.bytes if version >= 13 else topic.topic.encode(),
+            [
+                (
+                    each.partition_index,
+                    each.error_code,
+                    each.high_watermark,
+                    each.log_start_offset,
+                    each.diverging_epoch.epoch,
+                    each.diverging_epoch.end_offset,
+                    each.records or b"",
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in response.responses
+    ]
+    found = parse_fetch_response(codec.encode(response, version), version)
+    assert (found["error_code"], found["session_id"]) == (response.error_code, response.session_id)
+    assert found["topics"] == expected
+
+
+@given(fetch_responses(), st.data())
+@settings(max_examples=300, deadline=None)
+def test_fetch_response_view_refuses_what_is_cut_or_too_long(
+    case: tuple[int, messages.FetchResponse], data: st.DataObject
+) -> None:
+    """If this fails, a follower reads memory behind an answer."""
+    version, response = case
+    body = codec.encode(response, version)
+    with pytest.raises(WireError):
+        parse_fetch_response(body[: data.draw(st.integers(0, len(body) - 1))], version)
+    with pytest.raises(WireError):
+        parse_fetch_response(body + b"\0", version)

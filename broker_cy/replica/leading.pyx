@@ -1,14 +1,10 @@
 """What a leader does with the fetch of a follower: the offset that it fetches from acknowledges all before it."""
 
-from __future__ import annotations
+from broker_cy.replica.replica cimport LEADER, Replica
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.replica.replica import Role
-
-if TYPE_CHECKING:
-    from broker_cy.replica.replica import Replica
 
 NO_EPOCH = -1
 
@@ -44,7 +40,10 @@ class Verdict(NamedTuple):
     is_acknowledging: bool = False
 
 
-def judge(replica: Replica, log: LeaderLog, fetch: FollowerFetch) -> Verdict:
+ACKNOWLEDGING = Verdict(is_acknowledging=True)
+
+
+def judge(Replica replica not None, log: LeaderLog, fetch: FollowerFetch) -> Verdict:
     """What becomes of a fetch. Only one of this leader epoch, of the follower's present incarnation, and of a log
     that does not diverge acknowledges anything (KAFKA-13141, KAFKA-15221); the caller then reports it by
     `Replica.fetched`.
@@ -60,15 +59,15 @@ def judge(replica: Replica, log: LeaderLog, fetch: FollowerFetch) -> Verdict:
             return Verdict(diverging=(epoch, end_offset))
     if not log.log_start_offset <= fetch.offset <= log.written_end_offset:
         return Verdict(ErrorCode.OFFSET_OUT_OF_RANGE)
-    return Verdict(is_acknowledging=True)
+    return ACKNOWLEDGING
 
 
-def refusal(replica: Replica, fetch: FollowerFetch) -> ErrorCode:
+def refusal(Replica replica not None, fetch: FollowerFetch) -> ErrorCode:
     """The error of a fetch that may not be served here, or NONE."""
     if fetch.leader_epoch not in (NO_EPOCH, replica.leader_epoch):
         is_old = fetch.leader_epoch < replica.leader_epoch
         return ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
-    if replica.role != Role.LEADER:
+    if replica.role != LEADER:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if replica.in_sync is None:
         return ErrorCode.UNKNOWN_LEADER_EPOCH if fetch.leader_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER

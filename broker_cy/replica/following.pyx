@@ -3,15 +3,11 @@
 Pure functions: the log is truncated, appended to and moved by the caller, in the order in which a Step names it.
 """
 
-from __future__ import annotations
+from broker_cy.replica.replica cimport FOLLOWER, Replica
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from broker_cy.replica.replica import Role
-
-if TYPE_CHECKING:
-    from broker_cy.replica.replica import Replica
 
 NONE = -1
 
@@ -63,22 +59,22 @@ class Step(NamedTuple):
     is_ignored: bool = False
 
 
-def ask(replica: Replica, epochs: Epochs) -> Ask | None:
+def ask(Replica replica not None, epochs: Epochs) -> Ask | None:
     """The next fetch, or None while this replica does not follow, or while there is something that is not written, or
     not on disk as flush.messages requires: a fetch offset behind that would acknowledge what is not there.
     """
-    if replica.role != Role.FOLLOWER or replica.sync_lost:
+    if replica.role != FOLLOWER or replica.sync_lost:
         return None
     end = acknowledged_end(replica)
-    return Ask(replica.leader_epoch, end, epochs.latest_epoch) if end == replica.staged["offset"] else None
+    return Ask(replica.leader_epoch, end, epochs.latest_epoch) if end == replica.staged.offset else None
 
 
-def acknowledged_end(replica: Replica) -> int:
+def acknowledged_end(Replica replica not None) -> int:
     """Where that ends which is in the files, and on disk if it has to be."""
-    return replica.local_end_offset
+    return replica.local_end().offset
 
 
-def take(replica: Replica, asked: Ask, answer: Answer, epochs: Epochs) -> Step:
+def take(Replica replica not None, asked: Ask, answer: Answer, epochs: Epochs) -> Step:
     """Judge the answer to a fetch of this replica."""
     if not is_expected(replica, asked, epochs):
         return Step(is_ignored=True)
@@ -107,14 +103,14 @@ def opening_high_watermark(checkpointed: int, log_start: int) -> int:
     return max(checkpointed, log_start)
 
 
-def is_expected(replica: Replica, asked: Ask, epochs: Epochs) -> bool:
+def is_expected(Replica replica not None, asked: Ask, epochs: Epochs) -> bool:
     """Whether the answer belongs to the log as it is now, which may have been truncated and appended to since: an end
     offset and the newest epoch, in one leader epoch, stand for one content.
     """
     return (
-        replica.role == Role.FOLLOWER
+        replica.role == FOLLOWER
         and asked.leader_epoch == replica.leader_epoch
-        and asked.offset == replica.staged["offset"]
+        and asked.offset == replica.staged.offset
         and asked.last_fetched_epoch == epochs.latest_epoch
     )
 

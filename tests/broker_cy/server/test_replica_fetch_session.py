@@ -1,0 +1,134 @@
+"""A follower's fetch session against a leader that only remembers: after each request the leader has exactly what can
+be fetched, whatever was added, paused and removed. The codec of the tables reads the requests and writes the answers.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from broker_cy.core.clock import ManualClock
+from broker_cy.metadata.image import PartitionImage
+from broker_cy.replica.flush_group import FlushGroup
+from broker_cy.replica.partition import Partition
+from broker_cy.replica.throttle import ReplicaThrottle
+from broker_cy.server.replication.fetch_session import FetchSession
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.wire import codec, messages
+from broker_cy.wire.records import Record, encode_batch
+from tests.sim import power_loop
+
+VERSION = 17
+CONFIG = {
+    "replica.fetch.max.bytes": 1 << 20,
+    "replica.fetch.wait.max.ms": 500,
+    "replica.fetch.min.bytes": 1,
+    "replica.fetch.response.max.bytes": 10 << 20,
+}
+Asked = dict[tuple[uuid.UUID, int], tuple[int, int, int, int]]
+
+
+def partitions(path: Path, draw: random.Random) -> list[Partition]:
+    """Followers of two topics, which have records of several leader epochs."""
+    clock = ManualClock()
+    group = FlushGroup(cast(Any, power_loop.Loop(power_loop.Work(draw))), clock)
+    found = []
+    for topic in ("a", "b"):
+        topic_id = uuid.UUID(int=draw.getrandbits(128), version=4)
+        for index in (0, 1, 300):
+            log = Log.create(str(path / f"{topic}-{index}"), topic, index, LogConfig(), 0)
+            for offset in range(draw.randint(0, 3)):
+                batch = bytearray(encode_batch([Record(0, 1_000, b"k", b"v", [])]))
+                batch[0:8], batch[12:16] = offset.to_bytes(8), offset.to_bytes(4)
+                log.append(bytes(batch), 0)
+            partition = Partition(group, topic, index, topic_id, log, 0)
+            partition.assign(PartitionImage((1, 2), (1, 2), 1, 7, 0), False, cast(Any, None), -1)
+            found.append(partition)
+    return found
+
+
+def expected_of(partition: Partition) -> tuple[int, int, int, int]:
+    log = partition.log
+    return (7, log.log_end_offset, log.epochs.latest_epoch, log.log_start_offset)
+
+
+def receive(known: Asked, body: bytes, session: FetchSession) -> None:
+    """What a leader does with a request."""
+    request = codec.decode(messages.FetchRequest, VERSION, body)
+    assert (request.session_id, request.session_epoch) == (session.session_id, session.epoch)
+    assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 9)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10 << 20)
+    if request.session_epoch == 0:
+        assert not request.forgotten_topics_data
+        known.clear()
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            del known[forgotten.topic_id, index]
+    for topic in request.topics:
+        for each in topic.partitions:
+            assert each.partition_max_bytes == 1 << 20
+            known[topic.topic_id, each.partition] = (
+                each.current_leader_epoch,
+                each.fetch_offset,
+                each.last_fetched_epoch,
+                each.log_start_offset,
+            )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_leader_has_what_can_be_fetched(tmp_path: Path, seed: int) -> None:
+    """If this fails, partitions are no longer fetched, or a fetch acknowledges what a paused one does not have."""
+    draw = random.Random(seed)
+    all_of_them = partitions(tmp_path, draw)
+    session = FetchSession(2, cast(Any, CONFIG), ReplicaThrottle(11, 1000))
+    known: Asked = {}
+    fetched: dict[Partition, bool] = {}  # and whether it is paused
+    for _ in range(60):
+        for partition in draw.sample(all_of_them, draw.randint(0, 3)):
+            match draw.choice(["add", "pause", "remove", "note"]):
+                case "add":
+                    session.add(partition)
+                    fetched[partition] = False
+                case "pause":
+                    session.pause(partition)
+                    if partition in fetched:
+                        fetched[partition] = True
+                case "remove":
+                    session.remove(partition)
+                    fetched.pop(partition, None)
+                case "note":
+                    session.note(partition)
+        if draw.random() < 0.1:
+            session.restart()
+        wanted = {(each.topic_id, each.index): expected_of(each) for each, paused in fetched.items() if not paused}
+        body = session.request(9, 0)
+        assert session.is_empty == (not fetched)
+        if body is None:
+            assert wanted == {}
+            continue
+        receive(known, body, session)
+        assert known == wanted
+        error = draw.choice([0, 0, 0, 0, 71])
+        session_id = draw.choice([5, 5, 5, 0]) if error == 0 else 0
+        topics = {topic_id: messages.FetchResponse.FetchableTopicResponse(topic_id=topic_id) for topic_id, _ in known}
+        for (topic_id, index), asked in known.items():
+            topics[topic_id].partitions.append(
+                messages.FetchResponse.PartitionData(
+                    partition_index=index, high_watermark=asked[1], records=b"x" * index
+                )
+            )
+        answer = messages.FetchResponse(
+            error_code=error, session_id=session_id, responses=list(topics.values()) if error == 0 else []
+        )
+        code, found = session.take(memoryview(codec.encode(answer, VERSION)))
+        assert code == error
+        expected = {} if error else {key: (asked[:3], b"x" * key[1]) for key, asked in known.items()}
+        assert {
+            (each.partition.topic_id, each.partition.index): (tuple(each.asked), bytes(each.records or b""))
+            for each in found
+        } == expected
