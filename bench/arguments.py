@@ -194,12 +194,14 @@ def add_failover(parser: argparse.ArgumentParser) -> None:
         help=f"some of {','.join(clients)}")  # fmt: skip
     add("--freeze", type=value(units.duration(0.5, 85)), default=FREEZE_S, metavar="TIME",
         help='how long a process stands still at most; "12 s" by default')  # fmt: skip
+    add("--hosts", action="store_true",
+        help="put each node on a host of its own (a network namespace: needs root, iproute2)")  # fmt: skip
     parser.set_defaults(workload=[])
 
 
 def failover_plan(options: argparse.Namespace) -> failover.Plan:
     """Return what `failover` measures."""
-    return failover.Plan(options.kinds, options.rounds, options.most, options.clients, options.freeze)
+    return failover.Plan(options.kinds, options.rounds, options.most, options.clients, options.freeze, options.hosts)
 
 
 def add_record(parser: argparse.ArgumentParser) -> None:

@@ -28,13 +28,16 @@ MOST_S = 60.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What fails, how often, and who writes. No round of a kind begins later than `most_s` after its first."""
+    """What fails, how often, and who writes. No round of a kind begins later than `most_s` after its first. `hosts`:
+    each node is on a host of its own for all kinds, not only for that which needs it.
+    """
 
     kinds: Sequence[str] = tuple(KINDS)
     rounds: int = ROUNDS
     most_s: float = MOST_S
     clients: Sequence[str] = CLIENTS
     freeze_s: float = FREEZE_S
+    hosts: bool = False
 
 
 def failover(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, plan: Plan) -> None:
@@ -54,21 +57,22 @@ def failover(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, pl
             outcome.notes.append(f"{client} is left out: {reason}")
     if not clients:
         raise SpecError(f"--clients {','.join(plan.clients)}: none of them can run here")
-    kinds = list(plan.kinds)
-    if "cut" in kinds and (sentence := networks.missing()) is not None:
-        kinds.remove("cut")
-        outcome.notes.append(f"{KINDS['cut']} is left out: {sentence}")
+    on_hosts = [kind for kind in plan.kinds if plan.hosts or kind == "cut"]
+    together = [kind for kind in plan.kinds if kind not in on_hosts]
+    if on_hosts and (sentence := networks.missing()) is not None:
+        outcome.notes += [f"{KINDS[kind]} is left out: {sentence}" for kind in on_hosts]
+        on_hosts = []
     for spec in specs:
-        together = [kind for kind in kinds if kind != "cut"]
-        for group in filter(None, (together, [kind for kind in kinds if kind == "cut"])):
+        for group, apart in ((together, False), (on_hosts, True)):
             if session.stop.is_set() or outcome.failed:
                 return
-            _cluster(session, spec, outcome, plan, clients, group)
+            if group:
+                _cluster(session, spec, outcome, plan, clients, group, apart)
 
 
 @contextlib.contextmanager
-def _hosts(spec: TargetSpec, kinds: Sequence[str]) -> Iterator[networks.Network | None]:
-    if "cut" not in kinds:
+def _hosts(spec: TargetSpec, apart: bool) -> Iterator[networks.Network | None]:
+    if not apart:
         yield None
         return
     try:
@@ -79,10 +83,16 @@ def _hosts(spec: TargetSpec, kinds: Sequence[str]) -> Iterator[networks.Network 
 
 
 def _cluster(
-    session: Session, spec: TargetSpec, outcome: Outcome, plan: Plan, clients: Sequence[str], kinds: Sequence[str]
+    session: Session,
+    spec: TargetSpec,
+    outcome: Outcome,
+    plan: Plan,
+    clients: Sequence[str],
+    kinds: Sequence[str],
+    apart: bool,
 ) -> None:
     """Measure some kinds on one cluster, each round of all clients."""
-    with _hosts(spec, kinds) as network:
+    with _hosts(spec, apart) as network:
         session.on_phase(f"{spec.name}: starting")
         cluster = Cluster(session.root / spec.name, spec, network)
         with cluster.running():

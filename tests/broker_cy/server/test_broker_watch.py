@@ -16,12 +16,16 @@ from broker_cy.wire import codec, messages
 
 WAIT_S = 20.0
 OWN, OTHER = 1, 2
+OTHER_HOST = "127.0.0.2"
 
 
 class Listening:
-    """A process that listens on loopback ports, and says nothing."""
+    """A process that listens on ports of an address, and says nothing. A connection to any other than 127.0.0.1 has
+    that at its own end, as if it came from another host.
+    """
 
-    def __init__(self, ports: int = 1) -> None:
+    def __init__(self, ports: int = 1, host: str = "127.0.0.1") -> None:
+        self.host = host
         self.ports = [0] * ports
         self.writers: list[asyncio.StreamWriter] = []
         self.accepted = 0
@@ -29,7 +33,7 @@ class Listening:
 
     async def start(self) -> None:
         for index, port in enumerate(self.ports):
-            server = await asyncio.start_server(self._accept, "127.0.0.1", port)
+            server = await asyncio.start_server(self._accept, self.host, port)
             self.ports[index] = server.sockets[0].getsockname()[1]
             self._servers.append(server)
 
@@ -68,13 +72,13 @@ class Notes:
         self.dead.append(dict(epochs))
 
 
-def broker(ports: list[int], epoch: int = 7, *, fenced: bool = False) -> BrokerImage:
+def broker(ports: list[int], epoch: int = 7, *, fenced: bool = False, host: str = "127.0.0.1") -> BrokerImage:
     names = ["PLAINTEXT", "OUTSIDE"]
     return BrokerImage(
         broker_id=OTHER,
         epoch=epoch,
         incarnation_id=UUID(int=epoch),
-        listeners={name: Endpoint("127.0.0.1", port, 0) for name, port in zip(names, ports, strict=False)},
+        listeners={name: Endpoint(host, port, 0) for name, port in zip(names, ports, strict=False)},
         features={},
         rack=None,
         fenced=fenced,
@@ -109,7 +113,7 @@ async def watching(process: Listening, interval_ms: int = 0) -> AsyncIterator[tu
         broker_interval_ms=interval_ms or None,
         leader_interval_ms=interval_ms,
     )
-    show(watch, broker(process.ports))
+    show(watch, broker(process.ports, host=process.host))
     try:
         await until(lambda: notes.cleared == [OTHER])
         yield watch, notes
@@ -139,6 +143,71 @@ def test_a_process_that_has_ended_is_dead() -> None:
             assert watch.dead == {OTHER: 7}
             show(watch, broker(process.ports, 8))
             assert watch.dead == {}
+
+    asyncio.run(work())
+
+
+def test_a_process_on_another_host_is_refused_and_not_dead() -> None:
+    """If this fails, one host alone decides that a broker on another one is dead, or says nothing of it."""
+
+    async def work() -> None:
+        process = Listening(2, OTHER_HOST)
+        async with watching(process) as (watch, notes):
+            process.end()
+            await until(lambda: notes.refused != [])
+            assert (notes.refused, notes.dead, watch.dead) == ([(OTHER, 7, True)], [], {})
+            assert (watch.refused, watch.cut) == ({OTHER: 7}, {OTHER: 7})
+            # It is said again, for a controller that has to decide alone.
+            await until(lambda: len(notes.refused) > 1)
+            assert notes.refused[1] == (OTHER, 7, False)
+            # A process listens there again: whether it is another one is not known.
+            again = Listening(2, OTHER_HOST)
+            again.ports = process.ports
+            await again.start()
+            await until(lambda: watch.refused == {})
+            assert (notes.dead, watch.cut) == ([], {OTHER: 7})
+            show(watch, broker(process.ports, 8, host=OTHER_HOST))
+            assert watch.cut == {}
+            again.end()
+
+    asyncio.run(work())
+
+
+def test_only_a_controller_of_this_kind_is_told() -> None:
+    """If this fails, controllers of Kafka get what they do not know, or ours do not learn who refuses connections."""
+
+    async def work() -> None:
+        for is_ours in (True, False):
+            process, leader = Listening(host=OTHER_HOST), Answering(is_ours=is_ours)
+            await leader.start()
+            async with watching(process) as (watch, notes):
+                process.end()
+                await until(lambda notes=notes: notes.refused != [])  # type: ignore[misc]
+                assert watch.reports == {}
+                watch.lead(3, 5, Address("127.0.0.1", leader.ports[0]))
+                said = len(notes.refused)
+                if is_ours:
+                    await until(lambda watch=watch: watch.reports == {OTHER: 7})  # type: ignore[misc]
+                    assert len(notes.refused) > said, "nobody is asked to say it to the new controller"
+                await until(lambda leader=leader: leader.questions == 1)  # type: ignore[misc]
+                await until(lambda notes=notes, said=said: len(notes.refused) > said + 1)  # type: ignore[misc]
+                assert watch.reports == ({OTHER: 7} if is_ours else {})
+            leader.end()
+
+    asyncio.run(work())
+
+
+def test_the_kind_of_a_broker_is_known() -> None:
+    """If this fails, a controller waits for reports of brokers that send none."""
+
+    async def work() -> None:
+        process = Answering(is_ours=False)
+        async with watching(process, 100) as (watch, _):
+            await until(lambda: watch.strangers == {OTHER})
+        process = Answering()
+        async with watching(process, 100) as (watch, _):
+            await until(lambda: process.questions > 1)
+            assert watch.strangers == frozenset()
 
     asyncio.run(work())
 
