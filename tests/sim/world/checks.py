@@ -31,8 +31,8 @@ def check_partitions(machine: Machine) -> None:
         known[partition] = watermark, end, start
         name = (machine.host, partition.topic, partition.index)
         assert start <= watermark <= written <= end, f"{name}: {start} <= {watermark} <= {written} <= {end} is wrong"
-        # A follower whose empty log begins within a batch, of which its leader has deleted a part, begins again with the
-        # whole batch: nothing was readable.
+        # A follower whose empty log begins within a batch, of which its leader has deleted a part, begins again with
+        # the whole batch: nothing was readable.
         begins_again = machine.world.plan.is_cluster and watermark == start and start_before == before == end_before
         # Of their records one replica may be the only one that has them (min.insync.replicas=1), and lose its power.
         may_lose = partition.topic in OWN_TOPICS and not machine.world.keeps_unsynced

@@ -41,14 +41,15 @@ class Outgoing(asyncio.Transport):
         try:
             connection = await self._opened
         except BaseException:
-            # What comes later is closed.
+            # What comes later is closed, too.
             self._is_closing = True
             self._machine.outgoing.pop(self, None)
+            if self._connection is not None:
+                self._connection.close()
             raise
         if connection is None:
             self._machine.outgoing.pop(self, None)
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        self._protocol.connection_made(self)
 
     def _done(self, connection: Connection | None) -> None:
         """The answer to the attempt has arrived."""
@@ -57,7 +58,15 @@ class Outgoing(asyncio.Transport):
                 connection.close()
             return
         self._connection = connection
-        self._loop.arrived(lambda: None if self._opened.done() else self._opened.set_result(connection))
+        self._loop.arrived(self._settle)
+
+    def _settle(self) -> None:
+        """As with an event loop, the protocol knows of the connection before anything that arrives over it."""
+        if self._opened.done():
+            return
+        if self._connection is not None:
+            self._protocol.connection_made(self)
+        self._opened.set_result(self._connection)
 
     def end(self, *, silently: bool) -> None:
         """The process has ended, by itself or with its machine: `silently` nobody is informed until it is back."""
