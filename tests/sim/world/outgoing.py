@@ -67,6 +67,8 @@ class Outgoing(asyncio.Transport):
         if self._connection is not None:
             self._protocol.connection_made(self)
         self._opened.set_result(self._connection)
+        if self._inbox:
+            self._loop.arrived(self._deliver)
 
     def end(self, *, silently: bool) -> None:
         """The process has ended, by itself or with its machine: `silently` nobody is informed until it is back."""
@@ -93,6 +95,8 @@ class Outgoing(asyncio.Transport):
             self._loop.arrived(self._deliver)
 
     def _deliver(self) -> None:
+        if not self._opened.done():
+            return
         while self._inbox and not self._is_paused and not self._is_closing:
             what = self._inbox.popleft()
             if what is None:
