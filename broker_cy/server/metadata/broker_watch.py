@@ -55,6 +55,8 @@ AGAIN_S: Final = 0.01
 ALONE_S: Final = 0.06
 # After so many short connections the pause does not grow.
 SHORT_MAX: Final = 6
+# After so many attempts in a row without a connection that stayed, a node that never had one is named in the log.
+UNREACHED: Final = 3
 
 
 class Found(Enum):
@@ -276,9 +278,20 @@ class BrokerWatch:
         """
         is_here: bool | None = None  # None: it was not connected
         short = 0  # connections that ended soon, one after the other
+        unreached: int | None = 0  # attempts without such a connection; None: there was one
         while True:
+            if unreached == UNREACHED:
+                LOGGER.warning(
+                    "a node in service is not reached at the address that it advertises: clients are not either",
+                    extra=facts(
+                        node=watched.node_id,
+                        address=watched.addresses[0],
+                        remedy="check its advertised.listeners, and firewalls and routes on the way",
+                    ),
+                )
             connection = await self._connect(watched.addresses[0])
             if connection is None:
+                unreached = None if unreached is None else unreached + 1
                 if is_here is not None and await self._refuses(watched.addresses):
                     return is_here
                 await asyncio.sleep(RETRY_S)
@@ -286,6 +299,7 @@ class BrokerWatch:
             is_here = connection.is_local
             lasted_s = await self._follow(watched, connection, liveness)
             short = 0 if lasted_s >= RETRY_S else min(short + 1, SHORT_MAX)
+            unreached = None if unreached is None or not short else unreached + 1
             if short:
                 await asyncio.sleep(min(AGAIN_S * 2**short, RETRY_S))
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from uuid import UUID
+
+import pytest
 
 from broker_cy.client.address import Address
 from broker_cy.client.outgoing import MACHINE
 from broker_cy.controller.pulse import LIVENESS
 from broker_cy.metadata.image import BrokerImage, Endpoint, ImageDelta, MetadataImage
+from broker_cy.server.metadata import broker_watch
 from broker_cy.server.metadata.broker_watch import BrokerWatch
 from broker_cy.wire import codec, messages
 
@@ -126,6 +130,36 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_S):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+def test_a_broker_that_was_never_reached_is_named(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, nobody learns of a broker that advertises a wrong address, but by its clients."""
+    monkeypatch.setattr(broker_watch, "RETRY_S", 0.01)
+
+    def named() -> list[str]:
+        records = [each for each in caplog.records if "not reached at the address" in each.getMessage()]
+        return [str(getattr(each, "fields")["address"]) for each in records]  # noqa: B009
+
+    async def work() -> None:
+        nobody = Listening()
+        await nobody.start()
+        nobody.end()
+        process = Listening()
+        async with watching(process) as (watch, _):
+            for before in range(1, broker_watch.UNREACHED + 3):
+                process.hang_up()
+                await until(lambda: process.accepted > before)  # noqa: B023
+            assert not named()
+            show(watch, broker(nobody.ports, epoch=8))
+            await until(lambda: bool(named()))
+            # Once for each registration.
+            await asyncio.sleep(0.1)
+            assert named() == [f"127.0.0.1:{nobody.ports[0]}"]
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(work())
 
 
 def test_a_process_that_has_ended_is_dead() -> None:
