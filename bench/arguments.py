@@ -102,11 +102,21 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     passed = modes.add_parser(
         "through", parents=[single, several, pairs], help="memory after a log was written and read, then kill -9"
     )
-    passed.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=lifecycle.THROUGH_BYTES)
+    passed.add_argument(
+        "--size",
+        type=value(units.size(1 << 20, 1 << 44)),
+        default=lifecycle.THROUGH_BYTES,
+        help='what is written and read, such as "500 MB"',
+    )
     replaced = modes.add_parser(
         "reassign", parents=[single, several, pairs], help="move the partitions of a filled topic to other nodes"
     )
-    replaced.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=reassign.SIZE_BYTES)
+    replaced.add_argument(
+        "--size",
+        type=value(units.size(1 << 20, 1 << 44)),
+        default=reassign.SIZE_BYTES,
+        help='what the topic holds, such as "500 MB"; "3 GB" by default',
+    )
     ceiling = modes.add_parser(
         "ceiling", parents=[single, several], help="find the highest rate with p99 below a bound"
     )

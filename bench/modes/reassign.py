@@ -47,7 +47,9 @@ def reassignments(
         allowed = "ours-3, kafka-3, and files with `nodes`"
         raise SpecError(f"target {others[0]} is no cluster of the tool's own (allowed: {allowed})")
     if workload.rate.unlimited or not workload.producers or workload.consumers or workload.driver != "raw":
-        raise SpecError(f"workload {workload.name}: reassign needs producers of the driver raw alone, on a schedule")
+        raise SpecError(
+            f"workload {workload.name}: reassign needs producers of the driver raw alone, on a schedule, as in latency-1kb"
+        )
     for pair in range(pairs):
         for spec in list(specs)[:: -1 if pair % 2 else 1]:
             if session.stop.is_set() or outcome.failed:
