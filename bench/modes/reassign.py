@@ -48,7 +48,8 @@ def reassignments(
         raise SpecError(f"target {others[0]} is no cluster of the tool's own (allowed: {allowed})")
     if workload.rate.unlimited or not workload.producers or workload.consumers or workload.driver != "raw":
         raise SpecError(
-            f"workload {workload.name}: reassign needs producers of the driver raw alone, on a schedule, as in latency-1kb"
+            f"workload {workload.name}: reassign needs producers of the driver raw alone, on a schedule "
+            "(such as latency-1kb)"
         )
     for pair in range(pairs):
         for spec in list(specs)[:: -1 if pair % 2 else 1]:
