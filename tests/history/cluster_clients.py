@@ -16,7 +16,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from tests.history.operations import Assign, Fate, Place, Poll, Read, Recorder, Send
 from tests.support.confluent import close_consumer
 
-CALL_S = 5.0
+# default.api.timeout.ms and retry.backoff.ms of Kafka's clients.
+API_TIMEOUT_S = 60.0
+RETRY_S = 0.1
 TIMEOUT_S = 90.0
 RATE = 150
 """Records a second."""
@@ -197,13 +199,11 @@ class Watcher(Client):
 
     def look(self) -> None:
         try:
-            found = self.consumer.committed([TopicPartition(*place) for place in self.places], CALL_S)
+            found = self.ask()
         except KafkaException as error:
             if error.args[0].fatal():
                 raise
-            # The coordinator moves: the protocol has it asked again, which librdkafka does only a few times.
-            if error.args[0].code() != KafkaError.NOT_COORDINATOR:
-                self.errors.append(f"committed: {error}")
+            self.errors.append(f"committed: {error}")
             return
         for each in found:
             if each.error is not None:
@@ -215,6 +215,24 @@ class Watcher(Client):
             assert offset >= before, f"{self.name}: the committed offset of {place} went from {before} to {offset}"
             self.known[place] = offset
         self.progress += 1
+
+    def ask(self) -> list[TopicPartition]:
+        """The committed offsets, from a coordinator that may move meanwhile. Raises KafkaException.
+
+        A coordinator that has moved answers NOT_COORDINATOR. librdkafka 2.16 returns the first one that OffsetFetch
+        gets to its user, and only then looks for the next coordinator; Kafka's own consumer asks that one, for 60 s in
+        all, as is done here. Offsets that are part of an open transaction are asked for until it ends (KIP-447).
+        """
+        deadline = time.monotonic() + API_TIMEOUT_S
+        while True:
+            try:
+                left_s = deadline - time.monotonic()
+                return list(self.consumer.committed([TopicPartition(*place) for place in self.places], left_s))
+            except KafkaException as error:
+                moved = error.args[0].code() == KafkaError.NOT_COORDINATOR
+                if not moved or time.monotonic() + RETRY_S > deadline:
+                    raise
+                self.over.wait(RETRY_S)
 
     def end(self) -> None:
         self.consumer.close()

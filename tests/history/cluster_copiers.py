@@ -11,13 +11,13 @@ from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.history.cluster_clients import CALL_S, QUIET, TIMEOUT_S, Client, reads_of
+from tests.history.cluster_clients import API_TIMEOUT_S, QUIET, TIMEOUT_S, Client, reads_of
 from tests.history.operations import Fate, Outcome, Place, Recorder, Send, Transaction
 from tests.support.confluent import close_consumer
 
 COPIED_MAX = 200
 STUCK_S = 10.0
-"""How long send_offsets_to_transaction, with a timeout of CALL_S, may take before the copier is replaced."""
+"""How long send_offsets_to_transaction may take before the copier is replaced, whatever timeout it is given."""
 
 
 class Abandoned(Exception):
@@ -102,7 +102,7 @@ class Copier(Client):
         self.doing, self.since_s = what, time.monotonic()
         while True:
             try:
-                call(*arguments, CALL_S)  # type: ignore[operator]
+                call(*arguments, API_TIMEOUT_S)  # type: ignore[operator]
                 if self.abandoned:
                     raise Abandoned
                 self.doing = ""
@@ -185,7 +185,7 @@ class Copier(Client):
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             with suppress(KafkaException):
-                found = self.consumer.committed(self.consumer.assignment(), CALL_S)
+                found = self.consumer.committed(self.consumer.assignment(), API_TIMEOUT_S)
                 if all(each.error is None for each in found):
                     self.go([TopicPartition(each.topic, each.partition, max(each.offset, 0)) for each in found])
                     return

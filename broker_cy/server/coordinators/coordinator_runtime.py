@@ -104,6 +104,8 @@ class CoordinatorRuntime(Generic[M, S]):
         self.leader_epoch = leader_epoch
         self.machine = machine
         self.state = LoadState.LOADING
+        self.on_loaded: Callable[[], None] = lambda: None
+        """Called when it is no longer being loaded: it answers, or it never will."""
         self.on_event: Callable[[Event], None] = ignore
         self.on_commits: Callable[[M, Sequence[Place]], None] = ignore_commits
         self._clock = context.clock
@@ -150,8 +152,10 @@ class CoordinatorRuntime(Generic[M, S]):
 
     async def load(self) -> None:
         """Replay the log, then activate, which may happen later. A log that cannot be read or understood sets FAILED
-        and is logged.
+        and is logged. One that was closed meanwhile stays as it is.
         """
+        if self.state is not LoadState.LOADING:
+            return
         try:
             count = await self._replay_log()
         except (StorageError, OSError, ValueError, KafkaError) as error:
@@ -160,7 +164,10 @@ class CoordinatorRuntime(Generic[M, S]):
         self._activate(count)
 
     def _fail(self, error: Exception) -> None:
+        if self.state is not LoadState.LOADING:
+            return
         self.state = LoadState.FAILED
+        self.on_loaded()
         self.logger.error(
             "could not load the %s",
             self.coordinator,
@@ -186,6 +193,7 @@ class CoordinatorRuntime(Generic[M, S]):
             return
         self.state = LoadState.ACTIVE
         self.accept(step)
+        self.on_loaded()
         if count:
             found = self.loaded_facts()
             if self.machine.unknown_records:
@@ -405,6 +413,7 @@ class CoordinatorRuntime(Generic[M, S]):
             self._failed(ErrorCode.NOT_COORDINATOR, steps)
             self.accept(self.machine.unload())
         self.state = LoadState.CLOSED
+        self.on_loaded()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -2,17 +2,19 @@
 that this broker leads.
 
 The topic is created when a client first looks up a coordinator. A runtime is loaded from the log when this broker
-becomes the leader of its partition; until then, requests for its groups or transactional ids fail with
-COORDINATOR_LOAD_IN_PROGRESS. It is closed when the leadership or its epoch changes: what waits is answered with
-NOT_COORDINATOR, and the next leader has its state from the log.
+becomes the leader of its partition; until then, requests for its groups or transactional ids wait, and fail with
+COORDINATOR_LOAD_IN_PROGRESS if that takes long. It is closed when the leadership or its epoch changes: what waits is
+answered with NOT_COORDINATOR, and the next leader has its state from the log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.routing import partition_for
@@ -21,6 +23,7 @@ from broker_cy.core.logs import facts
 from broker_cy.metadata.image import NO_LEADER, MetadataImage
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime, LoadState, M, RuntimeContext, ignore
 from broker_cy.server.metadata.internal_topics import creatable_topic
+from broker_cy.server.waiters import Waiters
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -38,6 +41,16 @@ if TYPE_CHECKING:
 STOP_WRITES_S = 0.5
 # A request that needs the topic waits this long for it; Kafka's clients ask again after 100 ms.
 CREATE_WAIT_S = 1.0
+# A request waits this long for a coordinator that is being loaded. librdkafka repeats a commit twice within 0.3 s, then
+# its user sees the error, and a busy machine may load for longer. Heartbeats, which are sent every 3 s by default, do
+# not wait, but those behind a request on its connection do.
+LOAD_WAIT_S: Final = 2.0
+# A client may know before this broker that this one is the coordinator: metadata arrive within so much time.
+BEHIND_WAIT_S: Final = 0.5
+# How long clients may come to a coordinator that has moved, because they do not know it yet.
+RESIGNED_S: Final = 5.0
+# Logs that are read at the same time: one that has to come from the disk does not hold up the others.
+LOADERS_MAX: Final = 4
 
 Submit = Callable[[Any], Awaitable[Any]]
 S = TypeVar("S", bound=CoordinatorRuntime[Any, Any])
@@ -121,7 +134,12 @@ class CoordinatorService(Generic[S, M]):
         self._runtime_context = RuntimeContext(
             context.clock, context.loop, lambda: self._max_batch_bytes, context.executor, context.log_events
         )
-        self._loading: asyncio.Task[None] | None = None
+        self._to_load: deque[S] = deque()
+        self._loaders: dict[asyncio.Task[None], None] = {}
+        # Requests that wait for the coordinator of a partition.
+        self.waiters = Waiters(context.loop)
+        # When this broker ceased to lead a partition, in the time of the loop.
+        self._resigned_s: dict[int, float] = {}
         self._creating: asyncio.Task[None] | None = None
         self._stopped = False
         self._sweepers: list[Sweeper[S]] = []
@@ -151,6 +169,8 @@ class CoordinatorService(Generic[S, M]):
             self._max_batch_bytes = self._topic_settings(self.topic)["max.message.bytes"]
             self.partition_count = len(known.partitions)
             self._open_runtimes(epochs)
+        if delta.topics:
+            self.waiters.wake_all()
 
     def _led_epochs(self, image: MetadataImage) -> dict[int, int]:
         """The leader epochs of the partitions of the topic that this broker leads."""
@@ -163,6 +183,7 @@ class CoordinatorService(Generic[S, M]):
     def _resign(self, indexes: list[int]) -> None:
         """This broker no longer leads these partitions, or it leads them in another epoch."""
         for index in indexes:
+            self._resigned_s[index] = self._loop.time()
             self.runtimes.pop(index).close()
         if indexes:
             self.logger.info(
@@ -178,11 +199,14 @@ class CoordinatorService(Generic[S, M]):
                 continue
             runtime = self.runtimes[index] = self._new_runtime(partition, leader_epoch)
             runtime.on_event = self.on_event
+            runtime.on_loaded = partial(self.waiters.wake, index)
             runtime.machine.take_image(self._image)
             fresh.append(runtime)
-        if fresh:
-            before = self._loading
-            self._loading = self._loop.create_task(self._load(fresh, before))
+        self._to_load.extend(fresh)
+        for _ in range(min(LOADERS_MAX - len(self._loaders), len(self._to_load))):
+            loader = self._loop.create_task(self._load())
+            self._loaders[loader] = None
+            loader.add_done_callback(self._loaders.pop)
         for sweeper in self._sweepers:
             sweeper.start()
 
@@ -193,18 +217,16 @@ class CoordinatorService(Generic[S, M]):
             del self.runtimes[index]
             self._open_runtimes(self._led_epochs(self._image))
 
-    async def _load(self, fresh: list[S], before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await before
-        for runtime in fresh:
-            await runtime.load()
+    async def _load(self) -> None:
+        while self._to_load:
+            await self._to_load.popleft().load()
 
     async def loaded(self) -> None:
         """Wait until the log of each existing runtime is replayed, or could not be. It answers then, unless it waits
         for its followers.
         """
-        while self._loading is not None and not self._loading.done():
-            await asyncio.shield(self._loading)
+        while self._loaders:
+            await asyncio.wait(list(self._loaders))
 
     def _active(self) -> list[S]:
         return [runtime for runtime in self.runtimes.values() if runtime.state is LoadState.ACTIVE]
@@ -226,7 +248,9 @@ class CoordinatorService(Generic[S, M]):
         while any(runtime.is_writing for runtime in self._active()) and self._loop.time() < deadline:
             await asyncio.sleep(0)
         self._close_runtimes()
-        for task in (self._loading, self._creating):
+        self.waiters.wake_all()
+        self._to_load.clear()
+        for task in (*self._loaders, self._creating):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -275,6 +299,54 @@ class CoordinatorService(Generic[S, M]):
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"the coordinator of {self.what} {key!r} is {runtime.state.value}")
         return runtime
+
+    async def ready(self, key: str) -> S:
+        """`runtime_for`, which waits while the coordinator is being loaded, or is about to be, LOAD_WAIT_S at most."""
+        try:
+            return self.runtime_for(key)
+        except KafkaError:
+            await self._until_loaded((key,))
+        return self.runtime_for(key)
+
+    async def ready_all(self, keys: Sequence[str]) -> list[S | KafkaError]:
+        """The same for several, which wait together."""
+        found = [self._found(key) for key in keys]
+        if any(isinstance(each, KafkaError) for each in found):
+            await self._until_loaded(keys)
+            # Those that were found may have been closed meanwhile.
+            found = [self._found(key) for key in keys]
+        return found
+
+    def _found(self, key: str) -> S | KafkaError:
+        try:
+            return self.runtime_for(key)
+        except KafkaError as error:
+            return error
+
+    async def _until_loaded(self, keys: Iterable[str]) -> None:
+        if not self.partition_count:
+            return
+        now_s = self._loop.time()
+        for index in {self.partition_for(key): None for key in keys}:
+            while limit_s := self._wait_s(index):
+                if not await self.waiters.wait(index, now_s + limit_s - self._loop.time()):
+                    break
+
+    def _wait_s(self, index: int) -> float:
+        """How long a request may wait for the coordinator of a partition; 0 if there is nothing to wait for."""
+        runtime = self.runtimes.get(index)
+        if runtime is not None:
+            return LOAD_WAIT_S if runtime.state is LoadState.LOADING else 0.0
+        return BEHIND_WAIT_S if self._may_lead_soon(index) else 0.0
+
+    def _may_lead_soon(self, index: int) -> bool:
+        """Whether clients that come because of a partition, which another broker leads, may know more than this one."""
+        known = self._image.topics.by_name(self.topic)
+        partition = known.partitions.get(index) if known is not None else None
+        if self._stopped or partition is None or self._config.node_id not in partition.replicas:
+            return False
+        resigned_s = self._resigned_s.get(index)
+        return resigned_s is None or self._loop.time() - resigned_s > RESIGNED_S
 
     def other_coordinator(self, key: str) -> int | None:
         """The other broker that coordinates a group or transactional id; None if it is this one, or none."""

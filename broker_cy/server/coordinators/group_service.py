@@ -42,11 +42,11 @@ class GroupService(CoordinatorService[GroupRuntime, GroupStateMachine]):
 
     # ---- for handlers ----
 
-    def run(self, group_id: str, operation: Operation) -> asyncio.Future[Any]:
-        """Run `operation(machine, token, now)` where the group is coordinated; the future gets its answer. Raises as
-        runtime_for.
+    async def run(self, group_id: str, operation: Operation) -> Any:
+        """Run `operation(machine, token, now)` where the group is coordinated, and return its answer. Waits and raises
+        as `ready`.
         """
-        return self.runtime_for(group_id).run(operation)
+        return await (await self.ready(group_id)).run(operation)
 
     def end_transaction(
         self,

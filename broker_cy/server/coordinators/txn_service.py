@@ -74,7 +74,7 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
             return Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         try:
             # It would only ask for one.
-            runtime = self.runtime_for(transactional_id)
+            runtime = await self.ready(transactional_id)
             if not runtime.machine.producer_ids and transactional_id not in runtime.machine.transactions:
                 await runtime.add_producer_id()
         except KafkaError as error:
@@ -121,7 +121,7 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
     ) -> T:
         try:
             while True:
-                runtime = self.runtime_for(transactional_id)
+                runtime = await self.ready(transactional_id)
                 answer: T | None = await runtime.run(operation)
                 if answer is not None:
                     return answer

@@ -11,6 +11,7 @@ from __future__ import annotations
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.uuid import ZERO
 from broker_cy.server.context import RequestContext
+from broker_cy.server.coordinators.group_runtime import GroupRuntime
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -22,10 +23,14 @@ NO_OFFSET = -1
 
 
 @handler(ApiKey.OFFSET_FETCH, versions=(1, 10))
-def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
+async def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
     if ctx.version >= VERSION_GROUPS:
+        found = await ctx.broker.groups.ready_all([group.group_id for group in request.groups])
         return messages.OffsetFetchResponse(
-            groups=[_fetch(ctx, group, request.require_stable) for group in request.groups]
+            groups=[
+                _fetch(ctx, group, runtime, request.require_stable)
+                for group, runtime in zip(request.groups, found, strict=True)
+            ]
         )
     topics = None
     if request.topics is not None:
@@ -35,26 +40,23 @@ def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest) -> m
             )
             for topic in request.topics
         ]
-    return _old_response(
-        _fetch(
-            ctx,
-            messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics),
-            request.require_stable,
-        )
-    )
+    group = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    (runtime,) = await ctx.broker.groups.ready_all([request.group_id])
+    return _old_response(_fetch(ctx, group, runtime, request.require_stable))
 
 
 def _fetch(
-    ctx: RequestContext, group: messages.OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
+    ctx: RequestContext,
+    group: messages.OffsetFetchRequest.OffsetFetchRequestGroup,
+    runtime: GroupRuntime | KafkaError,
+    require_stable: bool,
 ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
     by_id = ctx.version >= VERSION_TOPIC_IDS
     unknown: list[messages.OffsetFetchRequest.OffsetFetchRequestTopics] = []
     if by_id and group.topics is not None:
         unknown = _name_topics(ctx, group)
-    try:
-        runtime = ctx.broker.groups.runtime_for(group.group_id)
-    except KafkaError as error:
-        return _group_error(ctx.version, group, error.code)
+    if isinstance(runtime, KafkaError):
+        return _group_error(ctx.version, group, runtime.code)
     found = runtime.machine.fetch_offsets(group, require_stable=require_stable, unwritten=runtime.unwritten())
     if found.error_code != ErrorCode.NONE:
         return _group_error(ctx.version, group, ErrorCode(found.error_code))

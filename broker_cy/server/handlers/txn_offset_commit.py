@@ -59,7 +59,7 @@ async def txn_offset_commit(
 async def _commit(ctx: RequestContext, request: messages.TxnOffsetCommitRequest) -> messages.TxnOffsetCommitResponse:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    runtime = ctx.broker.groups.runtime_for(request.group_id)
+    runtime = await ctx.broker.groups.ready(request.group_id)
     verification = await _verify(ctx, request, runtime.partition)
     # The coordinator may have changed meanwhile.
     runtime = ctx.broker.groups.runtime_for(request.group_id)

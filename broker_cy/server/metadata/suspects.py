@@ -17,6 +17,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from broker_cy.server.waiters import Waiters
+
 if TYPE_CHECKING:
     from broker_cy.metadata.image import ImageDelta, MetadataImage
 
@@ -40,7 +42,7 @@ class Suspects:
         self.ids: set[int] = set()
         self._loop = loop
         self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._waiting: list[tuple[frozenset[int], asyncio.Future[None]]] = []
+        self._waiters = Waiters(loop)
 
     def suspect(self, broker_id: int) -> None:
         """The broker is probably gone."""
@@ -61,12 +63,7 @@ class Suspects:
             return
         self.ids.discard(broker_id)
         self._timers.pop(broker_id).cancel()
-        waiting, self._waiting = self._waiting, []
-        for named, future in waiting:
-            if named & self.ids:
-                self._waiting.append((named, future))
-            elif not future.done():
-                future.set_result(None)
+        self._waiters.wake(broker_id)
 
     def apply(self, delta: ImageDelta) -> None:
         """The committed metadata have changed."""
@@ -79,16 +76,11 @@ class Suspects:
         await asyncio.sleep(SETTLE_S)
         for _ in range(SETTLE_TURNS):
             await asyncio.sleep(0)
-        if not wanted & self.ids:
-            return
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append((wanted, future))
-        try:
-            async with asyncio.timeout(GONE_S):
-                await future
-        except TimeoutError:
-            # Others became suspected meanwhile.
-            self._waiting = [entry for entry in self._waiting if entry[1] is not future]
+        deadline_s = self._loop.time() + GONE_S
+        while suspected := wanted & self.ids:
+            # Others may be suspected meanwhile.
+            if not await self._waiters.wait(min(suspected), deadline_s - self._loop.time()):
+                return
 
     def stop(self) -> None:
         """Hold nothing any longer."""

@@ -93,13 +93,20 @@ class GroupBroker:
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
     async def committed(self, topic: str = "t", partition: int = 0, group_id: str = GROUP) -> int:
+        answer = await self._fetch_offset(topic, partition, group_id)
+        assert answer.error_code == ErrorCode.NONE
+        return int(answer.topics[0].partitions[0].committed_offset)
+
+    async def fetched(self) -> ErrorCode:
+        """The error of OffsetFetch."""
+        return ErrorCode((await self._fetch_offset("t", 0, GROUP)).error_code)
+
+    async def _fetch_offset(self, topic: str, partition: int, group_id: str) -> Any:
         group = messages.OffsetFetchRequest.OffsetFetchRequestGroup(
             group_id=group_id,
             topics=[messages.OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])],
         )
-        answer = (await self.call(messages.OffsetFetchRequest(groups=[group]), 9)).groups[0]
-        assert answer.error_code == ErrorCode.NONE
-        return int(answer.topics[0].partitions[0].committed_offset)
+        return (await self.call(messages.OffsetFetchRequest(groups=[group]), 9)).groups[0]
 
 
 def commit_request(

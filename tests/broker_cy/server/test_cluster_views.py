@@ -188,7 +188,7 @@ def test_metadata_of_a_suspected_leader_waits_for_the_verdict(tmp_path: Path, mo
         monkeypatch.setattr(suspects, "HOLD_S", 60.0)
         broker.suspects.suspect(3)
         asked = asyncio.ensure_future(broker.call(wanted(), 13))
-        await until(lambda: bool(broker.suspects._waiting))
+        await until(lambda: len(broker.suspects._waiters) > 0)
         # Others are not held: nothing that they name is suspected.
         nothing = messages.MetadataRequest(topics=[])
         assert len((await broker.call(nothing, 13)).brokers) == 3
@@ -199,7 +199,7 @@ def test_metadata_of_a_suspected_leader_waits_for_the_verdict(tmp_path: Path, mo
         broker.suspects.apply(delta)
         response = await asked
         assert [each.leader_id for each in response.topics[0].partitions] == [1, 2, 1, -1]
-        assert (broker.suspects.ids, broker.suspects._waiting) == (set(), [])
+        assert (broker.suspects.ids, len(broker.suspects._waiters)) == (set(), 0)
 
     with_broker(tmp_path, work)
 
@@ -215,7 +215,7 @@ def test_metadata_is_not_held_for_longer_than_the_bound(tmp_path: Path, monkeypa
         response = await broker.call(wanted(), 13)
         assert [each.leader_id for each in response.topics[0].partitions] == [1, 2, 3, -1]
         await until(lambda: not broker.suspects.ids)
-        assert broker.suspects._waiting == []
+        assert len(broker.suspects._waiters) == 0
 
     with_broker(tmp_path, work)
 
@@ -230,7 +230,7 @@ def test_metadata_of_a_leader_that_is_gone_is_held_for_longer(tmp_path: Path, mo
         broker.suspects.suspect(3)
         broker.suspects.gone(3)
         asked = asyncio.ensure_future(broker.call(wanted(), 13))
-        await until(lambda: bool(broker.suspects._waiting))
+        await until(lambda: len(broker.suspects._waiters) > 0)
         assert broker.suspects.ids == {3}
         broker.suspects.clear(3)
         await asked
@@ -279,7 +279,7 @@ def test_coordinator_that_is_suspected_is_named_after_the_verdict(
             server._on_image(change(image, [broker_image(2), broker_image(3)], {place: partition_image(2)}), image)
             server.broker.suspects.suspect(2)
             asked = asyncio.ensure_future(broker.call(find(GROUP), 6))
-            await until(lambda: bool(server.broker.suspects._waiting))
+            await until(lambda: len(server.broker.suspects._waiters) > 0)
             delta = change(image, [broker_image(2, fenced=True)], {place: partition_image(3, (3,), 2)})
             server._on_image(delta, image)
             assert (await asked).coordinators[0].node_id == 3
@@ -295,7 +295,7 @@ def test_verdict_on_one_of_two_suspects_is_not_enough() -> None:
         found.suspect(2)
         found.suspect(3)
         waiting = asyncio.ensure_future(found.verdict([2, 3]))
-        await until(lambda: bool(found._waiting))
+        await until(lambda: len(found._waiters) > 0)
         found.clear(2)
         await asyncio.sleep(0)
         assert not waiting.done()

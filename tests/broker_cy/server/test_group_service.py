@@ -12,6 +12,7 @@ import pytest
 
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.coordinators import coordinator_service
 from broker_cy.server.coordinators.group_runtime import LoadState
 from broker_cy.wire import messages
 from broker_cy.wire.records import Record, decode_batches, encode_batch
@@ -250,8 +251,9 @@ def test_stop_answers_who_waits(tmp_path: Path) -> None:
     run(work)
 
 
-def test_group_is_not_answered_while_it_loads(tmp_path: Path) -> None:
-    """If this fails, consumers find no committed offsets directly after a start, and start over."""
+def test_group_is_not_answered_while_it_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, consumers find no committed offsets directly after a start, and start over, or wait for ever."""
+    monkeypatch.setattr(coordinator_service, "LOAD_WAIT_S", 0.01)
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -260,6 +262,8 @@ def test_group_is_not_answered_while_it_loads(tmp_path: Path) -> None:
             runtime.state = LoadState.LOADING
             assert (await broker.join("m")).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             assert await broker.commit(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert await broker.fetched() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert len(broker.server.broker.groups.waiters) == 0
             beat = messages.HeartbeatRequest(group_id=GROUP)
             assert (await broker.call(beat, 4)).error_code == ErrorCode.NONE
             listed = await broker.call(messages.ListGroupsRequest(), 5)

@@ -10,6 +10,8 @@ import pytest
 from broker_cy.replica import following, leading
 from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.replica import Role
+from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
+from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
 
@@ -65,6 +67,22 @@ def deposed_leaders_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionService, "_assign", wrong)
 
 
+def requests_do_not_wait_for_coordinators(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that is being loaded refuses requests at once."""
+    patch.setattr(CoordinatorService, "_wait_s", lambda self, index: 0.0)
+
+
+def loaded_coordinators_wake_nobody(patch: pytest.MonkeyPatch) -> None:
+    """Requests that wait for a coordinator are answered only when their time is over."""
+    right = CoordinatorRuntime.load
+
+    async def wrong(self: CoordinatorRuntime[Any, Any]) -> None:
+        self.on_loaded = lambda: None
+        await right(self)
+
+    patch.setattr(CoordinatorRuntime, "load", wrong)
+
+
 # Those that worlds find, with a seed that does.
 CLUSTER_PLANTED: dict[str, tuple[Plant, int]] = {
     plant.__name__: (plant, first)
@@ -75,6 +93,8 @@ CLUSTER_PLANTED: dict[str, tuple[Plant, int]] = {
         (diverging_logs_are_not_noticed, 2),
         (empty_epochs_are_not_cut, 2),
         (deposed_leaders_go_on, 2),
+        (requests_do_not_wait_for_coordinators, 0),
+        (loaded_coordinators_wake_nobody, 0),
     ]
 }
 # As long as other draws do not change it, the first one does.

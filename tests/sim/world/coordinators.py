@@ -35,6 +35,20 @@ def check_groups(machine: Machine) -> None:
     _check_pending(machine, pending)
 
 
+def check_waiting(machine: Machine) -> None:
+    """Requests wait only for coordinators that are being loaded, or that another broker has as far as this one knows.
+    Raises AssertionError.
+    """
+    assert machine.server is not None
+    for service in (machine.server.broker.groups, machine.server.broker.transactions):
+        for index in service.waiters.keys():  # noqa: SIM118
+            assert isinstance(index, int)
+            runtime = service.runtimes.get(index)
+            assert runtime is None or runtime.state is LoadState.LOADING, (
+                f"{machine.host}: requests wait for {service.topic}-{index}, which is {runtime.state.value}"
+            )
+
+
 def _check_group(group: ClassicGroup) -> None:
     members, name = group.members, group.group_id
     assert group.leader_id in members if members else group.leader_id is None, f"{name}: leader {group.leader_id}"

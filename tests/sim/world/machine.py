@@ -21,7 +21,7 @@ from tests.sim.world import disks
 from tests.sim.world.checks import check_partitions
 from tests.sim.world.clock import MachineClock
 from tests.sim.world.cluster import format_directory
-from tests.sim.world.coordinators import check_groups, check_reloads, check_transactions, is_ending
+from tests.sim.world.coordinators import check_groups, check_reloads, check_transactions, check_waiting, is_ending
 from tests.sim.world.disks import End
 from tests.sim.world.groups import SIZE_MAX
 from tests.sim.world.loop import SimLoop
@@ -230,6 +230,7 @@ class Machine:
         self._gathering.collect()
         if self.is_started:
             check_partitions(self)
+            check_waiting(self)
             if self.world.plan.is_cluster:
                 self.world.cluster.check(self)
             self.turns += 1

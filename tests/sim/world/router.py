@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages as m
-from tests.sim.world.wire import TIMEOUT_S, Channel, Lost
+from tests.sim.world.wire import TIMEOUT_S, Channel, Lost, codes_of
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -45,18 +44,6 @@ class Waiting(NamedTuple):
     answer: asyncio.Future[Any]
     # Of a batch: how many of its partition had failed when it was to be sent.
     failures: int = 0
-
-
-def codes_of(message: Any) -> Iterator[int]:
-    """All error codes of an answer."""
-    for name in message.__slots__:
-        value = getattr(message, name, None)
-        if name.endswith("error_code"):
-            assert isinstance(value, int)
-            yield value
-        elif isinstance(value, list) and value and hasattr(value[0], "__slots__"):
-            for each in value:
-                yield from codes_of(each)
 
 
 class Router:

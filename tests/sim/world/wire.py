@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.client.exchange import SIZE_BYTES, Exchange
+from broker_cy.core.errors import ErrorCode
+from broker_cy.server.coordinators.coordinator_service import LOAD_WAIT_S
 from broker_cy.wire import codec, messages
 
 if TYPE_CHECKING:
@@ -13,6 +16,30 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 TIMEOUT_S = 5.0
+# A coordinator that is being loaded lets these wait, and so long at least: clocks drift.
+HELD = (
+    messages.JoinGroupRequest,
+    messages.SyncGroupRequest,
+    messages.LeaveGroupRequest,
+    messages.OffsetCommitRequest,
+    messages.OffsetFetchRequest,
+    messages.OffsetDeleteRequest,
+    messages.InitProducerIdRequest,
+    messages.EndTxnRequest,
+)
+HELD_LEAST_US = int(LOAD_WAIT_S * 0.99e6)
+
+
+def codes_of(message: Any) -> Iterator[int]:
+    """All error codes of an answer."""
+    for name in message.__slots__:
+        value = getattr(message, name, None)
+        if name.endswith("error_code"):
+            assert isinstance(value, int)
+            yield value
+        elif isinstance(value, list) and value and hasattr(value[0], "__slots__"):
+            for each in value:
+                yield from codes_of(each)
 
 
 class Lost(Exception):
@@ -26,7 +53,7 @@ class Channel:
         self._world = world
         self._name = name
         self._host = host
-        self._exchange: Exchange[tuple[type[Any], int, asyncio.Future[Any]]] = Exchange(name)
+        self._exchange: Exchange[tuple[type[Any], int, asyncio.Future[Any], int]] = Exchange(name)
         self._inbox = bytearray()
         self._connection: Connection | None = None
         self.is_lost = False
@@ -59,7 +86,8 @@ class Channel:
             return answer
         response = getattr(messages, type(request).__name__.removesuffix("Request") + "Response")
         body = codec.encode(request, version)
-        head = self._exchange.head(request.API_KEY, version, len(body), (response, version, answer))
+        held_until_us = self._world.time.now_us + HELD_LEAST_US if isinstance(request, HELD) else 0
+        head = self._exchange.head(request.API_KEY, version, len(body), (response, version, answer, held_until_us))
         self._connection.send(head + body)
         timer = loop.call_later(timeout_s, self.lost, f"no answer to {type(request).__name__}")
         answer.add_done_callback(lambda _: timer.cancel())
@@ -78,10 +106,16 @@ class Channel:
             end = SIZE_BYTES + self._exchange.answer_bytes(self._inbox)
             if len(self._inbox) < end:
                 return
-            (response, version, answer), body = self._exchange.take(memoryview(bytes(self._inbox[SIZE_BYTES:end])))
+            (response, version, answer, held_until_us), body = self._exchange.take(
+                memoryview(bytes(self._inbox[SIZE_BYTES:end]))
+            )
             del self._inbox[:end]
+            found = codec.decode(response, version, body)
+            assert self._world.time.now_us >= held_until_us or (
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS not in codes_of(found)
+            ), f"{self._name}: {response.__name__} says at once that the coordinator is being loaded"
             if not answer.done():
-                answer.set_result(codec.decode(response, version, body))
+                answer.set_result(found)
 
     def lost(self, reason: str) -> None:
         if self.is_lost:
@@ -89,7 +123,7 @@ class Channel:
         self.is_lost = True
         if self._connection is not None:
             self._connection.close()
-        for _, _, answer in self._exchange.abandon():
+        for _, _, answer, _ in self._exchange.abandon():
             if not answer.done():
                 answer.set_exception(Lost(f"{self._name}: {reason}"))
                 # Whoever waits hears it; a request that nobody awaits any more was given up.
