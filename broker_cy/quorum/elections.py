@@ -89,14 +89,15 @@ def _search(state: QuorumState) -> None:
 
 
 def _ask_for_leader(state: QuorumState, voters: tuple[int, ...]) -> None:
-    """Fetch from the next bootstrap server, or from one of `voters` if there are none: its response names the
-    leader.
+    """Fetch from the next bootstrap server, or voter of the log in `voters`: its response names the leader. Bootstrap
+    servers may be the hosts of former voters, which nobody answers for any longer.
     """
-    count = state.bootstrap_servers or len(voters)
+    count = state.bootstrap_servers + len(voters)
     if not count or state.synced_end < state.log.end_offset:
         return
     state.sought = (state.sought + 1) % count
-    to = bootstrap_id(state.sought) if state.bootstrap_servers else voters[state.sought]
+    later = state.sought - state.bootstrap_servers
+    to = voters[later] if later >= 0 else bootstrap_id(state.sought)
     state.correlation += 1
     state.send(
         to, Fetch(state.epoch, state.correlation, state.log.end, state.high_watermark, state.key.directory_id, 0)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.core.logs import facts
-from broker_cy.shards.messages import HEADER, HELLO_BYTES_MAX, Kind, Ticks, frame, parse, read
+from broker_cy.shards.messages import Kind, Ticks, frame, read, receive
 
 if TYPE_CHECKING:
     from broker_cy.server.lifecycle import BrokerServer
@@ -89,8 +89,7 @@ class Link:
             made.connect(f"/proc/self/fd/{directory}/{SOCKET}")
             said = {"shard": self._shard.number, "pid": os.getpid(), "settings": self._shard.settings}
             socket.send_fds(made, [frame(Kind.HELLO, said)], [self._fd])
-            data = made.recv(HELLO_BYTES_MAX)
-            if len(data) < HEADER.size or parse(data)[0] is not Kind.WELCOME:
+            if receive(made.recv)[0] is not Kind.WELCOME:
                 raise ValueError("the parent did not welcome this shard")
             made.setblocking(False)
         except (OSError, ValueError):

@@ -7,6 +7,7 @@ for a restart of everything. Gauges are summed where a sum means something (SUMM
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -32,6 +33,8 @@ SUMMED: Final = frozenset(
     }
 )
 _SUFFIXES: Final = ("_bucket", "_sum", "_count")
+# The labels whose values come and go, so that counters with them are not kept for ever.
+_PASSING: Final = re.compile(r'[{,]((?:topic|group|client_id)="(?:[^"\\]|\\.)*")')
 
 Values = dict[str, int | float]
 
@@ -66,9 +69,14 @@ def with_shard(sample: str, shard: int) -> str:
     return f'{sample}{{shard="{shard}"}}'
 
 
+def passing(sample: str) -> list[str]:
+    """The topic, group and client id of a line, as they stand there."""
+    return _PASSING.findall(sample) if "{" in sample else []
+
+
 class Merger:
     """Holds the last page of each shard's process, compressed, and what former processes had counted: one number for
-    each counter that they had.
+    each counter that they had, and of which the topic, group or client was on a page when the last process ended.
     """
 
     def __init__(self) -> None:
@@ -79,10 +87,17 @@ class Merger:
         """The page of a shard's process. One of another process than before: that one has ended."""
         last = self._last.get(shard)
         if last is not None and last[0] != pid:
+            self._forget()
             for sample, value in parse(zlib.decompress(last[1])):
                 if METRICS[family_of(sample)].kind != "gauge":
                     self._former[sample] = self._former.get(sample, 0) + value
         self._last[shard] = (pid, zlib.compress(page, 1))
+
+    def _forget(self) -> None:
+        """Drop the counters of topics, groups and clients that no page has any more."""
+        pages = (zlib.decompress(page) for _, page in self._last.values())
+        there = {each for page in pages for sample, _ in parse(page) for each in passing(sample)}
+        self._former = {sample: value for sample, value in self._former.items() if there.issuperset(passing(sample))}
 
     def render(self, running: Mapping[int, bool], own: Mapping[str, Mapping[int | None, int | float]]) -> bytes:
         """The page of the node. `running` says of each shard whether its process runs: gauges of one that does not are

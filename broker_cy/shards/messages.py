@@ -10,6 +10,7 @@ import asyncio
 import json
 import mmap
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final
 
@@ -46,6 +47,29 @@ def parse(data: bytes) -> tuple[Kind, Any]:
     if size != len(data) - HEADER.size:
         raise ValueError(f"a frame of {len(data)} bytes says that it has {size}")
     return Kind(kind), json.loads(data[HEADER.size :])
+
+
+def missing(data: bytes) -> int:
+    """How many bytes the first frame lacks that begins with `data`. Raises ValueError if it is no short one."""
+    if len(data) < HEADER.size:
+        return HEADER.size - len(data)
+    size: int = HEADER.unpack_from(data)[0]
+    if size > HELLO_BYTES_MAX:
+        raise ValueError(f"a first frame of {size} bytes: at most {HELLO_BYTES_MAX} are allowed")
+    return HEADER.size + size - len(data)
+
+
+def receive(recv: Callable[[int], bytes]) -> tuple[Kind, Any]:
+    """The next short frame of a stream, which `recv` reads and waits for, and not a byte of those behind it. Raises
+    OSError, ValueError.
+    """
+    data = b""
+    while left := missing(data):
+        part = recv(left)
+        if not part:
+            raise ConnectionResetError("the other end has closed the connection")
+        data += part
+    return parse(data)
 
 
 async def read(reader: asyncio.StreamReader) -> tuple[Kind, Any]:

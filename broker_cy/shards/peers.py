@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any, Final, Protocol
 
 from broker_cy.core.logs import facts
-from broker_cy.shards.messages import HELLO_BYTES_MAX, Kind, Ticks, frame, parse, read
+from broker_cy.shards.messages import HEADER, Kind, Ticks, frame, missing, parse, read
 
 LOGGER = logging.getLogger("broker_cy.shards")
 
@@ -169,8 +169,15 @@ class Peers:
                 await readable
         finally:
             self._loop.remove_reader(connected.fileno())
-        data, fds, _, _ = socket.recv_fds(connected, HELLO_BYTES_MAX, 1)
+        # The descriptor comes with the first byte.
+        data, fds, _, _ = socket.recv_fds(connected, HEADER.size, 1)
         try:
+            async with asyncio.timeout(HELLO_S):
+                while left := missing(data):
+                    part = await self._loop.sock_recv(connected, left)
+                    if not part:
+                        raise EOFError
+                    data += part
             kind, said = parse(data)
             if kind is not Kind.HELLO or len(fds) != 1 or not 0 <= said["shard"] < self._count:
                 raise ValueError(f"process {pid} did not say hello: {said}")

@@ -407,7 +407,7 @@ DEFECTS: dict[Planter, int] = {
     leader_counts_itself_before_the_sync: 30,
     follower_fetches_before_the_sync: 6,
     diverging_fetch_counts: 10,
-    fetch_of_an_older_epoch_counts: 20,
+    fetch_of_an_older_epoch_counts: 25,
     takes_any_response: 10,
     cut_off_leader_never_resigns: 10,
     leader_forgets_its_leadership: 1_000,

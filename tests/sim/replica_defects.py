@@ -284,7 +284,7 @@ DEFECTS: dict[Planter, int] = {
     diverging_fetch_acknowledges: 40,
     high_watermark_before_truncation: 20,
     fenced_replica_joins: 6,
-    old_incarnation_acknowledges: 100,
+    old_incarnation_acknowledges: 110,
     stopping_replica_holds_the_high_watermark: 6,
     moves_under_min_isr: 6,
     answer_of_an_older_epoch_counts: 100,

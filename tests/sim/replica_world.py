@@ -86,7 +86,7 @@ class World:
         self.silences = Silences(seed, LAG_MAX_MS)
         # In some worlds producers also write with acks=1, which min.insync.replicas does not hold.
         self.hasty = random.Random(f"acks=1 {seed}")
-        self.is_hasty = self.hasty.random() < 0.3
+        self.is_hasty = self.hasty.random() < 0.1
         if self.silences.limit_ms:
             # Else there is seldom one to wait for: processes that end are fenced.
             self.faults = self.faults._replace(trouble_ms=8 * self.faults.trouble_ms)

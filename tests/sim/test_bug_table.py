@@ -1,23 +1,108 @@
-"""The bugs of others in docs/simulation.md have what finds them."""
+"""What docs/simulation.md says of bugs and faults: each is found, by a defect that a test plants or by a test."""
 
 from __future__ import annotations
 
+import importlib
 import re
+from functools import cache
 from pathlib import Path
+
+import pytest
+
+from tests.sim.world import fault_defects, faults
 
 TESTS = Path(__file__).resolve().parents[1]
 DOCUMENT = TESTS.parent / "docs" / "simulation.md"
-HEADING = "## Bugs of others, and what finds them"
+OTHERS = "## Bugs of others, and what finds them"
+OWN = "## Our own bugs, and what finds them again"
+FAULTS = "## Faults, and what only they find"
+DESIGN = (
+    *(13141, 14704, 13916, 14617, 15221, 15021, 15583, 18106, 19522, 12686, 10706, 16541, 17142, 18723, 9491, 15375),
+    *(17608, 14238, 17713, 15489, 19850, 15665, 9672, 16234, 16297, 19996, 18575, 20785),
+)
+# The simulations by the name that the tables have for them: the test that plants each of their defects.
+PLANTING = {
+    "replica": "test_replica_simulation.test_planted_defect_is_found",
+    "quorum": "test_quorum_simulation.test_planted_defect_is_found",
+    "controller": "test_controller_simulation.test_planted_defect_is_found",
+    "groups": "test_group_simulation.test_planted_defect_is_found",
+    "transactions": "test_txn_simulation.test_planted_defect_is_found",
+    "storage": "test_power_cut.test_the_simulation_finds_planted_defects",
+    "world": "test_world.test_the_world_finds_planted_defects",
+    "cluster": "test_world.test_clusters_find_planted_defects",
+    "pulse": "test_pulse_simulation.test_planted_defect_is_found",
+    "shards": "test_shard_simulation.test_planted_defect_is_found",
+    "single": "test_single_defects.test_planted_defect_is_found",
+}
 
 
-def test_whatever_finds_a_bug_exists() -> None:
-    """If this fails, docs/simulation.md promises that a bug would be found by something that is not there."""
-    section = DOCUMENT.read_text().partition(HEADING)[2].partition("\n## ")[0]
-    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) > 20
-    code = "\n".join(path.read_text() for path in sorted(TESTS.rglob("*.py")) if path != Path(__file__))
-    for bug, found_by in rows:
-        names = re.findall(r"`([^`]+)`", found_by)
-        assert names, f"{bug}: nothing finds it"
-        missing = [name for name in names if f"def {name}(" not in code and f'"{name}": Planted(' not in code]
-        assert not missing, f"{bug}: {missing}"
+@cache
+def planted_by(simulation: str) -> frozenset[str]:
+    """The names of the defects with which the test of a simulation runs: its parameters, not what a module contains."""
+    module, _, name = PLANTING[simulation].partition(".")
+    test = getattr(importlib.import_module(f"tests.sim.{module}"), name)
+    (mark,) = (each for each in test.pytestmark if each.name == "parametrize")
+    values = (each.values[0] if isinstance(each, type(pytest.param(0))) else each for each in mark.args[1])
+    return frozenset(str(getattr(each, "__name__", each)) for each in values)
+
+
+@cache
+def names_of_tests() -> frozenset[str]:
+    return frozenset(
+        name
+        for path in TESTS.rglob("test_*.py")
+        for name in re.findall(r"^(?:async )?def (test_\w+)\(", path.read_text(), re.MULTILINE)
+    )
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the rows of the table below a heading."""
+    section = DOCUMENT.read_text().partition(heading)[2].partition("\n## ")[0]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line[:2] == "| "][1:]
+
+
+def unknown(found_by: str) -> list[str]:
+    """What a cell names, and no test uses."""
+    missing = []
+    for part in found_by.split(";"):
+        simulation, colon, _ = part.strip().partition(":")
+        names = re.findall(r"`([^`]+)`", part)
+        if colon and simulation in PLANTING:
+            known = planted_by(simulation)
+            missing += [name for name in names if name not in known and f"{simulation}: {name}" not in known]
+        else:
+            missing += [name for name in names if name not in names_of_tests()]
+    return missing
+
+
+@pytest.mark.parametrize("heading", [OTHERS, OWN])
+def test_a_test_plants_what_finds_a_bug(heading: str) -> None:
+    """If this fails, docs/simulation.md promises that a bug would be found, and no test plants the defect."""
+    table = rows(heading)
+    assert len(table) > 15
+    for bug, found_by in table:
+        assert not unknown(found_by), f"{bug}: {unknown(found_by)}"
+        assert re.search(rf"(?:^|; )(?:{'|'.join(PLANTING)}): `", found_by), f"{bug}: no defect is planted"
+
+
+def test_each_bug_of_the_design_is_in_the_table() -> None:
+    """If this fails, a bug that others had is not looked for."""
+    text = DOCUMENT.read_text().partition(OTHERS)[2].partition("\n## ")[0]
+    named = {int(number) for number in re.findall(r"KAFKA-(\d+)", text)}
+    assert set(DESIGN) <= named, set(DESIGN) - named
+
+
+def test_what_is_named_and_not_planted_is_noticed() -> None:
+    """If this fails, the tests above pass whatever the document names."""
+    assert unknown("replica: `fenced_replica_joins`; `test_each_bug_of_the_design_is_in_the_table`") == []
+    assert unknown("replica: `fenced_replica_joins`, `must_find`; `defects`; `run`") == ["must_find", "defects", "run"]
+    assert unknown("quorum: `fenced_replica_joins`") == ["fenced_replica_joins"]
+
+
+def test_the_table_of_faults_is_that_of_the_tests() -> None:
+    """If this fails, a kind of fault finds nothing that the others do not find, or the document does not say what."""
+    table = dict(rows(FAULTS))
+    assert table.keys() == {f"`{kind}`" for kind in faults.KINDS}
+    assert fault_defects.ONLY.keys() == faults.KINDS.keys()
+    for kind, only in fault_defects.ONLY.items():
+        assert f"`{only.defect}`" in table[f"`{kind}`"], kind

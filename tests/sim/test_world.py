@@ -24,6 +24,8 @@ from broker_cy.storage.log_config import LogConfig
 from tests.broker_cy.storage.batches import batch
 from tests.sim.world import disks
 from tests.sim.world.cluster_planted import CLUSTER_PLANTED, CLUSTER_PLANTED_SEEDS
+from tests.sim.world.fault_defects import ONLY
+from tests.sim.world.faults import KINDS
 from tests.sim.world.plan import CLUSTER, CLUSTER_DISKS, EVERYTHING, NAMES, PROFILES, Fault, Plan, plan_of
 from tests.sim.world.planted import PLANTED
 from tests.sim.world.run import GARBAGE_OBJECTS, MEMORY, Result, collect_seldom, run_plan, run_seed, shrink
@@ -216,6 +218,19 @@ def test_clusters_find_planted_defects(name: str, monkeypatch: pytest.MonkeyPatc
             print(f"seed {seed}: {result.failure!r}"[:500])
             return
     pytest.fail(f"{name!r} was not found by {CLUSTER_PLANTED_SEEDS} seeds")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_fault_finds_a_defect(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a kind of fault reaches nothing that a world without it does not reach."""
+    only = ONLY[kind]
+    with_it, without = only.plans(kind)
+    only.plant(monkeypatch)
+    assert {fault.kind for fault in with_it.faults} == {kind}
+    failure = run_plan(with_it).failure
+    assert failure is not None, f"{only.defect!r} is not found by {kind}"
+    assert not isinstance(failure, TypeError | AttributeError | NameError), failure
+    assert run_plan(without).failure is None, f"{only.defect!r} is found without {kind}"
 
 
 def test_a_failing_plan_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:

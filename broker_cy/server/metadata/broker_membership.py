@@ -233,10 +233,11 @@ class BrokerMembership:
             LOGGER.info("could not report the end of a broker", extra=facts(broker=broker_id, reason=error))
 
     async def stop(self) -> None:
-        """Send no more heartbeats."""
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+        """Send no more heartbeats and reports."""
+        tasks = [*self._reports, *([] if self._beating is None else [self._beating])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _beat(self) -> None:
         interval_s = self._config["broker.heartbeat.interval.ms"] / 1000

@@ -91,10 +91,14 @@ class SnapshotKeeper:
 
     def _begin(self) -> None:
         self._disarm()
-        # A snapshot that ended within a transaction would lack the records of its first part (KAFKA-17713). The commit
-        # that ends it, or the next one, begins the snapshot.
-        if self._task is None and not self._in_transaction():
+        if self._task is None and self._may_begin():
             self._task = self._loop.create_task(self._write())
+
+    def _may_begin(self) -> bool:
+        """A snapshot that ended within a transaction would lack the records of its first part (KAFKA-17713). The commit
+        that ends it, or the next one, begins the snapshot.
+        """
+        return not self._in_transaction()
 
     async def _write(self) -> None:
         image = self._image.copy()

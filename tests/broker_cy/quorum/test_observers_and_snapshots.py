@@ -77,6 +77,14 @@ def test_an_observer_that_loses_its_leader_searches_and_does_not_vote_in_the_epo
     assert (output.role, output.leader_id) == (Role.FOLLOWER, 2)
 
 
+def test_an_observer_also_asks_the_voters_of_its_log() -> None:
+    """If this fails, an observer whose bootstrap servers are hosts of former voters never finds the leader again."""
+    node = Node(voter(9), dynamic(1, 2, 3), bootstrap_servers=2)
+    asked = [each.to for _ in range(5) for each in node.tick(1000).send]
+    assert len(asked) == len(set(asked)) == 5
+    assert set(asked) == {bootstrap_id(0), bootstrap_id(1), 1, 2, 3}
+
+
 def test_an_observer_commits_nothing() -> None:
     """If this fails, entries are committed that only a node without a vote has."""
     node = leader_of(1, 2, 3)

@@ -65,6 +65,32 @@ def test_a_restart_takes_nothing_away() -> None:
     assert values(merger.render({0: True, 1: True}, {}))['broker_cy_requests_total{api="Produce"}'] == 15
 
 
+def produced(**records: int) -> bytes:
+    found = Page()
+    found.one("broker_cy_requests_total", 1, "Produce")
+    found.family("broker_cy_partition_appended_records_total")
+    for topic, count in records.items():
+        found.sample("broker_cy_partition_appended_records_total", count, topic, "0")
+    return found.encode()
+
+
+def test_counters_of_deleted_topics_are_forgotten() -> None:
+    """If this fails, the parent's memory grows with each topic that ever was, whenever a shard is started again."""
+    merger = Merger()
+    pids = iter(range(100, 10_000))
+    merger.note(1, next(pids), produced(stays=1))
+    for number in range(50):
+        merger.note(0, next(pids), produced(stays=1, **{f"t{number}": 5}))
+    found = values(merger.render({0: True, 1: True}, {}))
+    assert found['broker_cy_partition_appended_records_total{topic="stays",partition="0"}'] == 51
+    assert found['broker_cy_requests_total{api="Produce"}'] == 51
+    # Those of the process before, which may come back, and of the present one.
+    assert {name for name in found if "topic" in name and "stays" not in name} == {
+        f'broker_cy_partition_appended_records_total{{topic="t{number}",partition="0"}}' for number in (48, 49)
+    }
+    assert len(merger._former) < 5
+
+
 def test_labels_with_special_characters() -> None:
     """If this fails, a client id breaks the page."""
     pages = {}

@@ -84,11 +84,15 @@ def test_a_damaged_epoch_checkpoint_is_found_again(filled: Path) -> None:
     """If this fails, after a power loss a partition does not load, or leader epochs are lost (KIP-101)."""
     path = filled / "t-0" / "leader-epoch-checkpoint"
     assert path.read_text() == "0\n2\n0 0\n3 200\n"
-    for text in ("", "0\n2\n0 0\n", "\0" * 16):
-        path.write_text(text)
-        _, log = reopen(filled)
-        assert log.epochs.entries == [(0, 0), (3, 200)]
-        assert path.read_text() == "0\n2\n0 0\n3 200\n"
+    for is_clean in (False, True):
+        # After a clean stop no batch is read that would show its epoch.
+        for text in ("0\n2\n0 0\n", "\0" * 16) if is_clean else ("", "0\n2\n0 0\n", "\0" * 16):
+            if is_clean:
+                open_manager(filled, config=SMALL).stop()
+            path.write_text(text)
+            _, log = reopen(filled)
+            assert log.epochs.entries == [(0, 0), (3, 200)]
+            assert path.read_text() == "0\n2\n0 0\n3 200\n"
 
 
 def test_damaged_checkpoints_cost_time_and_not_data(filled: Path) -> None:

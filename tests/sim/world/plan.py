@@ -196,6 +196,15 @@ def _broken_cluster_plan(seed: int) -> Plan:
     return replace(plan, is_synced=True, faults=faults)
 
 
+def with_only(plan: Plan, kind: str) -> Plan:
+    """The same world with faults of one kind. Everything is synced, so that each kind is allowed."""
+    draw = Draws(plan.seed, f"only {kind}", Trace())
+    faults = [_fault(draw, (kind,), plan.hosts, plan.duration_us) for _ in range(FAULTS_MAX // 2)]
+    if plan.is_cluster and kind in LINKS and kind != "loss":
+        faults = [replace(fault, amount=draw.choice([NODES, ONE_NODE])) for fault in faults]
+    return replace(plan, is_synced=True, faults=tuple(sorted(faults, key=lambda fault: fault.at_us)))
+
+
 def _plan(
     draw: Draws,
     seed: int,

@@ -119,6 +119,16 @@ def _jobs_are_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LoopJobs, "_deliver", wrong)
 
 
+def _clocks_must_be_equal(patch: pytest.MonkeyPatch) -> None:
+    """A batch is refused as soon as its client's clock is half a minute ahead of that of the broker."""
+    right = PartitionService.settings
+    patch.setattr(
+        PartitionService,
+        "settings",
+        lambda self, topic: {**right(self, topic), "message.timestamp.after.max.ms": 30_000},
+    )
+
+
 def _names_lead_to_the_first_life(patch: pytest.MonkeyPatch) -> None:
     """What is sent by name reaches the first topic that had the name; what is sent by id, the right one."""
     add = PartitionTable.add
@@ -181,5 +191,6 @@ PLANTED: dict[str, Planted] = dict(
         ("a stop waits for ever", Planted(_stop_waits_for_ever, 60)),
         ("a listener accepts one client", Planted(_full_listener_stays_closed, 60)),
         ("results of jobs are lost", Planted(_jobs_are_lost, 60)),
+        ("the clock of a client must be that of the broker", Planted(_clocks_must_be_equal, 20)),
     ]
 )

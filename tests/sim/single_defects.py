@@ -1,0 +1,199 @@
+"""Defects that the test of one part finds: with the defect planted, that test must fail. They are those for which a
+simulation would take too many seeds, or which need what the simulations do not have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_cy.coordinator import fetch
+from broker_cy.quorum import snapshots, wire_log
+from broker_cy.quorum.state import QuorumState
+from broker_cy.quorum.step import Snapshotted
+from broker_cy.replica import following
+from broker_cy.replica.in_sync import ANY_BROKER_EPOCH, InSync
+from broker_cy.server.metadata.active_controller import ActiveController
+from broker_cy.server.metadata.metadata_snapshots import SnapshotKeeper
+from broker_cy.storage import data_directory, log_loader
+from broker_cy.storage.epochs import LeaderEpochs
+from broker_cy.storage.log_manager import LogManager
+from tests.sim.defects import Patch, Planter
+
+# --- replication
+
+
+def proposal_names_no_incarnations(patch: Patch) -> None:
+    """A proposal has no broker epochs: a broker that lost its records since it fetched joins by it (KAFKA-14617)."""
+    patch.setattr(InSync, "_epoch_of", lambda self, broker_id: ANY_BROKER_EPOCH)
+
+
+def appends_records_of_later_epochs(patch: Patch) -> None:
+    """A follower appends what a later leader wrote, with which it has not compared its log (KAFKA-18723)."""
+    right = following.belongs
+    patch.setattr(
+        following, "belongs", lambda base, epoch, end, newest, leader_epoch: right(base, epoch, end, newest, epoch)
+    )
+
+
+def empty_log_begins_at_any_offset(patch: Patch) -> None:
+    """A follower whose empty log begins within a batch waits for one that begins there."""
+    right = following.take
+
+    def take(replica: Any, asked: Any, answer: following.Answer, epochs: Any) -> following.Step:
+        step = right(replica, asked, answer, epochs)
+        return step if step.restart_at < 0 else following.Step()
+
+    patch.setattr(following, "take", take)
+
+
+# --- coordinators
+
+
+def offsets_that_are_not_written_are_returned(patch: Patch) -> None:
+    """OffsetFetch returns offsets of commits that are still being replicated, which the next coordinator may lack."""
+    right = fetch._Written.__init__
+    patch.setattr(
+        fetch._Written, "__init__", lambda self, machine, group_id, unwritten: right(self, machine, group_id, ())
+    )
+
+
+# --- logs and directories
+
+
+def damaged_epochs_are_taken_for_none(patch: Patch) -> None:
+    """A log whose leader-epoch-checkpoint is damaged after a power loss goes on without epochs (KAFKA-16541)."""
+    right = log_loader._load_epochs
+
+    def load(directory: str, may_be_lost: bool) -> tuple[LeaderEpochs, bool]:
+        return right(directory, may_be_lost)[0], True
+
+    patch.setattr(log_loader, "_load_epochs", load)
+
+
+def partition_is_made_again_elsewhere(patch: Patch) -> None:
+    """A partition whose directory cannot be read is made again in another one (KAFKA-16234)."""
+    right = LogManager.create
+
+    def create(self: LogManager, topic: str, partition: int, *more: Any) -> Any:
+        self.offline.pop((topic, partition), None)
+        return right(self, topic, partition, *more)
+
+    patch.setattr(LogManager, "create", create)
+
+
+def failed_directory_is_left_out(patch: Patch) -> None:
+    """A start goes on without a directory that cannot be used, and makes its partitions in the others (KAFKA-16234)."""
+    right = data_directory.DataDirectory.lock
+
+    def lock(self: data_directory.DataDirectory) -> None:
+        try:
+            right(self)
+        except data_directory.DataDirectoryError:
+            self.path += ".new"
+            right(self)
+
+    patch.setattr(data_directory.DataDirectory, "lock", lock)
+
+
+# --- the metadata quorum
+
+
+def log_begins_behind_its_newest_snapshot(patch: Patch) -> None:
+    """The quorum takes a log that begins behind its newest snapshot (KAFKA-14238)."""
+    right = snapshots.taken
+
+    def taken(state: QuorumState, event: Snapshotted) -> None:
+        right(state, event._replace(start=min(event.start, event.snapshot_id)))
+
+    patch.setattr(snapshots, "taken", taken)
+
+
+def metadata_log_is_deleted_by_its_size(patch: Patch) -> None:
+    """Segments of the metadata log are deleted, although no snapshot has them (KAFKA-14238)."""
+
+    async def remove(self: SnapshotKeeper) -> None:
+        for snapshot_id in self._files.snapshots()[:-1]:
+            self._files.delete_snapshot(snapshot_id)
+        self._files.delete_log_before(self._files.log.log_end_offset, self._clock.wall_ms())()
+
+    patch.setattr(SnapshotKeeper, "_remove_superfluous", remove)
+
+
+def snapshot_ends_within_a_transaction(patch: Patch) -> None:
+    """A snapshot is written while a metadata transaction is open (KAFKA-17713)."""
+    patch.setattr(SnapshotKeeper, "_may_begin", lambda self: True)
+
+
+def no_state_behind_a_control_record(patch: Patch) -> None:
+    """A controller that loses its leadership when the last committed entry is a control record has no state to go back
+    to, and ends (KAFKA-17608).
+    """
+    right = ActiveController.end
+
+    def end(self: ActiveController, reason: str) -> None:
+        assert self._committed.end_offset >= self._high_watermark, f"no state at offset {self._high_watermark}"
+        right(self, reason)
+
+    patch.setattr(ActiveController, "end", end)
+
+
+def transaction_is_forgotten_by_a_leader(patch: Patch) -> None:
+    """A node that becomes the leader forgets the open metadata transaction before its own record is committed."""
+    right = ActiveController.activate
+
+    def activate(self: ActiveController, bootstrap: Any) -> Any:
+        found = right(self, bootstrap)
+        self._committed.abort_transaction()
+        return found
+
+    patch.setattr(ActiveController, "activate", activate)
+
+
+def answers_to_fetches_of_a_replaced_log_count(patch: Patch) -> None:
+    """A follower takes the answer to a fetch from before a snapshot replaced its log, and leaves the quorum."""
+    patch.setattr(snapshots, "forget_fetch", lambda state: None)
+
+
+def leader_is_announced_in_version_1(patch: Patch) -> None:
+    """LeaderChangeMessage has the version that knows directory ids, with which Kafka 4.3.1 ends."""
+    right = wire_log.to_control
+    patch.setattr(wire_log, "to_control", lambda entry: _in_version_1(right(entry)))
+
+
+def _in_version_1(message: Any) -> Any:
+    return message._replace(version=1) if type(message).__name__ == "LeaderChange" else message
+
+
+# The test that must fail, below tests/broker_cy.
+DEFECTS: dict[Planter, str] = {
+    proposal_names_no_incarnations: "replica/test_in_sync.py::test_a_proposal_names_the_incarnation_that_fetched",
+    appends_records_of_later_epochs: "replica/test_in_sync.py::test_a_follower_appends_what_belongs_to_its_fetch",
+    empty_log_begins_at_any_offset: "replica/test_in_sync.py::test_an_empty_log_begins_within_no_batch",
+    offsets_that_are_not_written_are_returned: (
+        "coordinator/test_offsets.py::test_an_offset_is_visible_when_it_is_written"
+    ),
+    damaged_epochs_are_taken_for_none: "storage/test_log_loader.py::test_a_damaged_epoch_checkpoint_is_found_again",
+    partition_is_made_again_elsewhere: "storage/test_failed_directories.py::test_a_partition_stays_in_its_directory",
+    failed_directory_is_left_out: "storage/test_failed_directories.py::test_a_start_needs_all_directories",
+    log_begins_behind_its_newest_snapshot: (
+        "quorum/test_observers_and_snapshots.py::test_impossible_snapshots_are_refused"
+    ),
+    metadata_log_is_deleted_by_its_size: (
+        "server/test_controller_service.py::test_snapshots_and_what_they_make_superfluous"
+    ),
+    snapshot_ends_within_a_transaction: (
+        "server/test_committed_metadata.py::test_a_snapshot_and_the_log_behind_it_are_the_whole_log"
+    ),
+    no_state_behind_a_control_record: (
+        "server/test_active_controller.py::test_leadership_ends_behind_a_control_record"
+    ),
+    transaction_is_forgotten_by_a_leader: (
+        "server/test_committed_metadata.py::test_a_leader_that_does_not_stay_reads_how_a_transaction_ends"
+    ),
+    answers_to_fetches_of_a_replaced_log_count: (
+        "quorum/test_observers_and_snapshots.py::test_the_answer_to_a_fetch_from_a_replaced_log_is_ignored"
+    ),
+    leader_is_announced_in_version_1: (
+        "quorum/test_wire.py::test_a_leader_is_announced_in_the_version_that_kafka_reads"
+    ),
+}

@@ -1,0 +1,55 @@
+"""For each kind of fault a defect that a world finds through it: the world passes with its other faults, and fails with
+those of this kind alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tests.sim.world.cluster_planted import CLUSTER_PLANTED
+from tests.sim.world.plan import CLUSTER, Plan, plan_of, with_only
+from tests.sim.world.planted import PLANTED, Plant
+
+
+@dataclass(frozen=True)
+class Only:
+    """The defect is in PLANTED, or in CLUSTER_PLANTED if the profile is that of clusters. With `is_drawn` the seed's
+    faults are replaced by some of the kind; otherwise they are those of its plan.
+    """
+
+    defect: str
+    seed: int
+    is_drawn: bool = False
+
+    @property
+    def plant(self) -> Plant:
+        return PLANTED[self.defect].plant if self.defect in PLANTED else CLUSTER_PLANTED[self.defect][0]
+
+    def plans(self, kind: str) -> tuple[Plan, Plan]:
+        """The plan with the faults of the kind, and the one without them."""
+        plan = plan_of(self.seed, PLANTED[self.defect].profile if self.defect in PLANTED else CLUSTER)
+        if self.is_drawn:
+            plan = with_only(plan, kind)
+        of_kind = tuple(fault for fault in plan.faults if fault.kind == kind)
+        return replace(plan, faults=of_kind), replace(plan, faults=tuple(f for f in plan.faults if f.kind != kind))
+
+
+ONLY: dict[str, Only] = {
+    "kill": Only("groups: older_offset_wins_a_reload", 0, is_drawn=True),
+    "kill_in_call": Only("groups: two_leaders", 0),
+    "kill_controller": Only("diverging_logs_are_not_noticed", 4, is_drawn=True),
+    "kill_ending": Only("transactions: abort_turns_into_commit_by_a_reload", 5),
+    "break_ending": Only("transactions: failed_last_record_is_not_written_again", 15, is_drawn=True),
+    "refuse_markers": Only("transactions: failed_marker_counts_as_written", 13),
+    "lose_power": Only("group commit syncs nothing", 0, is_drawn=True),
+    "lose_power_in_call": Only("the controller answers before its log is synced", 3),
+    "stop": Only("groups: older_offset_wins_a_reload", 0, is_drawn=True),
+    "pause": Only("empty_epochs_are_not_cut", 0, is_drawn=True),
+    "cut": Only("groups: stale_generation_syncs", 4),
+    "cut_up": Only("groups: stale_generation_commits", 4),
+    "cut_down": Only("nothing_is_truncated", 1),
+    "loss": Only("groups: stale_generation_commits", 4, is_drawn=True),
+    "delay": Only("groups: stale_generation_commits", 4),
+    "set_clock": Only("the clock of a client must be that of the broker", 0, is_drawn=True),
+    "break_disk": Only("groups: expired_member_is_kept", 9),
+}
