@@ -25,6 +25,7 @@ REQUEST_S: Final = 60.0
 LOGGED: Final = {
     "suspected": "the connection to a node ended",
     "broker_dead": "a broker is gone",
+    "broker_refuses": "a broker on another host refuses",
     "controller_dead": "the active controller is gone",
     "controller_elected": "this node is the active controller",
     "silent": "a broker stands still",

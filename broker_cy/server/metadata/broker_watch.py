@@ -223,10 +223,11 @@ class BrokerWatch:
             is_here = await self._watch(watched, liveness)
             if self.dead.get(broker_id) == epoch:
                 return
-            LOGGER.warning("a broker's port refuses connections", extra=facts(broker=broker_id, is_here=is_here))
             if is_here:
+                LOGGER.warning("a broker is gone: its port refuses connections", extra=facts(broker=broker_id))
                 self._note_dead(broker_id, epoch)
                 return
+            LOGGER.warning("a broker on another host refuses connections", extra=facts(broker=broker_id))
             await self._while_refused(watched)
 
     async def _while_refused(self, watched: Watched) -> None:

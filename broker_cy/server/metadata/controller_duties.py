@@ -89,7 +89,18 @@ class ControllerDuties:
 
     def note_refused(self, epochs: Mapping[int, int]) -> None:
         """Brokers on other hosts refuse the connections of this node."""
-        self._submit(NoteRefusals(self._config.node_id, None, epochs, self._watch.strangers))
+        self.note_report(NoteRefusals(self._config.node_id, None, epochs, self._watch.strangers))
+
+    def note_report(self, report: NoteRefusals) -> None:
+        """Brokers refuse the connections of a node."""
+
+        def done(noted: asyncio.Future[tuple[int, ...]]) -> None:
+            if not noted.cancelled() and noted.exception() is None and noted.result():
+                LOGGER.info("fencing brokers that refuse connections", extra=facts(brokers=list(noted.result())))
+
+        noted = self._submit(report)
+        if noted is not None:
+            noted.add_done_callback(done)
 
     def _later(self, name: str, delay_s: float, work: Callable[[], None]) -> None:
         self._timers[name] = self._loop.call_later(delay_s, work)

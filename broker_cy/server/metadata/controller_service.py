@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.controller.feature_ops import FeatureUpdate
     from broker_cy.controller.heartbeats import Heartbeats
+    from broker_cy.controller.refusals import NoteRefusals
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.loader import Loader
@@ -382,6 +383,10 @@ class ControllerService:
         self._leadership.note_refused(broker_id, epoch)
         if not self.is_active and self._membership is not None:
             self._membership.hurry()
+
+    def note_report(self, report: NoteRefusals) -> None:
+        """Another node says who refuses its connections. Nobody waits for it: it says so again."""
+        self._leadership.note_report(report)
 
     def process_ended(self, broker_id: int, epoch: int) -> None:
         """The parent of the shards of this host says that this incarnation of one of them has ended."""

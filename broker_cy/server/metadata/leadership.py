@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from broker_cy.config import BrokerConfig
     from broker_cy.controller.operation import Operation
+    from broker_cy.controller.refusals import NoteRefusals
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.snapshot import SnapshotId
@@ -138,6 +139,11 @@ class Leadership:
         """A broker on another host refuses the connections of this node."""
         if self._duties is not None:
             self._duties.note_refused({broker_id: epoch})
+
+    def note_report(self, report: NoteRefusals) -> None:
+        """Another node says who refuses its connections."""
+        if self._duties is not None:
+            self._duties.note_report(report)
 
     def fence_silent(self, broker_id: int, epoch: int) -> None:
         """Fence a broker, in this epoch of its registration, that stands still."""

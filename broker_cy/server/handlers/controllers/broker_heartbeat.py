@@ -26,9 +26,7 @@ async def broker_heartbeat(
     try:
         beating = controller.submit(Heartbeat(request))
         if told:
-            # Nobody waits for it: what fails is said again with the next heartbeat.
-            noting = controller.submit(NoteRefusals(request.broker_id, request.broker_epoch, told))
-            noting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            controller.note_report(NoteRefusals(request.broker_id, request.broker_epoch, told))
         reply = await beating
     except KafkaError as error:
         return messages.BrokerHeartbeatResponse(error_code=int(error.code))
