@@ -86,6 +86,7 @@ class LeaderFetcher:
         self._stopped: asyncio.Future[list[Fetched]]  # the end of it, see `_rounds`
         self._is_asking = False  # a fetch has no answer
         self._is_due = False  # `_ask` will be called
+        self._later: asyncio.TimerHandle | None = None  # when it is to be called without news
         self._deadline = 0.0  # of the answer, on the time of the loop
         self._reachable = asyncio.Event()  # there is a reason to connect again now
         self.failures = 0  # connections that failed in a row, at most NEWS_MAX; it waits before the next one
@@ -186,7 +187,11 @@ class LeaderFetcher:
             return await self._stopped
         finally:
             self._link = None
+            self._forget_timer()
             watch.cancel()
+            if self._stopped.done() and not self._stopped.cancelled():
+                # Otherwise a failure in the turn in which this fetcher is closed would be reported as one nobody saw.
+                self._stopped.exception()
 
     async def _watch(self, link: Link) -> None:
         """Close a connection whose answer is overdue. A timer for each request would cost as much as the rest of it."""
@@ -200,9 +205,19 @@ class LeaderFetcher:
         self._is_due = True
         self._follower.loop.call_soon(self._ask)
 
+    def _ask_after(self, seconds: float) -> None:
+        self._forget_timer()
+        self._later = self._follower.loop.call_later(seconds, self._ask)
+
+    def _forget_timer(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+
     def _ask(self) -> None:
         """Send the next fetch, if there is something to fetch."""
         self._is_due = False
+        self._forget_timer()
         if not self._is_running or self._is_asking:
             return
         self._news.clear()
@@ -253,7 +268,7 @@ class LeaderFetcher:
             self._stopped.set_result(out_of_range)
         elif error_code and error_code not in SESSION_ENDED:
             self._is_due = True
-            self._follower.loop.call_later(self._backoff_s, self._ask)
+            self._ask_after(self._backoff_s)
         else:
             # After the end of this turn, which writes what was staged: the next request acknowledges it.
             self._ask_soon()
@@ -264,7 +279,7 @@ class LeaderFetcher:
         """
         held_ms = self._session.held_ms(self._now_ms)
         if held_ms is not None:
-            self._follower.loop.call_later(min(held_ms / 1000, self._backoff_s), self._ask)
+            self._ask_after(min(held_ms / 1000, self._backoff_s))
 
     @property
     def _now_ms(self) -> int:

@@ -88,7 +88,7 @@ CLUSTER_PLANTED: dict[str, tuple[Plant, int]] = {
     plant.__name__: (plant, first)
     for plant, first in [
         (high_watermark_is_the_leaders_end, 0),
-        (min_insync_replicas_is_ignored, 20),
+        (min_insync_replicas_is_ignored, 36),
         (nothing_is_truncated, 0),
         (diverging_logs_are_not_noticed, 2),
         (empty_epochs_are_not_cut, 2),
