@@ -11,8 +11,8 @@ the answers that leave (`answered`), members that left in-sync sets because of i
     dropped, and back               a flap (KAFKA-19996): the limit doubles, up to replica.lag.time.max.ms, and halves
                                     again after each FORGIVEN_MS
 
-Invariants: a broker becomes silent only if no fetch of it was read for its limit, and the time that a slow link takes,
-after the answer to the last one, and another broker was heard in the last `base_ms`; who has fetched is not silent. A
+Invariants: a broker is silent after a tick only if no fetch of it was read for its limit, and the time that a slow link
+takes, after the answer to the last one, and another broker was heard in the last `base_ms`; who has fetched is not. A
 broker that follows nothing here any more becomes silent, too, which concerns no partition.
 """
 
@@ -112,10 +112,12 @@ class FollowerSilence:
         found = {
             broker_id
             for broker_id, heard in self._heard.items()
-            if not heard.asking
-            and running_ms - heard.quiet_from_ms >= heard.limit_ms + heard.sending_ms
-            and self._is_anybody_heard_since(running_ms - self.base_ms)
+            if not heard.asking and running_ms - heard.quiet_from_ms >= heard.limit_ms + heard.sending_ms
         }
+        if not self._is_anybody_heard_since(running_ms - self.base_ms):
+            # Nor is anybody who became silent before: a partition may only now be able to propose it.
+            found.clear()
+            self.silent.clear()
         is_new = not found <= self.silent
         self.silent |= found
         return is_new
