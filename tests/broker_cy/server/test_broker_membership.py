@@ -40,7 +40,7 @@ def test_a_stop_ends_reports_and_heartbeats(beats: bool) -> None:
         controller = Silent()
         config = MetadataBroker(Path("/nowhere")).config
         loop = asyncio.get_running_loop()
-        membership = BrokerMembership(config, controller, loop, "id", UUID(int=1), MetadataImage)
+        membership = BrokerMembership(config, controller, loop, "id", UUID(int=1), MetadataImage, dict)
         if beats:
             membership.run()
         membership.report_end(2, 5)
