@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from broker_cy.controller.feature_ops import one_min_isr
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.metadata import features
 from broker_cy.metadata.image import MetadataImage
@@ -17,10 +18,10 @@ from broker_cy.wire import messages
 
 
 def default_bootstrap() -> list[VersionedRecord]:
-    """The bootstrap records of a directory formatted by this broker: the newest metadata.version and
-    transaction.version, and none of the features whose protocols are not served yet.
+    """The bootstrap records of a directory formatted by this broker: the newest metadata.version with what belongs to
+    it, but none of the features whose protocols are not served yet.
     """
-    levels = {features.METADATA_VERSION: features.MV_LATEST, features.TRANSACTION_VERSION: features.TV_LATEST}
+    levels = features.of_new_cluster(features.MV_LATEST)
     return [
         VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=level)) for name, level in levels.items()
     ]
@@ -43,11 +44,16 @@ class Activate(Operation[None]):
             # The log contains a transaction, so its metadata.version supports transactions.
             records.append(VersionedRecord(messages.AbortTransactionRecord(reason="Controller failover")))
         if level == 0:
-            level = _level_of(self.bootstrap)
+            level = _level_of(self.bootstrap, features.METADATA_VERSION)
+            if not level:
+                raise MetadataLogError("bootstrap.checkpoint does not set metadata.version; format the directory again")
             transactional = level >= features.MV_TRANSACTIONS
             if transactional:
                 records.append(VersionedRecord(messages.BeginTransactionRecord(name="Bootstrap records")))
             records += self.bootstrap
+            if _level_of(self.bootstrap, features.ELIGIBLE_LEADER_REPLICAS) > 0:
+                # It decides who may lead, so that it is the same on all nodes (KIP-966).
+                records += one_min_isr(state, context)
             if transactional:
                 records.append(VersionedRecord(messages.EndTransactionRecord()))
         if not features.MV_MIN <= level <= features.MV_LATEST:
@@ -59,9 +65,10 @@ class Activate(Operation[None]):
         return Step(records, None)
 
 
-def _level_of(bootstrap: list[VersionedRecord]) -> int:
+def _level_of(bootstrap: list[VersionedRecord], feature: str) -> int:
+    """0 if it is not set."""
     for record in bootstrap:
         message = record.message
-        if isinstance(message, messages.FeatureLevelRecord) and message.name == features.METADATA_VERSION:
+        if isinstance(message, messages.FeatureLevelRecord) and message.name == feature:
             return int(message.feature_level)
-    raise MetadataLogError("bootstrap.checkpoint does not set metadata.version; format the directory again")
+    return 0

@@ -63,7 +63,7 @@ class UpdateFeatures(Operation[int | None]):
                     f"Invalid update version {update.level} for feature {update.name}. {problem}",
                 )
             if update.name == features.ELIGIBLE_LEADER_REPLICAS and update.level > 0:
-                records = _one_min_isr(state, context) + records
+                records = one_min_isr(state, context) + records
             if kept_by_quorum:
                 kraft_version = update.level if update.level != current else None
             else:
@@ -73,7 +73,7 @@ class UpdateFeatures(Operation[int | None]):
         return Step([] if self.validate_only else records, kraft_version)
 
 
-def _one_min_isr(state: MetadataImage, context: OperationContext) -> list[VersionedRecord]:
+def one_min_isr(state: MetadataImage, context: OperationContext) -> list[VersionedRecord]:
     """The records after which all brokers have one value of min.insync.replicas."""
     records = []
     if MIN_ISR not in state.configs.broker(""):

@@ -16,12 +16,14 @@ MV_TRANSACTIONS: Final = 13  # 3.6-IV1: BeginTransactionRecord (KIP-868)
 MV_CONTROLLER_REGISTRATION: Final = 15  # 3.7-IV0: RegisterControllerRecord (KIP-919)
 MV_DIRECTORIES: Final = 17  # 3.7-IV2: directory ids (KIP-858)
 MV_ELR: Final = 23  # 4.0-IV1: eligible leader replicas (KIP-966)
+MV_ELR_BY_DEFAULT: Final = 26  # 4.1-IV0: a new cluster has eligible leader replicas
 MV_CORDONED: Final = 30  # 4.3-IV0: cordoned log directories
 MV_LATEST: Final = 30
 
 # transaction.version: level 1 adds tagged fields to the coordinator's records, level 2 a new producer epoch for each
 # transaction (KIP-890).
 TV_LATEST: Final = 2
+MV_TV_BY_DEFAULT: Final = 24  # 4.0-IV2: a new cluster has transaction.version 2
 
 # The supported levels of this broker, lowest and highest. A feature whose protocol is not served yet stays at level 0,
 # whichever level a log of Apache Kafka has finalized: clients then use the served protocols.
@@ -44,6 +46,16 @@ KEPT_BY_CONTROLLERS: Final[dict[str, tuple[int, int]]] = {
     "share.version": (0, 1),
     "streams.version": (0, 1),
 }
+
+
+def of_new_cluster(metadata_version: int) -> dict[str, int]:
+    """The levels above 0 with which a cluster begins, in the order of Kafka's records."""
+    levels = {METADATA_VERSION: metadata_version}
+    if metadata_version >= MV_ELR_BY_DEFAULT:
+        levels[ELIGIBLE_LEADER_REPLICAS] = 1
+    if metadata_version >= MV_TV_BY_DEFAULT:
+        levels[TRANSACTION_VERSION] = TV_LATEST
+    return levels
 
 
 def supported() -> dict[str, tuple[int, int]]:

@@ -41,8 +41,6 @@ RELEASES: Final = (
     "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0",
     "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0",
 )  # fmt: skip
-# metadata.version from which a new cluster has transaction.version 2 by itself.
-TV_SINCE: Final = 24
 # The snapshot that contains the first voters: it ends before the first record.
 FIRST_SNAPSHOT: Final = SnapshotId(0, 0)
 _VOTER = re.compile(r"(?P<id>\d{1,10})@(?P<host>\[[^\]]*\]|[^:@]+):(?P<port>\d{1,5}):(?P<directory>[A-Za-z0-9_-]{22})")
@@ -328,9 +326,7 @@ def _level(release: str | None) -> int:
 
 
 def _records(level: int, texts: Sequence[str], *, is_dynamic: bool) -> list[VersionedRecord]:
-    levels = {features.METADATA_VERSION: level}
-    if level >= TV_SINCE:
-        levels[features.TRANSACTION_VERSION] = features.TV_LATEST
+    levels = features.of_new_cluster(level)
     for text in texts:
         name, equals, number = text.partition("=")
         if name not in features.SUPPORTED:

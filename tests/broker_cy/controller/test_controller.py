@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_cy.controller.activation import Activate
+from broker_cy.controller.activation import Activate, default_bootstrap
 from broker_cy.controller.broker_ops import AllocateProducerIds, StartBroker, StopBroker
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX
@@ -18,7 +18,7 @@ from broker_cy.controller.rules import Rules
 from broker_cy.controller.topic_ops import CreatePartitions, DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.metadata import snapshot
+from broker_cy.metadata import features, framing, snapshot
 from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import MetadataLogError, VersionedRecord
@@ -57,10 +57,49 @@ def test_a_new_cluster() -> None:
     """If this fails, a new directory would hold something else than Kafka's bootstrap and an unfenced broker."""
     cluster = Cluster.started()
     image = cluster.image
-    assert image.features.levels() == {"metadata.version": 30, "transaction.version": 2}
+    levels = {"metadata.version": 30, "eligible.leader.replicas.version": 1, "transaction.version": 2}
+    assert image.features.levels() == levels
+    # As in the fixture of Kafka 4.3.1, whose log has it behind the levels of the features.
+    assert image.configs.broker("") == {"min.insync.replicas": "1"}
     broker = image.brokers[1]
-    assert (broker.fenced, broker.epoch, broker.listeners) == (False, 4, LISTENERS)
+    assert (broker.fenced, broker.epoch, broker.listeners) == (False, 6, LISTENERS)
     assert same_content(cluster.replayed(), image)
+
+
+@pytest.mark.parametrize(
+    ("level", "has_elr"), [(features.MV_ELR_BY_DEFAULT - 1, False), (features.MV_ELR_BY_DEFAULT, True)]
+)
+def test_eligible_leaders_of_a_new_cluster(level: int, has_elr: bool) -> None:
+    """If this fails, a new cluster loses records to a power cut that one of Kafka keeps; or its nodes disagree on
+    min.insync.replicas, which decides who may lead (KIP-966).
+    """
+    names = features.of_new_cluster(level)
+    bootstrap = [
+        VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=number)) for name, number in names.items()
+    ]
+    image = Cluster.started({"min.insync.replicas": "2"}, bootstrap).image
+    assert image.features.level("eligible.leader.replicas.version") == int(has_elr)
+    assert image.configs.broker("") == ({"min.insync.replicas": "2"} if has_elr else {})
+
+
+def first_transaction(log: bytes) -> list[Any]:
+    """The records of the first metadata transaction, without those of features that are not served yet."""
+    found: list[Any] = []
+    for batch in framing.batches(log):
+        for _, record in framing.records_in(batch) if not batch.is_control else ():
+            message: Any = record.message
+            if getattr(message, "name", "") not in features.KEPT_BY_CONTROLLERS:
+                found.append(message)
+            if type(message).__name__ == "EndTransactionRecord":
+                return found
+    return found
+
+
+def test_the_first_records_are_those_of_kafka() -> None:
+    """If this fails, a new cluster of ours has other features or settings than one of Kafka 4.3.1."""
+    theirs = first_transaction((FIXTURE / "00000000000000000000.log").read_bytes())
+    assert len(theirs) == 6
+    assert first_transaction(b"".join(Cluster.started().log)) == theirs
 
 
 def test_operations_see_what_is_not_committed_yet() -> None:
@@ -232,10 +271,11 @@ def test_start_on_kafkas_log_leads_everything_again() -> None:
 
 
 def lonely(
-    replicas: list[int], isr: list[int], leader: int, elr: list[int] | None = None
+    replicas: list[int], isr: list[int], leader: int, elr: list[int] | None = None, *, has_elr: bool = True
 ) -> tuple[int, tuple[int, ...]]:
     """(leader, isr) after broker 1 starts alone."""
-    cluster = Cluster.started()
+    levels = [each for each in default_bootstrap() if has_elr or "eligible" not in each.message.name]
+    cluster = Cluster.started(bootstrap=levels)
     cluster.start(broker_id=2)
     topic_id = cluster.new_uuid()
     cluster.run(
@@ -266,9 +306,12 @@ def test_only_what_is_in_sync_is_led() -> None:
     """If this fails, started from the log of a larger cluster, the broker would lead partitions that it has only a
     part of.
     """
-    assert lonely([1, 2], [1, 2], 2) == (1, (1,))
-    assert lonely([1, 2], [2], 2) == (-1, (2,))
-    assert lonely([2], [2], 2) == (-1, (2,))
+    for has_elr in (False, True):
+        # With eligible leaders the last one in sync is among them, and the set is empty (KIP-966).
+        last = () if has_elr else (2,)
+        assert lonely([1, 2], [1, 2], 2, has_elr=has_elr) == (1, (1,))
+        assert lonely([1, 2], [2], 2, has_elr=has_elr) == (-1, last)
+        assert lonely([2], [2], 2, has_elr=has_elr) == (-1, last)
     assert lonely([1, 2], [], -1, elr=[1]) == (1, (1,))
     assert lonely([1, 2], [], -1, elr=[2]) == (-1, ())
 

@@ -37,10 +37,6 @@ _AT_ONCE = (
     "REQUEST_TIMED_OUT where that leaves no time"
 )
 _COLLIDES = "a name collides with others of its request as well; Kafka creates both, and their metrics are mixed up"
-_ELR = (
-    "min.insync.replicas of the cluster is set by eligible.leader.replicas.version, which waits for brokers with "
-    "replicas; the value is the same"
-)
 _GONE = (
     "segments below the log start offset are gone at once; Kafka counts and searches them until its next round of "
     "retention, minutes later"
@@ -93,7 +89,6 @@ DELIBERATE: list[Difference] = [
         )
     ),
     Difference("create_names-*: collides with another of the request", ".topics[1]*", ANY, ANY, _COLLIDES),
-    Difference("create_*", "*.configs.min.insync.replicas.config_source", 3, 5, _ELR),
     Difference("list_offsets_by_time-*: after deleting all: largest", "*", ANY, ABSENT, _DELETED),
     Difference("list_offsets_segments-*: time +0 after deleting", "*", ABSENT, ANY, _GONE),
     Difference("log_dirs_segments-*", "*.partition_size", 595, 357, _GONE),
@@ -112,9 +107,5 @@ DELIBERATE: list[Difference] = [
         for step in _API_VERSIONS
         for feature in _FEATURES
         for kind in ("supported", "finalized")
-    ),
-    *(
-        Difference(step, ".finalized_features.eligible.leader.replicas.version", ANY, ABSENT, _ELR)
-        for step in _API_VERSIONS
     ),
 ]

@@ -6,20 +6,12 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from broker_cy.controller.activation import default_bootstrap
 from broker_cy.core.randomness import Randomness
 from broker_cy.metadata import snapshot
-from broker_cy.metadata.features import (
-    ELIGIBLE_LEADER_REPLICAS,
-    METADATA_VERSION,
-    MV_LATEST,
-    TRANSACTION_VERSION,
-    TV_LATEST,
-)
 from broker_cy.metadata.partition import NO_LEADER
-from broker_cy.metadata.records import VersionedRecord
 from broker_cy.replica.replica import Role
 from broker_cy.storage.data_directory import open_directories
-from broker_cy.wire import messages
 from broker_cy.wire.records import decode_batches
 from tests.sim.world.network import PORT
 
@@ -86,17 +78,11 @@ def node_of(host: str) -> int:
 
 
 def format_directory(root: str, node_id: int, draw: Any) -> None:
-    """What `broker-cy storage format` does, with the features of a new cluster of Kafka 4.3.1: without eligible leader
-    replicas the last replica in sync may lose its power, and lead without what it lost (KIP-966).
-    """
+    """What `broker-cy storage format` does."""
     for each in open_directories([root], node_id, lambda: CLUSTER_ID, Randomness(draw).kafka_uuid):
         each.close()
-    levels = {METADATA_VERSION: MV_LATEST, TRANSACTION_VERSION: TV_LATEST, ELIGIBLE_LEADER_REPLICAS: 1}
-    records = [
-        VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=level)) for name, level in levels.items()
-    ]
     with open(os.path.join(root, snapshot.BOOTSTRAP_NAME), "wb") as file:
-        file.writelines(snapshot.write(iter(records), snapshot.KRaftState(), 0, 0, 0))
+        file.writelines(snapshot.write(iter(default_bootstrap()), snapshot.KRaftState(), 0, 0, 0))
 
 
 class Lagging(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from broker_cy.server.partitions.partition_service import PartitionService
 from broker_cy.storage import maintenance
 from tests.sim import group_defects, txn_defects
 from tests.sim.power_planted import PLANTED as OF_STORAGE
-from tests.sim.world.plan import EVERYTHING, Plan, plan_of
+from tests.sim.world.plan import EVERYTHING, Plan, plan_of, with_only
 
 # Seeds that find most of the defects of coordinators, each in its profile.
 SEEDS = 60
@@ -45,10 +45,7 @@ class Planted:
 
     def plan(self, seed: int) -> Plan:
         plan = plan_of(seed, self.profile)
-        if self.fault is None:
-            return plan
-        # Where not everything is synced, not every kind of fault is allowed.
-        return replace(plan, is_synced=True, faults=tuple(replace(each, kind=self.fault) for each in plan.faults))
+        return plan if self.fault is None else with_only(plan, self.fault)
 
 
 def _of_storage(name: str, seeds: int, first: int = 0) -> tuple[str, Planted]:
@@ -167,8 +164,8 @@ LATE: dict[Plant, Planted] = {
         # The disk has to refuse a record right after it took all markers.
         Planted(
             txn_defects.failed_last_record_is_not_written_again,
-            40,
-            first=1,
+            10,
+            first=10,
             profile="transactions",
             fault="break_ending",
         ),
@@ -191,6 +188,6 @@ PLANTED: dict[str, Planted] = dict(
         ("a stop waits for ever", Planted(_stop_waits_for_ever, 60)),
         ("a listener accepts one client", Planted(_full_listener_stays_closed, 60)),
         ("results of jobs are lost", Planted(_jobs_are_lost, 60)),
-        ("the clock of a client must be that of the broker", Planted(_clocks_must_be_equal, 20)),
+        ("the clock of a client must be that of the broker", Planted(_clocks_must_be_equal, 5, fault="set_clock")),
     ]
 )
