@@ -43,8 +43,10 @@ def learn(state: QuorumState, source: int, epoch: int, leader_id: int, endpoints
         if state.leader_id not in (NO_LEADER, leader_id):
             raise AssertionError(f"epoch {epoch} has the leaders {state.leader_id} and {leader_id}")
         # A prospective voter has given up its leader. Other voters that still name it have heard from it no later; only
-        # the leader itself shows that it is there. An observer asks whoever it knows for the leader.
-        if state.role in _LEADERLESS and (state.leader_id == NO_LEADER or source == leader_id or not state.may_stand):
+        # the leader itself shows that it is there. A leader of Kafka that has resigned names itself all the same, until
+        # another one is elected. An observer asks whoever it knows for the leader.
+        is_credible = state.leader_id == NO_LEADER or source == leader_id or not state.may_stand
+        if state.role in _LEADERLESS and is_credible and not state.has_ended:
             state.become_follower(leader_id, endpoints)
         elif endpoints:
             state.leader_endpoints = endpoints
@@ -132,7 +134,7 @@ def _count(state: QuorumState) -> None:
             _become_candidate(state)
         else:
             state.become_leader()
-    elif len(state.votes) - granted >= majority and state.leader_id != NO_LEADER:
+    elif len(state.votes) - granted >= majority and state.leader_id != NO_LEADER and not state.has_ended:
         # The voters have a leader: this node tries to reach it again. Without a leader the next round follows the
         # election timeout.
         state.become_follower(state.leader_id, state.leader_endpoints)
@@ -220,6 +222,7 @@ def epoch_ended(state: QuorumState, source: int, request: EndQuorumEpoch) -> Non
         if state.role is Role.FOLLOWER:
             # A successor that was chosen may be elected although this node heard from the leader just now.
             state.has_fetched = False
+            state.has_ended = True
             place = _place(state, request.successors)
             state.deadline_ms = min(state.deadline_ms, state.now_ms + place * state.timeouts.election_ms)
             state.refetch_later()

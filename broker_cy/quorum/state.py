@@ -126,6 +126,7 @@ class QuorumState:
         self.leader_id = NO_LEADER
         self.leader_endpoints: tuple[Endpoint, ...] = ()
         self.voted: ReplicaKey | None = None
+        self.has_ended = False  # the leader of this epoch has resigned, and does not lead it again
         self.synced_end = log.end_offset
         self.high_watermark = snapshot_id.offset if snapshot_id is not None else 0
         self.epoch_start_offset = -1  # of the leader: where its own epoch begins in the log
@@ -240,6 +241,7 @@ class QuorumState:
         self.leader_id = NO_LEADER
         self.leader_endpoints = ()
         self.voted = None
+        self.has_ended = False
         self.epoch_start_offset = -1
 
     def become_unattached(self) -> None:

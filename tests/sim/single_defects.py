@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from broker_cy.coordinator import fetch
 from broker_cy.quorum import snapshots, wire_log
 from broker_cy.quorum.state import QuorumState
@@ -13,6 +15,7 @@ from broker_cy.quorum.step import Snapshotted
 from broker_cy.replica import following
 from broker_cy.replica.in_sync import ANY_BROKER_EPOCH, InSync
 from broker_cy.server.metadata.active_controller import ActiveController
+from broker_cy.server.metadata.leadership import Leadership
 from broker_cy.server.metadata.metadata_snapshots import SnapshotKeeper
 from broker_cy.storage import data_directory, log_loader
 from broker_cy.storage.epochs import LeaderEpochs
@@ -149,6 +152,18 @@ def transaction_is_forgotten_by_a_leader(patch: Patch) -> None:
     patch.setattr(ActiveController, "activate", activate)
 
 
+def commit_before_the_activation_is_forgotten(patch: Patch) -> None:
+    """A node that becomes the active controller by a commit waits for the next one before it answers."""
+    right = Leadership.activate
+
+    def activate(self: Leadership) -> None:
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(ActiveController, "commit", lambda self, high_watermark: None)
+            right(self)
+
+    patch.setattr(Leadership, "activate", activate)
+
+
 def answers_to_fetches_of_a_replaced_log_count(patch: Patch) -> None:
     """A follower takes the answer to a fetch from before a snapshot replaced its log, and leaves the quorum."""
     patch.setattr(snapshots, "forget_fetch", lambda state: None)
@@ -189,6 +204,10 @@ DEFECTS: dict[Planter, str] = {
     ),
     transaction_is_forgotten_by_a_leader: (
         "server/test_committed_metadata.py::test_a_leader_that_does_not_stay_reads_how_a_transaction_ends"
+    ),
+    commit_before_the_activation_is_forgotten: (
+        "server/test_active_controller.py::"
+        "test_a_leader_answers_when_its_epoch_and_what_was_before_it_are_committed_together"
     ),
     answers_to_fetches_of_a_replaced_log_count: (
         "quorum/test_observers_and_snapshots.py::test_the_answer_to_a_fetch_from_a_replaced_log_is_ignored"

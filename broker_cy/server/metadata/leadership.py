@@ -185,6 +185,10 @@ class Leadership:
                 raise
             self.damaged(f"this node cannot be the active controller: {error}")
             return
+        # What was committed before this node's epoch may have become so together with the beginning of the epoch. Then
+        # the high watermark does not move again before somebody changes something, and until then operations without
+        # records, such as heartbeats, would wait for it.
+        self.active.commit(self._high_watermark)
         if self._watch is not None:
             # Imported here, because a node that is alone has no such duties.
             from broker_cy.server.metadata.controller_duties import ControllerDuties

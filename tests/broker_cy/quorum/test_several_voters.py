@@ -201,6 +201,27 @@ def test_a_leader_that_was_given_up_is_followed_again_only_if_it_shows_itself() 
     assert voter.receive(2, VoteResponse(1, 2, False, True)).role is Role.FOLLOWER
 
 
+def test_a_leader_that_has_resigned_is_not_followed_again() -> None:
+    """If this fails, a controller of Kafka that stops, and names itself until another one is elected, keeps voters from
+    electing it, for the 5 s after which it gives up waiting.
+    """
+    voter, _ = follower()
+    voter.receive(2, EndQuorumEpoch(1, keys(1, 3)))
+    assert tick(voter, 0).role is Role.PROSPECTIVE
+    assert voter.receive(2, VoteResponse(1, 2, False, True)).role is Role.PROSPECTIVE
+    # Another voter has not heard of it yet.
+    assert voter.receive(3, VoteResponse(1, 2, False, True)).role is Role.PROSPECTIVE
+    voter.receive(3, VoteResponse(1, 2, True, True))
+    output = voter.receive(3, granted(2, pre_vote=False))
+    assert (output.role, output.epoch) == (Role.LEADER, 2)
+    # The next leader is another matter.
+    assert voter.receive(2, BeginQuorumEpoch(3)).role is Role.FOLLOWER
+    voter.receive(2, EndQuorumEpoch(3, keys(1, 3)))
+    assert voter.receive(3, BeginQuorumEpoch(4)).role is Role.FOLLOWER
+    tick(voter, 2000)
+    assert voter.receive(3, VoteResponse(4, 3, False, True)).role is Role.FOLLOWER
+
+
 def test_two_leaders_in_an_epoch_stop_the_voter() -> None:
     """If this fails, a voter takes entries from both."""
     voter, _ = follower()

@@ -1,4 +1,4 @@
-"""The active controller at the end of its leadership."""
+"""The active controller at the beginning and at the end of its leadership."""
 
 from __future__ import annotations
 
@@ -12,14 +12,23 @@ import pytest
 
 from broker_cy.controller.activation import default_bootstrap
 from broker_cy.controller.broker_ops import StartBroker
+from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.core.clock import ManualClock
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
+from broker_cy.metadata import framing
+from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.loader import Loader
+from broker_cy.metadata.records import VersionedRecord
+from broker_cy.quorum import messages as quorum_messages
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.messages import Batch, KRaftVersion
+from broker_cy.quorum.step import Output, Role
+from broker_cy.server.metadata import committed_metadata
 from broker_cy.server.metadata.active_controller import ActiveController
 from broker_cy.server.metadata.committed_metadata import CommittedMetadata
+from broker_cy.server.metadata.leadership import Leadership
+from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, run
 
 EPOCH = 3
@@ -74,5 +83,72 @@ def test_leadership_ends_behind_a_control_record() -> None:
         assert not damage
         assert committed.end_offset == control + 1
         assert not committed.image.brokers
+
+    run(work)
+
+
+class Question(Operation[str]):
+    """Changes nothing, as most heartbeats."""
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[str]:
+        return Step([], "answered")
+
+
+class Batches:
+    """A log of batches by offset."""
+
+    directory = "log"
+
+    def __init__(self) -> None:
+        self.batches: dict[int, bytes] = {}
+
+    def read(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
+        content = b""
+        for base, batch in self.batches.items():
+            if offset <= base < end_offset and (not content or len(content) + len(batch) <= max_bytes):
+                content += batch
+        return content
+
+
+@pytest.mark.parametrize("replay_bytes", [1, 1 << 20])
+def test_a_leader_answers_when_its_epoch_and_what_was_before_it_are_committed_together(
+    replay_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, heartbeats, and all that the same connections bring behind them, wait until somebody changes the
+    metadata, if the former leader's last record was not known to be committed when this node was elected.
+    """
+    monkeypatch.setattr(committed_metadata, "REPLAY_BYTES", replay_bytes)
+
+    async def work() -> None:
+        loop, files, driver = asyncio.get_running_loop(), Batches(), Driver()
+        damage: list[str] = []
+        config = MetadataBroker(Path("/nowhere")).config
+        leading = Leadership(config, ManualClock(), loop, MACHINE_RANDOMNESS, files, lambda _: None)  # type: ignore[arg-type]
+        committed = CommittedMetadata(Loader(), files, loop, [], lambda *_: leading.activate(), damage.append)  # type: ignore[arg-type]
+        leading.open(driver, committed, None)  # type: ignore[arg-type]
+        leading.refusal = None
+
+        first = default_bootstrap()
+        known, tail = len(first), len(first) + 1
+        files.batches[0] = framing.data_batch(first, 0, EPOCH - 1, 0)
+        files.batches[known] = framing.data_batch([VersionedRecord(messages.NoOpRecord())], known, EPOCH - 1, 0)
+        leading.changed(Output(Role.FOLLOWER, EPOCH - 1, 2, known))
+        assert committed.end_offset == known
+
+        begin = Batch(tail, tail + 1, EPOCH, None, (quorum_messages.Leadership(1, (), ()),))
+        files.batches[tail] = wire_log.encoded(begin, 0)
+        driver.quorum.end_offset = tail + 1
+        leading.changed(Output(Role.LEADER, EPOCH, 1, known, append=(begin,)))
+        assert not leading.can_submit
+        leading.changed(Output(Role.LEADER, EPOCH, 1, tail + 1))
+
+        asked = leading.submit(Question())
+        # The answer of an operation without records comes in the next turn of the loop.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert asked.done()
+        assert await asked == "answered"
+        assert not damage
+        assert committed.end_offset == tail + 1
 
     run(work)
