@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,14 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from tests.broker_cy.storage.batches import batch
 from tests.sim.world import disks
+from tests.sim.world.clock import EPOCH_MS
 from tests.sim.world.cluster_planted import CLUSTER_PLANTED, CLUSTER_PLANTED_SEEDS
 from tests.sim.world.fault_defects import ONLY
-from tests.sim.world.faults import KINDS
+from tests.sim.world.faults import KINDS, begin, end_all
 from tests.sim.world.plan import CLUSTER, CLUSTER_DISKS, EVERYTHING, NAMES, PROFILES, Fault, Plan, plan_of
 from tests.sim.world.planted import PLANTED
 from tests.sim.world.run import GARBAGE_OBJECTS, MEMORY, Result, collect_seldom, run_plan, run_seed, shrink
+from tests.sim.world.world import World
 from tests.support.disk_faults import UNLIMITED, WRITE
 from tests.support.power import Disk
 
@@ -259,6 +262,27 @@ def test_a_plan_is_data() -> None:
     fewer = plan.without_workers({0})
     assert fewer.clients == (plan.clients[0], *plan.clients[2:])
     assert Fault(1, "kill", "broker1") not in plan.without_faults(set(range(len(plan.faults)))).faults
+
+
+def test_the_clocks_of_a_cluster_are_set_alike_after_the_faults(tmp_path: Path) -> None:
+    """If this fails, a transaction that was begun by a node with a clock ahead lasts longer by that, if it has another
+    coordinator then: what nobody ends is open when everything should have been read.
+    """
+    for profile in (CLUSTER, EVERYTHING):
+        (tmp_path / profile).mkdir()
+        world = World(replace(plan_of(9, profile), faults=()), str(tmp_path / profile))
+        machines = list(world.machines.values())
+        for machine in machines:
+            machine.stays_down = True
+        first, *others = machines
+        for ahead_ms in (60_000, -200_000):
+            begin(world, Fault(0, "set_clock", first.host, amount=ahead_ms))
+        end_all(world)
+        assert len(others) >= 1
+        assert first.clock.given.wall_ms() == EPOCH_MS + 60_000
+        expected_ms = EPOCH_MS + (60_000 if profile == CLUSTER else 0)
+        assert {machine.clock.given.wall_ms() for machine in others} == {expected_ms}
+        world._close()
 
 
 def test_the_disk_of_one_machine_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

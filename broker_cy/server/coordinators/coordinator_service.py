@@ -349,8 +349,10 @@ class CoordinatorService(Generic[S, M]):
         return resigned_s is None or self._loop.time() - resigned_s > RESIGNED_S
 
     def other_coordinator(self, key: str) -> int | None:
-        """The other broker that coordinates a group or transactional id; None if it is this one, or none."""
-        if len(self._image.brokers) <= 1:
+        """The other broker that coordinates a group or transactional id; None if it is this one, or none, or if this
+        service was stopped: then it knows no partitions.
+        """
+        if len(self._image.brokers) <= 1 or not self.partition_count:
             return None
         known = self._image.topics.by_name(self.topic)
         partition = known.partitions.get(self.partition_for(key)) if known is not None else None

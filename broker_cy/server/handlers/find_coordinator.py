@@ -79,11 +79,13 @@ async def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
     code = await service.ensure_topic()
     if code is not ErrorCode.NONE:
         return Found(code, "the internal topic of the coordinator cannot be created")
-    found = _leader(ctx, service.topic, service.partition_for(key))
+    # While this waits, the topic may be deleted.
+    index = service.partition_for(key)
+    found = _leader(ctx, service.topic, index)
     if found.node_id not in (ctx.broker.node_id, NO_LEADER):
         # A client that is sent to a broker which is gone loses more time than the controller needs to decide.
         await ctx.broker.suspects.verdict([found.node_id])
-        found = _leader(ctx, service.topic, service.partition_for(key))
+        found = _leader(ctx, service.topic, index)
     return found
 
 

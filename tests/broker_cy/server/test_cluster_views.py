@@ -180,6 +180,29 @@ def test_coordinator_is_the_leader_of_the_partition(tmp_path: Path) -> None:
 # ---- while a broker is suspected to be gone ----
 
 
+def test_coordinator_of_a_topic_that_went_while_its_leader_was_suspected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, the connection of a client that looks for a coordinator is closed, because the broker stops."""
+    monkeypatch.setattr(suspects, "HOLD_S", 60.0)
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare()
+            served = broker.server.broker
+            place = (topic_names.CONSUMER_OFFSETS, served.groups.partition_for(GROUP))
+            change(served.image, [broker_image(2)], {place: partition_image(2)})
+            served.suspects.suspect(2)
+            asked = asyncio.ensure_future(broker.call(find(GROUP), 6))
+            await until(lambda: len(served.suspects._waiters) > 0)
+            await served.groups.stop()
+            served.suspects.apply(change(served.image, [broker_image(2, fenced=True)], {}))
+            (found,) = (await asked).coordinators
+            assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+    run(work)
+
+
 def test_metadata_of_a_suspected_leader_waits_for_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the first response after a broker died still names it, and the client loses seconds."""
 

@@ -16,6 +16,7 @@ from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.server.coordinators.group_runtime import GroupRuntime
 from broker_cy.wire import messages
 from tests.broker_cy.server.group_broker import GROUP, GroupBroker, commit_request, run, until
+from tests.broker_cy.server.other_brokers import broker_image, change
 from tests.broker_cy.server.txn_broker import ID, P0, HeldMarkers, TxnBroker
 
 
@@ -281,5 +282,27 @@ def test_producer_that_waits_for_the_transaction_before_is_sent_to_the_new_coord
                 await until(lambda: bool(broker.txn_runtime()._waiting))
                 Cluster(broker, broker.service).elect(2)
                 assert await adding == {P0: ErrorCode.NOT_COORDINATOR}
+
+    run(work)
+
+
+def test_producer_that_waits_for_the_transaction_before_is_answered_at_the_stop(tmp_path: Path) -> None:
+    """If this fails, a Produce request is never answered by a broker of a cluster that is being stopped."""
+
+    async def work() -> None:
+        settings = {"add.partitions.to.txn.retry.backoff.max.ms": "60000"}
+        with pytest.MonkeyPatch.context() as patch:
+            async with TxnBroker(tmp_path, settings) as broker:
+                await broker.prepare_txn()
+                change(broker.server.broker.image, [broker_image(2)], {})
+                patch.setattr(broker.server.broker.txn_markers, "write", HeldMarkers().write)
+                producer_id, epoch = await broker.producer()
+                await broker.add((producer_id, epoch))
+                await broker.end((producer_id, epoch))
+                adding = broker.service.verify(ID, producer_id, epoch + 1, [P0], add=True)
+                await until(lambda: bool(broker.txn_runtime()._waiting))
+            assert len(broker.service._image.brokers) == 2
+            assert adding.done()
+            assert adding.result() == {P0: ErrorCode.NOT_COORDINATOR}
 
     run(work)

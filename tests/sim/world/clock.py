@@ -26,7 +26,7 @@ class MachineClock:
         # What the broker reads; `sync` brings it up to date.
         self.given = ManualClock(EPOCH_MS)
         # How far the wall clock is ahead of what it would be if nobody had set it, and how far it was at most.
-        self._ahead_ms = self._ahead_most_ms = 0
+        self._ahead_ms = self.ahead_most_ms = 0
 
     def _ns(self) -> int:
         return int(self._time.now_us * self._rate * 1000)
@@ -43,11 +43,11 @@ class MachineClock:
         self.sync()
         self.given.set_wall_ms(self.given.wall_ms() + ms)
         self._ahead_ms += ms
-        self._ahead_most_ms = max(self._ahead_most_ms, self._ahead_ms)
+        self.ahead_most_ms = max(self.ahead_most_ms, self._ahead_ms)
 
-    def catch_up(self) -> None:
-        """Set the wall clock so far ahead that nothing happened later: transactions time out by the wall clock."""
-        self.set_ahead(self._ahead_most_ms - self._ahead_ms)
+    def catch_up(self, ahead_ms: int) -> None:
+        """Set the wall clock so that it is that far ahead of what it would be if nobody had set it."""
+        self.set_ahead(ahead_ms - self._ahead_ms)
 
     def world_us(self, monotonic_s: float) -> int:
         """The first microsecond of the world at which this machine's monotonic clock has reached `monotonic_s`."""

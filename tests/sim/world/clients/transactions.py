@@ -59,6 +59,7 @@ class TransactionalProducer(Sender):
             return await self.back_off()
         name = f"{self.name}-T{self.transactions}"
         self.transactions += 1
+        began_us = self.world.time.now_us
         is_whole = await self._fill(name)
         choice = self.draw.random()
         if choice < 0.12:
@@ -71,7 +72,7 @@ class TransactionalProducer(Sender):
             self._record(name, Outcome.UNKNOWN, None)
             return await self._end_for_ever()
         if choice < 0.22 and is_whole:
-            return await self._hang(name)
+            return await self._hang(name, began_us)
         if choice < 0.28 and not self.is_v2 and is_whole:
             return await self._change_mind(name)
         if choice < 0.4 and self.before:
@@ -95,16 +96,18 @@ class TransactionalProducer(Sender):
         self.producer_id = self.epoch = -1
         await self.begin()
 
-    async def _hang(self, name: str) -> None:
-        """Send nothing until the transaction has taken too long. Raises AssertionError if it can be committed."""
-        began_us = self.world.time.now_us
+    async def _hang(self, name: str, began_us: int) -> None:
+        """Send nothing until the transaction has taken too long. Raises AssertionError if it can be committed. It was
+        begun at `began_us` or later; if the coordinator has another clock since, it may last longer.
+        """
+        filled_us = self.world.time.now_us
         if not self.spots:
             self._record(name, Outcome.UNKNOWN, None)
             await self.begin()
             return
         await asyncio.sleep((self.timeout_ms + CLEANUP_MS + LATE_MS) / 1000 if self.timeout_ms < 2_000 else 0.5)
         asked = self.world.recorder.now()
-        is_late = self.world.time.now_us - began_us > (self.timeout_ms + CLEANUP_MS + LATE_MS) * 1000 - 1
+        is_late = self.world.time.now_us - filled_us > (self.timeout_ms + CLEANUP_MS + LATE_MS) * 1000 - 1
         is_calm = self.world.sites[self.host].is_calm_since(began_us)
         if is_late and is_calm and self.draw.chance(0.7):
             await self._go_on_late(name)
