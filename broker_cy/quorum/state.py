@@ -148,9 +148,8 @@ class QuorumState:
         self.snapshot_fetch: SnapshotFetch | None = None
         # A chunk is on its way to the disk, perhaps of a fetch that was given up: there is one file.
         self.is_writing_chunk = False
-        self.sought = draw(
-            0, max(bootstrap_servers - 1, 0)
-        )  # the bootstrap server, or voter behind them, asked at last
+        # The bootstrap server, or the voter counted after them, that was asked last.
+        self.sought = draw(0, max(bootstrap_servers - 1, 0))
         self.now_ms = 0
         self.truncate_to = -1
         self.replace_log: OffsetAndEpoch | None = None
