@@ -93,7 +93,7 @@ class OfResource(Channel):
 
 @channel("settings")
 class Settings(OfResource, TableChannel[ConfigEntry]):
-    """All settings; `own` = 1: only those with another value than the default."""
+    """All settings; `own` = 1: only those that are set: here, for all brokers, or in the file."""
 
     SUBJECT = frozenset({*KINDS, "own"})
     SORT = "name"
@@ -252,7 +252,7 @@ def settings_page(
         else []
     )
     toggle = link(
-        "Show all settings" if only_own else "Show only those with another value than the default",
+        "Show all settings" if only_own else "Show only those that are set",
         page_path(cluster, PAGES[kind], **subject, own="" if only_own else "1", setting=setting),
     )
     return shell(

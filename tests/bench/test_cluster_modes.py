@@ -72,8 +72,9 @@ def test_partitions_are_moved_beside_producers(tmp_path: Path) -> None:
     alone, beside, move = measure(tmp_path, *arguments)["runs"]
     assert [run["label"] for run in (alone, beside, move)] == [reassign.ALONE, reassign.BESIDE, reassign.MOVE]
     assert alone["figures"]["p99_ms"] > 0
-    # The move takes longer than the producers need to warm up.
-    assert beside["figures"]["p99_ms"] > 0
+    # A fast move ends before the 100 requests that the figure p99_ms needs.
+    assert beside["latency"]["count"] > 0
+    assert beside["figures"]["p99_to_alone"] > 0
     found = move["figures"]
     assert found["moved_gb"] == 0.1
     assert found["move_mb_per_s"] == pytest.approx(100 / found["move_s"])

@@ -208,7 +208,8 @@ def test_controllers_and_brokers_of_their_own(tmp_path: Path) -> None:
         # kafka-configs.sh --bootstrap-controller asks the controller.
         assert {("a", "retention.ms"): "12345"}.items() <= settings(nodes[0].controller_port, 2, "a").items()
         assert settings(nodes[0].controller_port, 4, "1")["1", "node.id"] == "1"
-        assert settings(nodes[0].controller_port, 4, "") == {}
+        # The only setting of all brokers is that which comes with eligible.leader.replicas.version 1 (KIP-966).
+        assert settings(nodes[0].controller_port, 4, "") == {("", "min.insync.replicas"): "1"}
         described = quorum(brokers[0].port)
         assert [voter.replica_id for voter in described.current_voters] == [1]
         assert sorted(observer.replica_id for observer in described.observers) == [2, 3]

@@ -95,6 +95,7 @@ DELIBERATE: list[Difference] = [
     Difference("log_dirs_segments-*", "*.partition_size", 595, ABSENT, _GONE),
     Difference("end_transactions-v5: *: abort, the other end", ".error_code", 48, 90, _ABORTED),
     Difference("end_transactions-v5: aborted: commit, older epoch", ".error_code", 48, 90, _ABORTED),
+    Difference("timed_out-v5: commits*", ".error_code", 48, 90, _ABORTED),
     Difference("topic_partitions-v0: name: empty", "*.error_code", -1, 17, _EMPTY),
     Difference("topic_partitions-v0: name: empty", "*.topic_authorized_operations", ABSENT, 3576, _EMPTY),
     *(
