@@ -287,7 +287,7 @@ DEFECTS: dict[Planter, int] = {
     old_incarnation_acknowledges: 110,
     stopping_replica_holds_the_high_watermark: 6,
     moves_under_min_isr: 6,
-    answer_of_an_older_epoch_counts: 100,
+    answer_of_an_older_epoch_counts: 120,
     proposed_replica_does_not_count: 60,
     joins_behind_the_epoch_start: 100,
     joins_although_it_is_far_behind: 40,
