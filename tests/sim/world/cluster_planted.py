@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,8 +13,11 @@ from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
+from tests.sim.world.plan import CLUSTER
+from tests.sim.world.planted import Planted
 
-Plant = Callable[[pytest.MonkeyPatch], Any]
+# As long as other draws do not change it, the first one finds the defect.
+SEEDS = 10
 
 
 def high_watermark_is_the_leaders_end(patch: pytest.MonkeyPatch) -> None:
@@ -84,8 +86,8 @@ def loaded_coordinators_wake_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 # Those that worlds find, with a seed that does.
-CLUSTER_PLANTED: dict[str, tuple[Plant, int]] = {
-    plant.__name__: (plant, first)
+CLUSTER_PLANTED: dict[str, Planted] = {
+    plant.__name__: Planted(plant, SEEDS, first, CLUSTER)
     for plant, first in [
         (high_watermark_is_the_leaders_end, 0),
         (min_insync_replicas_is_ignored, 36),
@@ -97,5 +99,3 @@ CLUSTER_PLANTED: dict[str, tuple[Plant, int]] = {
         (loaded_coordinators_wake_nobody, 0),
     ]
 }
-# As long as other draws do not change it, the first one does.
-CLUSTER_PLANTED_SEEDS = 10

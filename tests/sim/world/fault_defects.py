@@ -7,17 +7,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tests.sim.world.cluster_planted import CLUSTER_PLANTED
-from tests.sim.world.plan import CLUSTER, Plan, plan_of, with_only
-from tests.sim.world.planted import PLANTED, Plant
+from tests.sim.world.plan import Plan, plan_of, with_only
+from tests.sim.world.planted import PLANTED, Planted
 
 # Of each kind, from the first one on: which of them finds the defect changes with what the broker draws and sends.
-SEEDS = 40
+FAULT_SEEDS = 40
 
 
 @dataclass(frozen=True)
 class Only:
-    """The defect is in PLANTED, or in CLUSTER_PLANTED if the profile is that of clusters; a seed from `first` on finds
-    it. With `is_drawn` the seed's faults are replaced by some of the kind; otherwise they are those of its plan.
+    """The defect is in PLANTED or CLUSTER_PLANTED; a seed from `first` on finds it. With `is_drawn` the seed's faults
+    are replaced by some of the kind; otherwise they are those of its plan.
     """
 
     defect: str
@@ -25,12 +25,12 @@ class Only:
     is_drawn: bool = False
 
     @property
-    def plant(self) -> Plant:
-        return PLANTED[self.defect].plant if self.defect in PLANTED else CLUSTER_PLANTED[self.defect][0]
+    def planted(self) -> Planted:
+        return {**PLANTED, **CLUSTER_PLANTED}[self.defect]
 
     def plans(self, kind: str, seed: int) -> tuple[Plan, Plan]:
         """The plan of a seed with its faults of the kind, which may be none, and the one without them."""
-        plan = plan_of(seed, PLANTED[self.defect].profile if self.defect in PLANTED else CLUSTER)
+        plan = plan_of(seed, self.planted.profile)
         if self.is_drawn:
             plan = with_only(plan, kind)
         of_kind = tuple(fault for fault in plan.faults if fault.kind == kind)
