@@ -258,6 +258,8 @@ class LeaderFetcher:
 
     def _take_answer(self, error_code: int, answers: list[Fetched]) -> None:
         self.failures = 0
+        # A partition whose high watermark moves must not schedule the request before the write of those after it.
+        self._is_due = True
         out_of_range = []
         for found in answers:
             if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
