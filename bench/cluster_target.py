@@ -13,6 +13,7 @@ from bench.cluster_requests import Metadata, metadata
 from bench.launch import cluster_nodes, kafka_dist, nodes, processes
 from bench.launch.cluster_nodes import ClusterNode
 from bench.launch.networks import Network
+from bench.launch.shards import STEP
 from bench.spec.target import TargetSpec
 from bench.targets import Address, BrokerCy, Target, TargetError
 
@@ -26,7 +27,8 @@ T = TypeVar("T")
 
 
 class Cluster(Target):
-    """`spec.nodes` nodes of ours or of Kafka, each broker and controller. `address` is that of the first one.
+    """`spec.nodes` nodes of ours or of Kafka, each broker and controller, ours with `spec.shards` brokers. `address` is
+    that of the first one. Node ids begin with 1; the other brokers of a node have greater ones (`broker_ids`).
 
     With a network each node is on a host of its own (bench.launch.networks), else all are on the loopback interface.
     """
@@ -41,7 +43,9 @@ class Cluster(Target):
 
     @property
     def pids(self) -> tuple[int, ...]:
-        return tuple(node.pid for node in self.nodes)
+        return tuple(
+            pid for node in self.nodes for pid in (node.pids if isinstance(node, ClusterNode) else (node.pid,))
+        )
 
     @property
     def copies(self) -> int:
@@ -54,7 +58,25 @@ class Cluster(Target):
 
     def version(self) -> str:
         one = f"Apache Kafka {kafka_dist.VERSION}" if self.spec.kind == "kafka" else BrokerCy(self.directory).version()
-        return f"{one}, {self.spec.nodes} nodes"
+        return f"{one}, {self.spec.nodes} nodes" + (f" of {self.spec.shards} shards" if self.spec.shards > 1 else "")
+
+    def broker_ids(self, number: int) -> list[int]:
+        """Return the ids of the brokers of node `number`, from 0 on; that of the controller is the first."""
+        return [number + 1 + STEP * shard for shard in range(self.spec.shards)]
+
+    def number_of(self, broker_id: int) -> int:
+        """Return the number of the node, from 0 on, that has a broker."""
+        return broker_id % STEP - 1
+
+    def next_to(self, broker_id: int) -> int:
+        """Return the same broker of the next node."""
+        number = self.number_of(broker_id)
+        return broker_id - number + (number + 1) % len(self.nodes)
+
+    def broker_pid(self, broker_id: int) -> int:
+        """Return the process of a broker that runs."""
+        node = self.nodes[self.number_of(broker_id)]
+        return node.broker_pid(broker_id) if isinstance(node, ClusterNode) else node.pid
 
     def start(self) -> None:
         """Start all nodes, and wait until each of them shows all of them."""
@@ -64,7 +86,7 @@ class Cluster(Target):
             if self.spec.kind == "kafka":
                 self.nodes = [*cluster_nodes.kafkas(self.directory, self.spec.settings, hosts, self.spec.jvm)]
             else:
-                self.nodes = [*cluster_nodes.ours(self.directory, self.spec.settings, hosts)]
+                self.nodes = [*cluster_nodes.ours(self.directory, self.spec.settings, hosts, self.spec.shards)]
             for number, node in enumerate(self.nodes):
                 node.ready_timeout_s = READY_S
                 if self.network is not None:
@@ -115,8 +137,9 @@ class Cluster(Target):
             return metadata(client, topic)
 
     def is_complete(self) -> bool:
-        """Whether each node shows all nodes."""
-        return all(len(self.seen(number).brokers) == len(self.nodes) for number in range(len(self.nodes)))
+        """Whether each node shows all brokers."""
+        count = len(self.nodes) * self.spec.shards
+        return all(len(self.seen(number).brokers) == count for number in range(len(self.nodes)))
 
     def is_in_sync(self, topic: str, partitions: int) -> bool:
         """Whether each node shows all replicas of a topic in sync, and a leader of each partition."""
@@ -150,7 +173,12 @@ class Cluster(Target):
         """Delete a topic and wait until its files are gone on all nodes."""
         super().delete_topic(topic)
         deadline = time.monotonic() + GONE_S
-        while any(itertools.chain.from_iterable(node.data_dir.glob(f"{topic}-*") for node in self.nodes)):
+        directories = [
+            each
+            for node in self.nodes
+            for each in (node.log_dirs if isinstance(node, ClusterNode) else [node.data_dir])
+        ]
+        while any(itertools.chain.from_iterable(each.glob(f"{topic}-*") for each in directories)):
             if time.monotonic() > deadline:
                 raise TargetError(f"{self.name} kept the files of the deleted topic {topic} for {GONE_S:g} s")
             time.sleep(LOOK_S)

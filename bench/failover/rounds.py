@@ -39,6 +39,8 @@ KINDS: Final = {
 }
 # The active controller leads partitions as well, so both are of all partitions that the node led.
 _OF_CONTROLLERS: Final = ("controller",)
+# What happens to one process; the others happen to a node with all its shards.
+_OF_PROCESSES: Final = ("leader", "controller", "freeze")
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class Rounds:
         self.cluster = cluster
         self.freeze_s = freeze_s
         self._go_on = go_on
+        self._cuts = 0
         cluster.create_topic(TOPIC, PARTITIONS)
         self.writers: list[Writer] = []
         try:
@@ -169,27 +172,28 @@ class Rounds:
         if kind == "rolling":
             return self._rolling()
         controller = self.controller()
-        victim = controller if kind in _OF_CONTROLLERS else (controller + 1) % len(self.cluster.nodes)
-        led = self._led(victim)
+        victim = self._victim(kind, controller)
+        brokers = self._brokers(kind, victim)
+        led = self._led(victim, brokers)
         began_us = now_us()
         others = [each for each in range(len(self.cluster.nodes)) if each != victim]
-        watchers = [Watcher(self._address(each), TOPIC, victim + 1, began_us) for each in others]
+        watchers = [Watcher(self._address(each), TOPIC, brokers, began_us) for each in others]
         try:
             if kind != "cut":
                 for watcher in watchers:
                     watcher.start()
-            self._fail(kind, victim, controller)
+            self._fail(kind, victim, controller, brokers)
             if kind == "cut":
                 began_us = now_us()
             sent_us = began_us + (int(CUT_TAKES_S * 1e6) if kind == "cut" else 0)
-            self._await(kind, victim, sent_us)
+            self._await(kind, brokers, sent_us)
             recovered_us = now_us()
             if kind != "cut":
                 self._until(lambda: all(watcher.leaders_ms for watcher in watchers), "other leaders in the metadata")
         finally:
             for watcher in watchers:
                 watcher.over.set()
-            self._repair(kind, victim, controller)
+            self._repair(kind, victim, controller, brokers)
         self._pause(AFTER_S)
         return self._round(kind, victim, led, Span(began_us, sent_us, recovered_us), watchers)
 
@@ -202,48 +206,71 @@ class Rounds:
     def _address(self, number: int) -> tuple[str, int]:
         return self.cluster.nodes[number].host, self.cluster.nodes[number].port
 
-    def _led(self, victim: int) -> set[int]:
+    def _victim(self, kind: str, controller: int) -> int:
+        """The number of the node. Cuts take turns: a leader gives a follower twice the time that it dropped before."""
+        if kind in _OF_CONTROLLERS:
+            return controller
+        others = [each for each in range(len(self.cluster.nodes)) if each != controller]
+        if kind != "cut":
+            return others[0]
+        self._cuts += 1
+        return others[self._cuts % len(others)]
+
+    def _brokers(self, kind: str, victim: int) -> list[int]:
+        """The brokers to which it happens: all of a node, its first one, which has the controller, or its last one."""
+        found = self.cluster.broker_ids(victim)
+        if kind in _OF_CONTROLLERS:
+            return found[:1]
+        return found[-1:] if kind in _OF_PROCESSES else found
+
+    def _led(self, victim: int, brokers: Collection[int]) -> set[int]:
         partitions = self.cluster.seen(victim, TOPIC).partitions
-        return {number for number, each in partitions.items() if each.leader == victim + 1}
+        return {number for number, each in partitions.items() if each.leader in brokers}
 
     def _other(self, victim: int, controller: int) -> int:
         """A follower that is not the active controller."""
         return next(each for each in range(len(self.cluster.nodes)) if each not in (victim, controller))
 
-    def _fail(self, kind: str, victim: int, controller: int) -> None:
+    def _fail(self, kind: str, victim: int, controller: int, brokers: Sequence[int]) -> None:
         node = self.cluster.nodes[victim]
-        if kind in ("leader", "controller"):
-            node.kill()
-        elif kind == "freeze":
-            os.kill(node.pid, signal.SIGSTOP)
+        if kind in _OF_PROCESSES:
+            number = signal.SIGSTOP if kind == "freeze" else signal.SIGKILL
+            for each in brokers:
+                os.kill(self.cluster.broker_pid(each), number)
         elif kind == "cut":
             assert self.cluster.network is not None
             self.cluster.network.cut(victim, self._other(victim, controller))
         elif node.stop() != 0:
             raise TargetError(f"{self.cluster.name}: node {victim + 1} did not stop in order: {node.tail()}")
 
-    def _await(self, kind: str, victim: int, sent_us: int) -> None:
+    def _await(self, kind: str, brokers: Sequence[int], sent_us: int) -> None:
         """Wait until all clients are served. Those of a process that stands still may wait for it until their own
-        timeouts: after `freeze_s` it goes on.
+        timeouts: after `freeze_s` it goes on, if it is still there.
         """
         if kind != "freeze":
             self.served(sent_us)
             return
         with suppress(TargetError):
             self.served(sent_us, self.freeze_s)
-        os.kill(self.cluster.nodes[victim].pid, signal.SIGCONT)
+        self._thaw(brokers)
         self.served(sent_us)
 
-    def _repair(self, kind: str, victim: int, controller: int) -> None:
+    def _thaw(self, brokers: Sequence[int]) -> None:
+        """Let brokers go on that stand still. The parent of a shard has killed it, and starts another one."""
+        with suppress(ProcessLookupError, KeyError):
+            for each in brokers:
+                os.kill(self.cluster.broker_pid(each), signal.SIGCONT)
+
+    def _repair(self, kind: str, victim: int, controller: int, brokers: Sequence[int]) -> None:
         node = self.cluster.nodes[victim]
         if kind == "cut":
             assert self.cluster.network is not None
             self.cluster.network.heal(victim, self._other(victim, controller))
             return
         if kind == "freeze":
-            with suppress(ProcessLookupError):
-                os.kill(node.pid, signal.SIGCONT)
-            # Another incarnation: this one would be given more time from now on.
+            self._thaw(brokers)
+        if kind in _OF_PROCESSES and self.cluster.spec.shards == 1:
+            # After a freeze another incarnation: this one would be given more time from now on.
             node.kill()
         if not node.alive():
             node.restart()

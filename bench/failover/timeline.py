@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
@@ -36,14 +37,14 @@ _TIME = re.compile(r"^time=(\S+)Z .*?event=(\"[^\"]*\"|\S+)")
 
 
 class Watcher(threading.Thread):
-    """Asks one node again and again, until it shows other leaders than a node, and another active controller.
+    """Asks one node again and again, until it shows other leaders than some brokers, and another active controller.
 
     `leaders_ms` and `controller_ms` are when it did; None before. `over` ends it.
     """
 
-    def __init__(self, address: Address, topic: str, victim: int, began_us: int) -> None:
+    def __init__(self, address: Address, topic: str, victims: Collection[int], began_us: int) -> None:
         super().__init__(name=f"watcher-{address[1]}", daemon=True)
-        self.address, self.topic, self.victim, self.began_us = address, topic, victim, began_us
+        self.address, self.topic, self.victims, self.began_us = address, topic, {*victims, -1}, began_us
         self.leaders_ms: float | None = None
         self.controller_ms: float | None = None
         self.over = threading.Event()
@@ -62,9 +63,9 @@ class Watcher(threading.Thread):
     def _look(self, client: protocol.Client) -> None:
         if self.leaders_ms is None:
             partitions = metadata(client, self.topic).partitions.values()
-            if partitions and not {self.victim, -1} & {each.leader for each in partitions}:
+            if partitions and not self.victims & {each.leader for each in partitions}:
                 self.leaders_ms = self._now_ms()
-        if self.controller_ms is None and active_controller(client) not in (self.victim, -1):
+        if self.controller_ms is None and active_controller(client) not in self.victims:
             self.controller_ms = self._now_ms()
 
     def _now_ms(self) -> float:

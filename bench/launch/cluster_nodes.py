@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.launch.nodes import CLUSTER_ID, BrokerCy, Kafka, broker_command, free_ports
-from bench.launch.processes import run
+from bench.launch.processes import Child, run
+from bench.launch.shards import STEP, Guard, free_range, running
 
 FORMAT_S: Final = 60.0
 BOTH: Final = "broker,controller"
@@ -27,24 +28,71 @@ THREE: Final = {
 
 
 class ClusterNode(BrokerCy):
-    """One of our nodes; its settings are in `properties`, because its listeners are more than one."""
+    """One of our nodes; its settings are in `properties`, because its listeners are more than one.
 
-    def __init__(self, directory: Path, node_id: int, roles: str = BOTH, settings: Mapping[str, str] | None = None):
+    With `shards` above 1 it is a parent process with as many brokers, of which the first one has `port`, and the
+    controller.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        node_id: int,
+        roles: str = BOTH,
+        settings: Mapping[str, str] | None = None,
+        shards: int = 1,
+    ) -> None:
         super().__init__(directory, settings)
         self.node_id = node_id
         self.roles = roles
+        self.shards = shards
         self.controller_port = 0
+        self._guard: Guard | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
     @property
     def properties(self) -> Path:
         return self.directory / "server.properties"
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes of the node, its parent first."""
+        return (self.pid, *(running(self.data_dir).values() if self.shards > 1 else ()))
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        if self.shards == 1:
+            return [self.data_dir]
+        return [self.data_dir / f"shard-{shard}" for shard in range(self.shards)]
+
+    def broker_pid(self, broker_id: int) -> int:
+        """Return the process of one of the node's brokers. Raises KeyError if it does not run."""
+        if self.shards == 1:
+            return self.pid
+        return running(self.data_dir)[broker_id // STEP]
+
     def choose_ports(self) -> None:
-        self.port, self.controller_port = free_ports(2)
+        (self.controller_port,) = free_ports(1)
+        self.port = free_range(self.shards, self.host)
 
     def command(self) -> Sequence[str | Path]:
-        return [*broker_command(), "start", "--config", self.properties]
+        return [*broker_command(), "start", "--config", self.properties, *self._sharded]
+
+    @property
+    def _sharded(self) -> list[str]:
+        return ["--shards", str(self.shards)] if self.shards > 1 else []
+
+    def launch(self) -> Child:
+        if self.shards > 1 and self._guard is None:
+            self._guard = Guard(self.data_dir)
+        return super().launch()
+
+    def kill(self) -> None:
+        """Kill the node with all its processes: shards outlive their parent."""
+        super().kill()
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
 
     def write_properties(self, voters: str) -> None:
         """Write server.properties; `voters` as in controller.quorum.voters."""
@@ -66,7 +114,7 @@ class ClusterNode(BrokerCy):
 
     def format(self, *options: str, cluster_id: str = CLUSTER_ID) -> None:
         """Format the data directory. Raises ProcessError."""
-        arguments = ["format", "-c", str(self.properties), "-t", cluster_id, *options]
+        arguments = ["format", "-c", str(self.properties), "-t", cluster_id, *self._sharded, *options]
         run([*self.wrapper, *broker_command(), "storage", *arguments], timeout_s=FORMAT_S)
 
 
@@ -75,10 +123,10 @@ def voters_of(nodes: Iterable[ClusterNode | Kafka]) -> str:
     return ",".join(f"{number}@{node.host}:{node.controller_port}" for number, node in enumerate(nodes, 1))
 
 
-def ours(directory: Path, settings: Mapping[str, str], hosts: Sequence[str]) -> list[ClusterNode]:
+def ours(directory: Path, settings: Mapping[str, str], hosts: Sequence[str], shards: int = 1) -> list[ClusterNode]:
     """Return nodes of ours with the ids from 1 on, one at each address of `hosts`, formatted. Raises ProcessError."""
     nodes = [
-        ClusterNode(directory / f"node-{number}", number, BOTH, {**THREE, **settings})
+        ClusterNode(directory / f"node-{number}", number, BOTH, {**THREE, **settings}, shards)
         for number in range(1, len(hosts) + 1)
     ]
     for node, host in zip(nodes, hosts, strict=True):

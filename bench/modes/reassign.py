@@ -132,9 +132,8 @@ def _move(session: Session, cluster: Cluster, stop: Event) -> float:
     session.on_phase(f"{cluster.name}: moving partitions")
     try:
         with protocol.Client(cluster.address) as client:
-            count = len(cluster.nodes)
             before = metadata(client, TOPIC).partitions
-            wanted = {number: [each.replicas[0] % count + 1] for number, each in before.items()}
+            wanted = {number: [cluster.next_to(each.replicas[0])] for number, each in before.items()}
             begun = time.monotonic()
             reassign(client, TOPIC, wanted)
             while is_reassigning(client):

@@ -11,6 +11,7 @@ from bench.spec.toml_file import Table, read
 # No data is removed by age or size during a measurement, and files of a deleted topic are removed before the next one.
 BROKER_SETTINGS = {"log.retention.ms": "-1", "log.segment.delete.delay.ms": "1000"}
 NODES_MAX = 9
+SHARDS_MAX = 8
 KINDS = ("ours", "kafka", "floor", "address")
 
 
@@ -25,6 +26,7 @@ class TargetSpec:
     settings: Mapping[str, str] = field(default_factory=dict)  # by Kafka's names, of a broker that is started here
     jvm: tuple[str, ...] = ()  # flags in addition to those of Kafka's own script
     nodes: int = 1  # of a cluster that is started here, each of them broker and controller
+    shards: int = 1  # brokers of each node of such a cluster of ours, under one parent process
 
     def describe(self) -> dict[str, Any]:
         """Return the settings for the report."""
@@ -54,6 +56,7 @@ def parse(top: Table, name: str) -> TargetSpec:
         settings={**defaults, **settings},
         jvm=top.take("jvm", _flags, ()),
         nodes=top.take("nodes", _nodes, 1),
+        shards=top.take("shards", units.integer(1, SHARDS_MAX), 1),
     )
     top.finish()
     if (kind == "address") != (spec.bootstrap is not None):
@@ -64,6 +67,8 @@ def parse(top: Table, name: str) -> TargetSpec:
         raise top.error("settings", f'kind = "{kind}" has no settings')
     if spec.nodes > 1 and kind not in ("ours", "kafka"):
         raise top.error("nodes", 'only for kind = "ours" and kind = "kafka"')
+    if spec.shards > 1 and (kind != "ours" or spec.nodes == 1):
+        raise top.error("shards", 'only for kind = "ours" with `nodes`')
     if spec.jvm and kind != "kafka":
         raise top.error("jvm", 'only for kind = "kafka"')
     return spec

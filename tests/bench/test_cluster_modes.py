@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
@@ -96,6 +97,27 @@ def test_each_client_and_kind_has_its_gap(tmp_path: Path) -> None:
     assert 0 < killed["figures"]["leaders_shown_ms"] <= killed["figures"]["gap_max_ms"] + 1000
 
 
+@pytest.mark.timeout(300)
+def test_a_shard_that_stands_still_is_measured(tmp_path: Path) -> None:
+    """If this fails, what a parent does for the clients of its shards is in no figure, or processes are left."""
+    arguments = ["failover", "-t", "ours-3-shards", "--clients", "librdkafka", "--kinds", "freeze", "--rounds", "1"]
+    (frozen,) = measure(tmp_path, *arguments)["runs"]
+    assert frozen["label"] == "a leader that stands still, librdkafka"
+    assert frozen["figures"]["errors"] == 0
+    # It does not go on, and its clients do not wait for it.
+    assert 0 < frozen["figures"]["gap_p50_ms"] < 12_000
+    assert not re.findall(rf"{re.escape(str(tmp_path))}.*--shards", "\n".join(command_lines()))
+
+
+def command_lines() -> list[str]:
+    """Of all processes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_text(errors="replace").replace("\0", " "))
+    return found
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
@@ -135,6 +157,9 @@ def test_what_makes_no_sense_is_refused(
         ('kind = "ours"\nnodes = 2\n', "2 (allowed: 1, and 3 to 9: two nodes stop if one fails)"),
         ('kind = "ours"\nnodes = 10\n', "10"),
         ('kind = "floor"\nnodes = 3\n', 'only for kind = "ours" and kind = "kafka"'),
+        ('kind = "ours"\nnodes = 3\nshards = 9\n', "9"),
+        ('kind = "ours"\nshards = 2\n', 'only for kind = "ours" with `nodes`'),
+        ('kind = "kafka"\nnodes = 3\nshards = 2\n', 'only for kind = "ours" with `nodes`'),
     ],
 )
 def test_a_cluster_has_a_sensible_size(

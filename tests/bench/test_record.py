@@ -184,10 +184,12 @@ def test_names_that_are_not_known_are_refused(capsys: pytest.CaptureFixture[str]
     assert "--only lagg: no such measurement, table or group (allowed: " in capsys.readouterr().err
 
 
-def test_all_measurements_of_clusters_take_less_than_12_minutes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_measurements_of_clusters_take_less_than_20_minutes(capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, nobody records them, or the group leaves some of them out."""
     assert cli.main(["record", "--list", "--only", "cluster"]) == 0
     *lines, total = capsys.readouterr().out.splitlines()
     names = [line.split()[0] for line in lines]
-    assert {"cluster-produce", "cluster-latency", "failover", "reassign", "many-partitions"} <= set(names)
-    assert int(total.split()[0]) < 720
+    assert {"cluster-produce", "cluster-latency", "failover", "failover-shards", "reassign", "many-partitions"} <= set(
+        names
+    )
+    assert int(total.split()[0]) < 1200

@@ -5,32 +5,17 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from urllib.request import urlopen
 
 from bench.launch.nodes import BrokerCy, broker_command, free_ports
 from bench.launch.processes import Child
-from broker_cy.shards.children import start_ticks
+from bench.launch.shards import Guard, free_range, running
 from tests.support.cluster import QUICK, READY_S
 
 # From the first port of a node on; the controller and the metrics have ports of their own.
 PORTS = 2
-
-
-def free_range(count: int, host: str = "127.0.0.1") -> int:
-    """The first of `count` ports in a row that were just free."""
-    while True:
-        (first,) = free_ports(1)
-        with suppress(OSError, OverflowError):
-            for port in range(first, first + count):
-                with socket.socket() as tried:
-                    tried.bind((host, port))
-            return first
 
 
 class ShardedNode(BrokerCy):
@@ -47,7 +32,7 @@ class ShardedNode(BrokerCy):
         self.count = count
         self.host = host
         self.ready_timeout_s = READY_S
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
 
     def choose_ports(self) -> None:
         self.port = free_range(self.count, self.host)
@@ -82,11 +67,7 @@ class ShardedNode(BrokerCy):
 
     def shard_pid(self, shard: int) -> int:
         """The process of a shard; 0 if it has none now."""
-        try:
-            pid, started, _ = (self.data_dir / ".shards" / f"shard-{shard}.pid").read_text().split()
-        except FileNotFoundError:
-            return 0
-        return int(pid) if start_ticks(int(pid)) == int(started) else 0
+        return running(self.data_dir).get(shard, 0)
 
     def kill_shard(self, shard: int) -> int:
         """Kill the process of a shard, and return its id."""
@@ -108,33 +89,12 @@ class ShardedNode(BrokerCy):
     def launch(self) -> Child:
         child = super().launch()
         if self._guard is None:
-            self._guard = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.shards", str(self.data_dir)],
-                stdin=subprocess.PIPE,
-                start_new_session=True,
-                cwd=Path(__file__).parents[2],
-            )
+            self._guard = Guard(self.data_dir)
         return child
 
     def close(self) -> None:
         """Leave no process, also if the parent was killed."""
         super().close()
         if self._guard is not None:
-            self._guard.communicate(timeout=READY_S)
+            self._guard.close()
             self._guard = None
-
-
-def kill_shards(data_dir: Path) -> None:
-    """Kill the shards that a parent has left."""
-    for path in (data_dir / ".shards").glob("shard-*.pid"):
-        with suppress(ValueError, OSError):
-            pid, started, _ = path.read_text().split()
-            if start_ticks(int(pid)) == int(started):
-                os.kill(int(pid), signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    # Shards outlive their parent, and that dies with the tests: this process waits for the end of the tests.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.stdin.read()
-    kill_shards(Path(sys.argv[1]))
