@@ -117,6 +117,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         default=reassign.SIZE_BYTES,
         help='what the topic holds, such as "500 MB"; "3 GB" by default',
     )
+    replaced.add_argument(
+        "--link",
+        type=value(units.link),
+        default=0,
+        metavar="RATE",
+        help='empty the first node, on hosts of their own whose links carry this, such as "1 Gbit/s" (needs root)',
+    )
     ceiling = modes.add_parser(
         "ceiling", parents=[single, several], help="find the highest rate with p99 below a bound"
     )

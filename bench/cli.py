@@ -110,7 +110,7 @@ def measure(
     workload = workloads_asked[0]  # the only one, except for `compare`
     match options.mode:
         case "reassign":
-            reassign.reassignments(session, specs, workload, outcome, options.size, options.pairs)
+            reassign.reassignments(session, specs, workload, outcome, options.size, options.pairs, options.link)
         case "through":
             lifecycle.through(session, specs, workload, outcome, options.size, options.pairs)
         case "run" | "compare" | "floor":

@@ -73,7 +73,7 @@ class ClusterNode(BrokerCy):
 
     def choose_ports(self) -> None:
         (self.controller_port,) = free_ports(1)
-        self.port = free_range(self.shards, self.host)
+        self.port = free_range(self.shards)
 
     def command(self) -> Sequence[str | Path]:
         return [*broker_command(), "start", "--config", self.properties, *self._sharded]

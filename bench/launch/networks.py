@@ -18,6 +18,9 @@ from bench.launch.processes import ProcessError, run
 PREFIX: Final = "198.51.100"
 HOSTS_MAX: Final = 9
 COMMAND_S: Final = 20.0
+# What a limited link lets pass at once, and how long a packet waits for it before others are dropped.
+BURST: Final = "256k"
+QUEUE: Final = "20ms"
 # An address on the bridge that nobody has: packets to it are lost.
 NOBODY: Final = "02:00:00:00:00:fe"
 
@@ -40,12 +43,15 @@ def _ip(*words: str) -> None:
 
 
 class Network:
-    """Hosts 0 to `count` - 1, and this machine, which reaches all of them."""
+    """Hosts 0 to `count` - 1, and this machine, which reaches all of them. With `link_bits_per_s` the link of each host
+    carries no more than that in each direction.
+    """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, link_bits_per_s: int = 0) -> None:
         # Linux allows 15 characters for the name of an interface.
         self._name = f"bb{os.getpid() % 10**7}"
         self.hosts = [f"{PREFIX}.{number}" for number in range(1, count + 1)]
+        self.link_bits_per_s = link_bits_per_s
 
     def _space(self, number: int) -> str:
         return f"{self._name}-{number}"
@@ -68,6 +74,10 @@ class Network:
             _ip("-n", space, "addr", "add", f"{host}/24", "dev", "eth0")
             _ip("-n", space, "link", "set", "eth0", "up")
             _ip("-n", space, "link", "set", "lo", "up")
+            if self.link_bits_per_s:
+                limit = f"root tbf rate {self.link_bits_per_s}bit burst {BURST} latency {QUEUE}".split()
+                run(["tc", "qdisc", "add", "dev", outside, *limit], timeout_s=COMMAND_S)
+                run([*self.wrapper(number), "tc", "qdisc", "add", "dev", "eth0", *limit], timeout_s=COMMAND_S)
 
     def remove(self) -> None:
         """Remove everything that was made."""
@@ -86,11 +96,11 @@ class Network:
 
 
 @contextlib.contextmanager
-def made(count: int) -> Iterator[Network]:
+def made(count: int, link_bits_per_s: int = 0) -> Iterator[Network]:
     """Make a network of `count` hosts, and remove it at the end. Raises ProcessError."""
     if not 0 < count <= HOSTS_MAX:
         raise ValueError(f"{count} hosts (allowed: 1 to {HOSTS_MAX})")
-    network = Network(count)
+    network = Network(count, link_bits_per_s)
     try:
         network.make()
         yield network

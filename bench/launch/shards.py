@@ -17,22 +17,27 @@ from pathlib import Path
 from typing import Final
 
 from bench.launch.nodes import free_ports
+from bench.launch.processes import ProcessError
 
 STEP: Final = 1000  # between the node ids of the shards of a host
 GONE_S: Final = 30.0
+RANGES_TRIED: Final = 200
 _POLL_S: Final = 0.005
 _STARTED: Final = 19  # in /proc/PID/stat, behind the name
 
 
 def free_range(count: int, host: str = "127.0.0.1") -> int:
-    """Return the first of `count` ports in a row that were just free."""
-    while True:
-        (first,) = free_ports(1)
+    """Return the first of `count` ports in a row that were just free on an address of this machine.
+
+    Raises ProcessError.
+    """
+    for first in free_ports(RANGES_TRIED):
         with suppress(OSError, OverflowError):
             for port in range(first, first + count):
                 with socket.socket() as tried:
                     tried.bind((host, port))
             return first
+    raise ProcessError(f"no {count} ports in a row were free on {host}")
 
 
 def start_ticks(pid: int) -> int:

@@ -3,20 +3,26 @@
 Each partition has one replica, which moves to the next node, so that all bytes are copied once and every node sends and
 receives. The rate is that from the request until no partition is being moved. It is compared with one copy of the same
 bytes through the loopback interface (bench.copy_limit), and the producers' p99 with that of the same producers alone.
+
+With the rate of a link each node is on a host of its own, and what the first one has moves to the others in turn, as
+before it is taken out of service: the rate is compared with that of its link.
 """
 
 import contextlib
+import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event
 
 from bench import protocol
-from bench.cluster_requests import is_reassigning, metadata, reassign
+from bench.cluster_requests import Partition, is_reassigning, metadata, reassign
 from bench.cluster_target import Cluster
 from bench.copy_limit import copy_mb_per_s
 from bench.engine import FAILURES, Measured, Session, Stopped, fill, measure
+from bench.launch import networks
+from bench.launch.processes import ProcessError
 from bench.modes.base import Outcome, up
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
@@ -40,7 +46,13 @@ ALONE, BESIDE, MOVE = "producers alone", "producers beside the move", "the move"
 
 
 def reassignments(
-    session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, size: int, pairs: int
+    session: Session,
+    specs: Sequence[TargetSpec],
+    workload: Workload,
+    outcome: Outcome,
+    size: int,
+    pairs: int,
+    link_bits_per_s: int = 0,
 ) -> None:
     """Measure each cluster in turn, A B B A ..., one at a time. Raises SpecError, TargetError."""
     if others := [spec.name for spec in specs if spec.nodes == 1]:
@@ -51,14 +63,33 @@ def reassignments(
             f"workload {workload.name}: reassign needs producers of the driver raw alone, on a schedule "
             "(such as latency-1kb)"
         )
+    if link_bits_per_s and (sentence := networks.missing()) is not None:
+        raise SpecError(f"--link: {sentence}")
     for pair in range(pairs):
         for spec in list(specs)[:: -1 if pair % 2 else 1]:
             if session.stop.is_set() or outcome.failed:
                 return
-            with up(session, [spec], outcome) as targets:
-                cluster = targets[spec.name]
-                assert isinstance(cluster, Cluster)
+            with _up(session, spec, outcome, link_bits_per_s) as cluster:
                 outcome.runs += _measured(session, cluster, workload, outcome, size, pair)
+
+
+@contextlib.contextmanager
+def _up(session: Session, spec: TargetSpec, outcome: Outcome, link_bits_per_s: int) -> Iterator[Cluster]:
+    if not link_bits_per_s:
+        with up(session, [spec], outcome) as targets:
+            cluster = targets[spec.name]
+            assert isinstance(cluster, Cluster)
+            yield cluster
+        return
+    session.on_phase(f"{spec.name}: starting")
+    try:
+        with networks.made(spec.nodes, link_bits_per_s) as network:
+            cluster = Cluster(session.root / spec.name, spec, network)
+            with cluster.running():
+                outcome.versions[spec.name] = cluster.version()
+                yield cluster
+    except ProcessError as error:
+        raise TargetError(str(error)) from error
 
 
 def _measured(
@@ -83,7 +114,11 @@ def _measured(
         _compare(runs)
         if not move.empty:
             session.on_phase(f"{name}: limit")
-            limit = copy_mb_per_s(cluster.directory, min(size, LIMIT_BYTES))
+            network = cluster.network
+            if network is not None:
+                limit = network.link_bits_per_s / 8 / MB
+            else:
+                limit = copy_mb_per_s(cluster.directory, min(size, LIMIT_BYTES))
             move.extra |= {"limit_mb_per_s": limit, "share_of_limit": move.extra["move_mb_per_s"] / limit}
     except Stopped:
         move.empty = True
@@ -109,7 +144,7 @@ def _create(cluster: Cluster) -> None:
 def _beside(session: Session, cluster: Cluster, workload: Workload, move: Measured, size: int) -> Measured:
     """Move the partitions in the window of the producers, which ends with the move or after BESIDE_MOST_S."""
     stop = Event()
-    moves: list[Future[float]] = []
+    moves: list[Future[tuple[float, float]]] = []
 
     @contextlib.contextmanager
     def moving(*pids: int) -> Iterator[None]:
@@ -122,18 +157,30 @@ def _beside(session: Session, cluster: Cluster, workload: Workload, move: Measur
         run = measure(beside, cluster.name, cluster, lasting, BESIDE, move.pair)
     session.go_on()
     if moves:
-        seconds = moves[0].result()
-        move.extra |= {"moved_gb": size / 1e9, "move_s": seconds, "move_mb_per_s": size / MB / seconds}
+        seconds, share = moves[0].result()
+        moved = size * share
+        move.extra |= {"moved_gb": moved / 1e9, "move_s": seconds, "move_mb_per_s": moved / MB / seconds}
     return run
 
 
-def _move(session: Session, cluster: Cluster, stop: Event) -> float:
-    """Move each partition to the next node and wait for the end; returns how long that took, and sets `stop`."""
+def _wanted(cluster: Cluster, before: Mapping[int, Partition]) -> dict[int, list[int]]:
+    """Return the new replicas of the partitions that move."""
+    if cluster.network is None:
+        return {number: [cluster.next_to(each.replicas[0])] for number, each in before.items()}
+    first = [number for number, each in sorted(before.items()) if cluster.number_of(each.replicas[0]) == 0]
+    others = itertools.cycle(broker for number in range(1, len(cluster.nodes)) for broker in cluster.broker_ids(number))
+    return {number: [next(others)] for number in first}
+
+
+def _move(session: Session, cluster: Cluster, stop: Event) -> tuple[float, float]:
+    """Move partitions to other nodes and wait for the end; returns how long that took, and which share of them moved.
+    Sets `stop`.
+    """
     session.on_phase(f"{cluster.name}: moving partitions")
     try:
         with protocol.Client(cluster.address) as client:
             before = metadata(client, TOPIC).partitions
-            wanted = {number: [cluster.next_to(each.replicas[0])] for number, each in before.items()}
+            wanted = _wanted(cluster, before)
             begun = time.monotonic()
             reassign(client, TOPIC, wanted)
             while is_reassigning(client):
@@ -149,6 +196,6 @@ def _move(session: Session, cluster: Cluster, stop: Event) -> float:
             return all(list(found[number].replicas) == nodes for number, nodes in wanted.items())
 
         cluster.wait(is_moved, f"replicas of {TOPIC} on other nodes", SEEN_S)
-        return seconds
+        return seconds, len(wanted) / len(before)
     finally:
         stop.set()

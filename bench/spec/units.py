@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 SIZES = {"B": 1, "KB": 1000, "KiB": 1 << 10, "MB": 1000**2, "MiB": 1 << 20, "GB": 1000**3, "GiB": 1 << 30}
+LINKS = {"Mbit/s": 10**6, "Gbit/s": 10**9}
 DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+LINK_LEAST, LINK_MOST = 10**6, 10**11
 NUMBER_MAX = 1e18  # before its unit: above every sensible quantity, and far below the limit of floats
 _QUANTITY = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z/]*)\s*$")
 
@@ -37,6 +39,15 @@ def size(least: int, most: int) -> Callable[[Any], int]:
         return found
 
     return parse
+
+
+def link(value: Any) -> int:
+    """Parse the rate of a network link, in bits per second."""
+    found, unit = quantity(value, LINKS, "a rate of a link", "1 Gbit/s")
+    bits = int(found * LINKS[unit])
+    if not LINK_LEAST <= bits <= LINK_MOST:
+        raise ValueError(f"{value!r} is out of range (allowed: 1 Mbit/s to 100 Gbit/s)")
+    return bits
 
 
 def duration(least_s: float, most_s: float) -> Callable[[Any], float]:

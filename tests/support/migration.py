@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.launch import kafka_dist
 from bench.launch.nodes import CLUSTER_ID, broker_command
-from bench.launch.processes import run
+from bench.launch.processes import ProcessError, run
 from broker_cy.core import uuid as uuids
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from tests.support.cluster import ClusterNode
@@ -144,6 +144,8 @@ class Migration:
                 self.stop(int(words[2].removeprefix("broker-cy@")))
             elif words[0] == "kafka-server-start.sh" or words[:2] == ["broker-cy", "start"]:
                 self.start(int(words[-1].removeprefix("server-").removesuffix(".properties")))
+            elif "remove-controller" in words:
+                said = self.remove_controller(line)
             else:
                 said = self.run(line)
             print(f"{time.monotonic() - began:5.1f} s  {line}", flush=True)
@@ -157,6 +159,16 @@ class Migration:
             env={**os.environ, **self.environment, "PATH": self.path},
             timeout_s=WAIT_S,
         ).stdout.decode()
+
+    def remove_controller(self, line: str) -> str:
+        """As the document says: again if there was an election."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return self.run(line)
+            except ProcessError as error:
+                if "NotLeaderOrFollowerException" not in str(error) or time.monotonic() > deadline:
+                    raise
 
     def start(self, number: int) -> None:
         node = self.nodes[number]

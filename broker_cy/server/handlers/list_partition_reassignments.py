@@ -1,7 +1,14 @@
-"""ListPartitionReassignments (46), version 0: the reassignments that go on, from the committed metadata (KIP-455)."""
+"""ListPartitionReassignments (46), version 0: what is being reassigned (KIP-455), as the active controller has it.
+
+A broker forwards the request, as in Kafka: in its own image a reassignment that was just requested may not have begun,
+and would be taken for one that is over.
+"""
 
 from __future__ import annotations
 
+from typing import cast
+
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
@@ -9,10 +16,19 @@ from broker_cy.wire.frame import ApiKey
 
 
 @handler(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), on=BOTH)
-def list_partition_reassignments(
+async def list_partition_reassignments(
     ctx: RequestContext, request: messages.ListPartitionReassignmentsRequest
 ) -> messages.ListPartitionReassignmentsResponse:
     # Imported here, because a node that is alone hardly ever needs it, and starts sooner without it.
     from broker_cy.controller.reassignment import list_reassignments
 
-    return list_reassignments(ctx.broker.image, request.topics)
+    controller = ctx.broker.controller
+    try:
+        answer = await controller.forward(ctx, request, messages.ListPartitionReassignmentsResponse)
+        if answer is not None:
+            return cast(messages.ListPartitionReassignmentsResponse, answer)
+        if not controller.is_active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
+        return list_reassignments(ctx.broker.image, request.topics)
+    except KafkaError as error:
+        return messages.ListPartitionReassignmentsResponse(error_code=int(error.code), error_message=error.message)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import features
+from broker_cy.metadata.image import MetadataImage
 from broker_cy.server.handlers import load_handlers
+from broker_cy.server.handlers.list_partition_reassignments import list_partition_reassignments
 from broker_cy.server.registry import ListenerKind, registrations
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -181,6 +185,27 @@ def test_reassignments(tmp_path: Path, version: int) -> None:
         assert again.responses[0].partitions[0].error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
     with_broker(tmp_path, work)
+
+
+def test_reassignments_are_listed_as_the_active_controller_has_them() -> None:
+    """If this fails, a reassignment that was just requested is taken for one that is over."""
+    kind = messages.ListPartitionReassignmentsResponse
+    ongoing = kind(topics=[kind.OngoingTopicReassignment(name="t", partitions=[])])
+
+    async def forward(*_: Any) -> Any:
+        return ongoing
+
+    async def here(*_: Any) -> None:
+        return None
+
+    controller = SimpleNamespace(forward=forward, is_active=False)
+    ctx = cast(Any, SimpleNamespace(broker=SimpleNamespace(controller=controller, image=MetadataImage())))
+    request = messages.ListPartitionReassignmentsRequest(topics=None)
+    assert asyncio.run(list_partition_reassignments(ctx, request)) is ongoing
+    controller.forward = here
+    assert asyncio.run(list_partition_reassignments(ctx, request)).error_code == ErrorCode.NOT_CONTROLLER
+    controller.is_active = True
+    assert asyncio.run(list_partition_reassignments(ctx, request)) == kind(error_message=None, topics=[])
 
 
 @pytest.mark.parametrize("version", range(3))
