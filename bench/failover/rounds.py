@@ -100,7 +100,6 @@ class Rounds:
         self.cluster = cluster
         self.freeze_s = freeze_s
         self._go_on = go_on
-        self._cuts = 0
         cluster.create_topic(TOPIC, PARTITIONS)
         self.writers: list[Writer] = []
         try:
@@ -138,7 +137,7 @@ class Rounds:
         self._until(lambda: all(each.goes_on(since_us) for each in self.writers), "service of all clients", timeout_s)
 
     def _is_settled(self) -> bool:
-        if not self.cluster.is_complete() or not self.cluster.is_in_sync(TOPIC, PARTITIONS):
+        if not self._is_in_sync():
             return False
         partitions = self.cluster.seen(0, TOPIC).partitions.values()
         if all(each.leader == each.replicas[0] for each in partitions):
@@ -207,14 +206,8 @@ class Rounds:
         return self.cluster.nodes[number].host, self.cluster.nodes[number].port
 
     def _victim(self, kind: str, controller: int) -> int:
-        """The number of the node. Cuts take turns: a leader gives a follower twice the time that it dropped before."""
-        if kind in _OF_CONTROLLERS:
-            return controller
-        others = [each for each in range(len(self.cluster.nodes)) if each != controller]
-        if kind != "cut":
-            return others[0]
-        self._cuts += 1
-        return others[self._cuts % len(others)]
+        """The number of the node."""
+        return controller if kind in _OF_CONTROLLERS else (controller + 1) % len(self.cluster.nodes)
 
     def _brokers(self, kind: str, victim: int) -> list[int]:
         """The brokers to which it happens: all of a node, its first one, which has the controller, or its last one."""
@@ -232,7 +225,6 @@ class Rounds:
         return next(each for each in range(len(self.cluster.nodes)) if each not in (victim, controller))
 
     def _fail(self, kind: str, victim: int, controller: int, brokers: Sequence[int]) -> None:
-        node = self.cluster.nodes[victim]
         if kind in _OF_PROCESSES:
             number = signal.SIGSTOP if kind == "freeze" else signal.SIGKILL
             for each in brokers:
@@ -240,8 +232,20 @@ class Rounds:
         elif kind == "cut":
             assert self.cluster.network is not None
             self.cluster.network.cut(victim, self._other(victim, controller))
-        elif node.stop() != 0:
-            raise TargetError(f"{self.cluster.name}: node {victim + 1} did not stop in order: {node.tail()}")
+        else:
+            self._stop(victim)
+
+    def _stop(self, number: int) -> None:
+        node = self.cluster.nodes[number]
+        if node.stop() != 0:
+            raise TargetError(f"{self.cluster.name}: node {number + 1} did not stop in order: {node.tail()}")
+
+    def _restart(self, number: int) -> None:
+        self._stop(number)
+        self.cluster.nodes[number].restart()
+
+    def _is_in_sync(self) -> bool:
+        return self.cluster.is_complete() and self.cluster.is_in_sync(TOPIC, PARTITIONS)
 
     def _await(self, kind: str, brokers: Sequence[int], sent_us: int) -> None:
         """Wait until all clients are served. Those of a process that stands still may wait for it until their own
@@ -265,7 +269,12 @@ class Rounds:
         node = self.cluster.nodes[victim]
         if kind == "cut":
             assert self.cluster.network is not None
-            self.cluster.network.heal(victim, self._other(victim, controller))
+            other = self._other(victim, controller)
+            self.cluster.network.heal(victim, other)
+            # Other incarnations, as below: these two would give each other more time from now on.
+            for number in (victim, other):
+                self._until(self._is_in_sync, "replicas in sync")
+                self._restart(number)
             return
         if kind == "freeze":
             self._thaw(brokers)
@@ -277,13 +286,9 @@ class Rounds:
 
     def _rolling(self) -> Round:
         began_us = now_us()
-        for number, node in enumerate(self.cluster.nodes):
-            if node.stop() != 0:
-                raise TargetError(f"{self.cluster.name}: node {number + 1} did not stop in order: {node.tail()}")
-            node.restart()
-            self._until(
-                lambda: self.cluster.is_complete() and self.cluster.is_in_sync(TOPIC, PARTITIONS), "replicas in sync"
-            )
+        for number in range(len(self.cluster.nodes)):
+            self._restart(number)
+            self._until(self._is_in_sync, "replicas in sync")
         end_us = now_us()
         self.served(end_us)
         self._pause(AFTER_S)
