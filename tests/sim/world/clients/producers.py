@@ -21,6 +21,9 @@ CODECS = (0, 0, 0, 1, 2, 3, 4)
 BYTES_MAX = 20_000
 # Batches of one step; a broker accepts five of a producer that it has not answered (max.in.flight).
 BATCHES_MAX = 5
+# In which a calm cluster answers a producer: links delay by some milliseconds, and a follower that is not notified of
+# what its leader has waits for 500 ms (replica.fetch.wait.max.ms).
+CALM_US = 100_000
 # Versions of Produce: the last one in which topics have names, and one in which they have ids.
 BY_NAME, BY_ID = 12, 13
 FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
@@ -161,6 +164,7 @@ class PlainProducer(Sender):
             channel = await self.connected()
         except Lost:
             return pending, False
+        is_calm, began_us = self.world.is_calm(), self.world.time.now_us
         answers = [channel.send(batch.request(acks), BY_ID) for batch in pending]
         left: list[Batch] = []
         is_lost = False
@@ -185,6 +189,9 @@ class PlainProducer(Sender):
                 is_lost = True
             else:
                 raise AssertionError(f"{self.name}: {code.name} for {batch.values} in {batch.spot.place}")
+        if is_calm and not left and not is_lost and self.world.is_calm():
+            waited_us = self.world.time.now_us - began_us
+            assert waited_us <= CALM_US, f"{self.name}: {len(pending)} batches were acknowledged after {waited_us} us"
         return left, is_lost
 
     def _is_forgotten(self, batch: Batch) -> bool:
