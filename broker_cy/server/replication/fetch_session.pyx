@@ -75,6 +75,7 @@ cdef class FetchSession:
     cdef dict partitions            # key -> Partition
     cdef dict keys                  # Partition -> key
     cdef dict asked                 # key -> following.Ask
+    cdef dict starts                # key -> the log start offset that the leader knows; as `asked`
     cdef set changed
     cdef set paused
     cdef set forgotten              # no longer in `asked`, of which the leader does not know yet
@@ -92,6 +93,7 @@ cdef class FetchSession:
         self.partitions = {}
         self.keys = {}
         self.asked = {}
+        self.starts = {}
         self.changed = set()
         self.paused = set()
         self.forgotten = set()
@@ -148,6 +150,7 @@ cdef class FetchSession:
         self.session_id = 0
         self.epoch = NEW_SESSION
         self.asked.clear()
+        self.starts.clear()
         self.forgotten.clear()
         self.changed.update(self.partitions)
 
@@ -189,9 +192,11 @@ cdef class FetchSession:
             ask = self.ask(key)
             if ask is None:
                 if self.asked.pop(key, None) is not None:
+                    del self.starts[key]
                     self.forgotten.add(key)
-            elif self.asked.get(key) != ask:
+            elif self.asked.get(key) != ask or self.starts[key] != self.start_of(key):
                 self.asked[key] = ask
+                self.starts[key] = self.start_of(key)
                 self.forgotten.discard(key)
                 wanted.append(key)
         self.changed.clear()
@@ -214,11 +219,14 @@ cdef class FetchSession:
                 out.i32(leader_epoch)
                 out.i64(offset)
                 out.i32(last_fetched_epoch)
-                out.i64(partition.log.log_start_offset)
+                out.i64(self.starts[key])
                 out.i32(max_bytes)
                 out.i8(0)
             out.i8(0)
         return 0
+
+    cdef object start_of(self, key):
+        return (<Partition>self.partitions[key]).log.log_start_offset
 
     cdef object ask(self, key):
         cdef Partition partition = self.partitions.get(key)
