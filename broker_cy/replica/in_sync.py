@@ -336,10 +336,10 @@ class InSync:
         return bound
 
     def low_watermark(self, log_start: int) -> int:
-        """Everything before it is deleted (DeleteRecords) in the leader's log, which begins at `log_start`, and in those
-        of all followers that are served or in the set; UNKNOWN if one of them has not fetched yet. As in Kafka, a
-        fenced broker is not waited for. What an earlier incarnation had deleted is unknown, too: it may have ended
-        before it checkpointed its log start.
+        """Everything before it is deleted (DeleteRecords) in the leader's log, which begins at `log_start`, and in all
+        followers that are served or in the set; UNKNOWN if one of them has not fetched yet. As in Kafka, a fenced
+        broker is not waited for. What an earlier incarnation had deleted is unknown, too: it may have ended before it
+        checkpointed its log start.
         """
         low = log_start
         for broker_id, follower in self.followers.items():
