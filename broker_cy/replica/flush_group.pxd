@@ -96,3 +96,4 @@ cdef class FlushedLog:
     cdef int add_waiting(self, DelayedFetch waiting) except -1
     cdef int remove_waiting(self, DelayedFetch waiting) except -1
     cdef int tell_replicas(self) except -1
+    cdef int wake_followers(self) except -1

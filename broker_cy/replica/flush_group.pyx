@@ -313,7 +313,6 @@ cdef class FlushedLog:
         """Wake the followers that wait for what was written, or for what was committed if consumers read from them, or this
         follower's own fetches.
         """
-        cdef DelayedFetch waiting
         cdef int64_t bytes = self.replica.written.bytes
         if self.replica.role == FOLLOWER:
             if self.on_written is not None and self.replica.is_clean():
@@ -323,6 +322,11 @@ cdef class FlushedLog:
                 self.group.selects_replicas and self.told_high != self.replica.high.offset)):
             self.told_written = bytes
             self.told_high = self.replica.high.offset
-            for waiting in list(self.waiting_followers):
-                waiting.on_advance(self, 0)
+            self.wake_followers()
+        return 0
+
+    cdef int wake_followers(self) except -1:
+        cdef DelayedFetch waiting
+        for waiting in list(self.waiting_followers):
+            waiting.on_advance(self, 0)
         return 0

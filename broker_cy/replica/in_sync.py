@@ -335,6 +335,27 @@ class InSync:
                 bound = follower.end_offset
         return bound
 
+    def low_watermark(self, log_start: int) -> int:
+        """Everything before it is deleted (DeleteRecords) in the leader's log, which begins at `log_start`, and in all
+        followers that are served or in the set; UNKNOWN if one of them has not fetched yet. As in Kafka, a fenced
+        broker is not waited for. What an earlier incarnation had deleted is unknown, too: it may have ended before it
+        checkpointed its log start.
+        """
+        low = log_start
+        for broker_id, follower in self.followers.items():
+            if not self._is_counted(broker_id):
+                continue
+            standing = self.standings.get(broker_id)
+            if standing is not None and follower.broker_epoch not in (ANY_BROKER_EPOCH, standing.epoch):
+                return UNKNOWN
+            low = min(low, follower.log_start_offset)
+        return low
+
+    def _is_counted(self, broker_id: int) -> bool:
+        """Whether the low watermark waits for it."""
+        standing = self.standings.get(broker_id)
+        return broker_id in self.isr or (standing is not None and standing.is_eligible)
+
     def nearest(self, rack: str, offset: int) -> int:
         """The in-sync replica in a consumer's rack that has `offset` and the most records; the leader if it is there
         itself, and -1 if nobody is (KIP-392, RackAwareReplicaSelector).

@@ -39,6 +39,7 @@ cdef class Partition(FlushedLog):
     cdef object new_in_sync             # () -> in_sync.InSync
     cdef int64_t checkpointed_high      # the high watermark with which a log is opened
     cdef int64_t leader_start           # a follower's leader has deleted everything before; -1 if that is not known
+    cdef list waiting_deletes           # (offset, future) of until_deleted; None if there are none
     # Counters since the start: appended batches, records and bytes; fetches that returned records, and the bytes of those records.
     # As in Kafka, none of them counts replication, or a cluster would seem to have each record as often as it has replicas.
     cdef readonly int64_t batches
@@ -69,4 +70,5 @@ cdef class Partition(FlushedLog):
     cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1
     cdef int take_role(self) except -1
     cdef int leave_role(self) except -1
+    cpdef int settle_deletes(self) except -1
     cdef bint take_fetch(self, int32_t broker_id, int64_t broker_epoch, int64_t offset, int64_t log_start) except *

@@ -126,6 +126,7 @@ cdef class Partition(FlushedLog):
             self.take(self.replica.follow(self.assigned.leader_epoch))
         if is_new:
             self.leave_role()
+        self.settle_deletes()
         return self.group.settle_moved([self])
 
     cdef int leave_role(self) except -1:
@@ -136,7 +137,7 @@ cdef class Partition(FlushedLog):
             self.settle(decided)
         if self.waiting_fetches or self.waiting_followers:
             self.wake(-1)
-        return 0
+        return self.settle_deletes()
 
     cdef bint take_fetch(self, int32_t broker_id, int64_t broker_epoch, int64_t offset, int64_t log_start) except *:
         """A follower's fetch acknowledges everything before `offset` (leading.judge). Returns whether the high watermark moved: then
@@ -145,12 +146,15 @@ cdef class Partition(FlushedLog):
         cdef Output progress = self.replica.fetched(broker_id, broker_epoch, offset, log_start,
                                                     coarse_ms(&self.group.clock.source))
         self.take(progress)
+        if self.waiting_deletes is not None:
+            self.settle_deletes()
         return progress.moved
 
     def answered(self, proposal, answer):
         """The controller has answered an AlterPartition of this partition (in_sync.Proposal, in_sync.Altered)."""
         self.take(self.replica.answered(proposal, answer))
         self.group.settle_moved([self])
+        self.settle_deletes()
 
     def tick(self):
         """Have slow followers leave the in-sync set. Called at least twice in replica.lag.time.max.ms."""
@@ -158,6 +162,49 @@ cdef class Partition(FlushedLog):
         self.take(progress)
         if progress.moved:
             self.group.settle_moved([self])
+
+    # ---- DeleteRecords of a leader ----
+
+    def low_watermark(self):
+        """Everything before it is deleted on all replicas (InSync.low_watermark). Only a leader knows it."""
+        if self.replica.in_sync is None:
+            return self.log.log_start_offset
+        return self.replica.in_sync.low_watermark(self.log.log_start_offset)
+
+    def until_deleted(self, int64_t offset):
+        """A future that is done once the low watermark has reached `offset`, or this broker no longer leads. One that is cancelled is
+        forgotten with the next `settle_deletes`.
+        """
+        if self.waiting_deletes is None:
+            self.waiting_deletes = []
+        future = self.group.loop.create_future()
+        self.waiting_deletes.append((offset, future))
+        self.settle_deletes()
+        return future
+
+    cpdef int settle_deletes(self) except -1:
+        """A replica may have deleted more, or may not be waited for any longer."""
+        cdef list left
+        if self.waiting_deletes is None:
+            return 0
+        leads = self.replica.role == LEADER and self.offline is None
+        low = self.low_watermark() if leads else None
+        left = []
+        for entry in self.waiting_deletes:
+            offset, future = entry
+            if future.done():
+                continue
+            if leads and low < offset:
+                left.append(entry)
+            else:
+                future.set_result(None)
+        self.waiting_deletes = left or None
+        return 0
+
+    def tell_log_start(self):
+        """The log start offset of a leader has moved: followers that wait for records learn of it at once."""
+        if self.waiting_followers:
+            self.wake_followers()
 
     cdef int follow_log_start(self) except -1:
         """Move a follower's log start as far as its leader's, and its high watermark, allow."""

@@ -4,7 +4,7 @@ end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from broker_cy.replica.in_sync import Proposal
 from broker_cy.replica.replica import Role
@@ -21,6 +21,8 @@ class Checks:
     - The high watermark moves exactly as far as the in-sync set and min.insync.replicas allow; a replica that has left
       the set does not hold it while it copies what it missed.
     - A replica that joins the set has what was committed when its joining was proposed.
+    - What a DeleteRecords was answered for is deleted on all replicas that are served or in sync, as their leader
+      knows; and it waits for no other replica, and for none that has reported to have deleted it.
     - A throttle holds no replica that is in sync, and one broker copies at most its rate to the others, over all
       windows, and one answer more.
     - Proposed in-sync sets are within the replicas, and contain no broker that is known to be fenced or to stop. Who
@@ -124,6 +126,26 @@ class Checks:
                 left[follower] = leader.log.written_end_offset
             if state.followers[follower].end_offset >= left[follower]:
                 del left[follower]
+
+    def low_watermark(self, leader: Node, low: int, nodes: Mapping[int, Node]) -> None:
+        """Everything before `low` is said to be deleted everywhere."""
+        assert leader.replica is not None
+        state = leader.replica.in_sync
+        assert state is not None
+        reported = [leader.log.log_start_offset]
+        for broker_id, follower in state.followers.items():
+            standing, node = leader.standings.get(broker_id), nodes[broker_id]
+            if broker_id not in state.isr and not (standing is not None and standing.is_eligible):
+                continue
+            is_known = standing is None or standing.epoch == follower.broker_epoch
+            reported.append(follower.log_start_offset if is_known else -1)
+            if node.replica is not None and standing is not None and standing.epoch == node.broker_epoch:
+                # A log that begins again with a batch that its leader has cut shows nothing of it.
+                start, high = node.log.log_start_offset, node.replica.high["offset"]
+                assert low <= start or high <= start, (
+                    f"{broker_id} has {start} to {high}, and everything before {low} is said to be deleted"
+                )
+        assert low >= min(reported), f"DeleteRecords waits at {low}, and {reported} is deleted"
 
     def proposed(self, node: Node, proposal: Proposal, replicas: tuple[int, ...]) -> None:
         for broker_id, _ in proposal.isr:

@@ -277,6 +277,37 @@ def dropped_replica_holds_the_high_watermark(patch: Patch) -> None:
     patch.setattr(InSync, "_commit", commit)
 
 
+def deletes_here_alone(patch: Patch) -> None:
+    """DeleteRecords is answered when the leader has deleted: the next one shows the records again."""
+    patch.setattr(InSync, "low_watermark", lambda self, log_start: log_start)
+
+
+def unknown_followers_have_deleted(patch: Patch) -> None:
+    """DeleteRecords does not wait for followers that have not fetched yet in this leader epoch."""
+
+    def low_watermark(self: InSync, log_start: int) -> int:
+        starts = [each.log_start_offset for each in self.followers.values() if each.log_start_offset >= 0]
+        return min([log_start, *starts])
+
+    patch.setattr(InSync, "low_watermark", low_watermark)
+
+
+def old_incarnation_has_deleted(patch: Patch) -> None:
+    """The log start of a follower counts that it had before its restart, and may have lost."""
+
+    def low_watermark(self: InSync, log_start: int) -> int:
+        followers = self.followers.items()
+        starts = [each.log_start_offset for broker_id, each in followers if self._is_counted(broker_id)]
+        return min([log_start, *starts])
+
+    patch.setattr(InSync, "low_watermark", low_watermark)
+
+
+def deletion_waits_for_fenced_brokers(patch: Patch) -> None:
+    """DeleteRecords waits for replicas that may be away for days."""
+    patch.setattr(InSync, "_is_counted", lambda self, broker_id: True)
+
+
 # The number of seeds (from 1 on) of which one must find it. Those with more than SEEDS_MAX are searched by the soak
 # test.
 SEEDS_MAX = 120
@@ -307,4 +338,8 @@ DEFECTS: dict[Planter, int] = {
     silence_counts_below_min_isr: 20,
     waiting_fetch_is_silence: 200,
     dropped_replica_holds_the_high_watermark: 60,
+    deletes_here_alone: 6,
+    unknown_followers_have_deleted: 20,
+    old_incarnation_has_deleted: 60,
+    deletion_waits_for_fenced_brokers: 20,
 }

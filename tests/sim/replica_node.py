@@ -115,7 +115,8 @@ class Node:
         self.throttles: tuple[ReplicaThrottle, ReplicaThrottle]  # of what it sends, and of what it fetches
         self.standings: dict[int, Standing] = {}
         self.silence: FollowerSilence  # of this process
-        self.checkpointed_high = 0
+        self.checkpointed_high = self.checkpointed_start = 0
+        self.deleting: list[tuple[int, int]] = []  # (offset, until) of DeleteRecords that have no answer yet
         self.waiting: list[tuple[int, Batch]] = []  # (leader epoch, record) that acks=all waits for
         self.parked: list[
             tuple[int, int, int, following.Ask, int]
@@ -136,11 +137,13 @@ class Node:
         self.leader = self.asked_until_ms = -1
         self.is_informed = False
         self.leader_start = 0
-        self.waiting, self.parked = [], []
+        self.waiting, self.parked, self.deleting = [], [], []
         self.is_flushing = self.is_syncing = self.stopping = False
         self.replica = Replica(0)
         self.replica.follow(0)
         log = self.log
+        # A log start that moved after the last checkpoint is forgotten, as far as the files are there.
+        log.log_start_offset = max(min(log.log_start_offset, self.checkpointed_start), log.base)
         high = following.opening_high_watermark(self.checkpointed_high, log.log_start_offset)
         self.replica.open(log.written_end_offset, log.synced_end_offset, high)
 

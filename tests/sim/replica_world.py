@@ -87,6 +87,8 @@ class World:
         # In some worlds producers also write with acks=1, which min.insync.replicas does not hold.
         self.hasty = random.Random(f"acks=1 {seed}")
         self.is_hasty = self.hasty.random() < 0.1
+        self.deletes = random.Random(f"deletes {seed}")
+        self.deletions = 0  # that were answered without an error
         if self.silences.limit_ms:
             # Else there is seldom one to wait for: processes that end are fenced.
             self.faults = self.faults._replace(trouble_ms=8 * self.faults.trouble_ms)
@@ -143,6 +145,7 @@ class World:
         assert self.go(lambda: len(self.checks.acked) > records, deadline_ms), f"no record is acknowledged: {self!r}"
         self.is_over = True
         assert self.go(self.is_in_sync, deadline_ms), f"not in sync after the faults: {self!r}"
+        self.delete_everywhere(deadline_ms)
         for node in self.nodes.values():
             self.checks.holds(node, node.log.batches)
         first, *others = sorted(self.nodes.values(), key=lambda node: -node.log.log_start_offset)
@@ -151,6 +154,15 @@ class World:
                 if batch.end_offset <= first.log.log_start_offset:
                     continue
                 assert batch in other.log.batches, f"{other.node_id} lacks {batch}, which {first.node_id} has"
+
+    def delete_everywhere(self, deadline_ms: int) -> None:
+        """A DeleteRecords without faults is answered, although nothing is produced."""
+        leader = self.nodes[self.controller.image.leader]
+        assert leader.replica is not None
+        deletions = self.deletions
+        self.delete_before(leader, leader.replica.high["offset"], RECOVERY_MS)
+        self.after(leader)
+        assert self.go(lambda: self.deletions > deletions, deadline_ms), f"DeleteRecords is not answered: {self!r}"
 
     def is_in_sync(self) -> bool:
         image = self.controller.image
@@ -196,8 +208,12 @@ class World:
             if node.replica is not None and node.is_leader and self.faults != Faults():
                 before = self.draw.randint(0, node.replica.high["offset"])
                 if before > node.log.log_start_offset:
-                    node.log.delete_before(before)
-                    self.note(f"{node.node_id} deletes before {before}")
+                    self.delete_before(node, before, self.deletes.choice([0, 200, 5_000]))
+
+    def delete_before(self, leader: Node, offset: int, timeout_ms: int) -> None:
+        leader.log.delete_before(offset)
+        leader.deleting.append((offset, self.now_ms + timeout_ms))
+        self.note(f"{leader.node_id} deletes before {offset}")
 
     def disturb(self) -> None:
         if self.faults.trouble_ms:
@@ -276,6 +292,8 @@ class World:
             self.at(stands_ms, lambda: self.tick(node, life))
             return
         self.at(self.draw.randint(50, TICK_MS), lambda: self.tick(node, life))
+        if self.deletes.random() < 0.2:
+            node.checkpointed_start = node.log.log_start_offset
         node.checkpointed_high = max(
             node.log.log_start_offset, self.draw.choice([node.checkpointed_high, node.replica.high["offset"]])
         )
@@ -413,11 +431,25 @@ class World:
         if replica is None:
             return
         self.settle(node)
+        self.settle_deletes(node)
         self.checks.after(node, self.now_ms)
         if replica.in_sync is not None and replica.in_sync.unsent:
             self.propose(node, replica.in_sync.sent())
         self.answer_parked(node)
         self.fetch(node)
+
+    def settle_deletes(self, node: Node) -> None:
+        """Answer DeleteRecords: an error at another role, or when the time is over."""
+        if not node.is_leader:
+            node.deleting = []
+        if not node.deleting:
+            return
+        assert node.replica is not None
+        assert node.replica.in_sync is not None
+        low = node.replica.in_sync.low_watermark(node.log.log_start_offset)
+        self.checks.low_watermark(node, low, self.nodes)
+        self.deletions += sum(offset <= low for offset, _ in node.deleting)
+        node.deleting = [each for each in node.deleting if each[0] > low and self.now_ms < each[1]]
 
     def settle(self, node: Node) -> None:
         assert node.replica is not None

@@ -37,7 +37,7 @@ def run(seed: int) -> World:
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
 def test_replicas_agree_whatever_happens(seeds: range) -> None:
     """If this fails, acknowledged records are lost, consumers read what changes, or replicas never get in sync."""
-    ends = acked = elections = truncations = held = 0
+    ends = acked = elections = truncations = held = deletions = 0
     for seed in seeds:
         world = run(seed)
         ends += world.ends
@@ -45,9 +45,10 @@ def test_replicas_agree_whatever_happens(seeds: range) -> None:
         elections += world.controller.elections
         truncations += world.truncations
         held += world.checks.holds_count
+        deletions += world.deletions
     print(
         f"{len(seeds)} seeds, {elections} elections, {acked} records acknowledged, {ends} ends, "
-        f"{truncations} truncated, {held} fetches held"
+        f"{truncations} truncated, {held} fetches held, {deletions} deletions"
     )
     if ONE_SEED is None:
         assert ends > 2 * len(seeds), "the runs were idle"
@@ -55,6 +56,7 @@ def test_replicas_agree_whatever_happens(seeds: range) -> None:
         assert acked > 30 * len(seeds), "the runs were idle"
         assert truncations > len(seeds) // 2, "the runs were idle"
         assert held > len(seeds), "the runs were idle"
+        assert deletions > 2 * len(seeds), "the runs were idle"
 
 
 @pytest.mark.soak

@@ -1,9 +1,15 @@
 """DeleteRecords, versions 0 to 2 (KIP-107): moves the log start offset; -1 means the high watermark.
 
-Whole segments below it are deleted after file.delete.delay.ms. Omissions: none.
+The answer waits until all replicas that are served have deleted what the leader has, `timeout_ms` at most; its low
+watermark is the smallest log start offset of them. Whole segments below the log start are deleted after
+file.delete.delay.ms.
+Omissions: none.
 """
 
 from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metrics.events import RecordsDeleted
@@ -14,8 +20,19 @@ from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
+if TYPE_CHECKING:
+    from broker_cy.replica.partition import Partition
+
 HIGH_WATERMARK = -1
 Result = messages.DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+
+class Waiting(NamedTuple):
+    """Records that are deleted here, and not yet on all replicas."""
+
+    partition: Partition
+    offset: int
+    result: Result
 
 
 @handler(ApiKey.DELETE_RECORDS, versions=(0, 2))
@@ -26,17 +43,22 @@ async def delete_records(ctx: RequestContext, request: messages.DeleteRecordsReq
         for partition in topic.partitions
     )
     topics = []
+    waiting: list[Waiting] = []
     for topic in request.topics:
         # As in Kafka, the last offset of a partition that is named twice counts, and a topic without any is left out.
         offsets = {partition.partition_index: partition.offset for partition in topic.partitions}
-        results = [delete_before(ctx, topic.name, index, offset) for index, offset in offsets.items()]
+        results = [delete_before(ctx, topic.name, index, offset, waiting) for index, offset in offsets.items()]
         if results:
             topics.append(messages.DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    if waiting:
+        await deleted_everywhere(ctx, waiting, request.timeout_ms)
     return messages.DeleteRecordsResponse(topics=topics)
 
 
-def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> Result:
-    """Delete the records before `offset` in one partition; the answer's low watermark is the new log start offset."""
+def delete_before(ctx: RequestContext, topic: str, index: int, offset: int, waiting: list[Waiting]) -> Result:
+    """Delete the records before `offset` in one partition, here; what other replicas have to delete is added to
+    `waiting`.
+    """
     partition = ctx.broker.partitions.get(topic, index)
     if partition is None:
         code = absent_partition_error(ctx.broker.image, topic, index)
@@ -62,4 +84,36 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> R
     after = partition.log.log_start_offset
     if after != before:
         ctx.broker.events.note(RecordsDeleted(topic, index, before, after, ctx.client))
-    return Result(partition_index=index, low_watermark=partition.log.log_start_offset)
+        partition.tell_log_start()
+    result = Result(partition_index=index, low_watermark=partition.low_watermark())
+    if result.low_watermark < target:
+        waiting.append(Waiting(partition, target, result))
+    return result
+
+
+async def deleted_everywhere(ctx: RequestContext, waiting: list[Waiting], timeout_ms: int) -> None:
+    """Wait for the other replicas, and set the results. As in Kafka, one that times out keeps its first low
+    watermark.
+    """
+    futures = [each.partition.until_deleted(each.offset) for each in waiting]
+    try:
+        await asyncio.wait(futures, timeout=max(0, timeout_ms) / 1000)
+    finally:
+        for future, each in zip(futures, waiting, strict=True):
+            future.cancel()
+            each.partition.settle_deletes()
+    for each in waiting:
+        partition, result = each.partition, each.result
+        if partition.closed:
+            result.error_code = absent_partition_error(ctx.broker.image, partition.topic, partition.index)
+        elif partition.offline is not None:
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        elif partition.replica.role != Role.LEADER:
+            result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif partition.low_watermark() < each.offset:
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            continue
+        else:
+            result.low_watermark = partition.low_watermark()
+            continue
+        result.low_watermark = -1

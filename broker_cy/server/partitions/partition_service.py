@@ -139,6 +139,9 @@ class PartitionService:
                 self._delete(topic.before)
             if topic.after is not None:
                 self._open(topic.after)
+        if delta.brokers:
+            for partition in self._led.values():
+                partition.settle_deletes()  # which waits for no broker that is fenced
         self._starting = False
         for kind, name in delta.configs:
             if kind == RESOURCE_TOPIC:

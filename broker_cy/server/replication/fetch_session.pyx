@@ -3,7 +3,8 @@
 
 A pure state: no connection, no clock. A request has only the partitions whose position has changed since the last
 one; the leader knows the others. A partition that has something that is not written yet is taken out of the session:
-its fetch offset would acknowledge that. So is one that a throttle holds (KIP-73), until its rate allows the next fetch.
+its fetch offset would acknowledge that. The leader then answers soon, with or without records. Taken out is also one that
+a throttle holds (KIP-73), until its rate allows the next fetch.
 
 Requests are written and answers read here, because a follower does both for each batch; the codec of `wire` is the oracle.
 """
@@ -15,6 +16,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.core.writer cimport Writer
 from broker_cy.replica.partition cimport Partition
+from broker_cy.replica.replica cimport FOLLOWER
 from broker_cy.wire.fetch_response cimport FetchedPart, FetchResponseView
 from broker_cy.wire.produce cimport TopicSpan
 
@@ -29,6 +31,8 @@ cdef enum:
     KEY_BYTES = 20
     REPLICA_STATE_TAG = 1
     REPLICA_STATE_BYTES = 13
+    # Of a fetch that leaves out what is not on disk yet (flush.messages): no longer than a sync is the next one held up.
+    UNWRITTEN_WAIT_MS = 5
 
 # Answers after which a session has to begin again.
 SESSION_ENDED = (
@@ -75,9 +79,11 @@ cdef class FetchSession:
     cdef dict partitions            # key -> Partition
     cdef dict keys                  # Partition -> key
     cdef dict asked                 # key -> following.Ask
+    cdef dict starts                # key -> the log start offset that the leader knows; as `asked`
     cdef set changed
     cdef set paused
     cdef set forgotten              # no longer in `asked`, of which the leader does not know yet
+    cdef set unwritten              # what they have is not written, or not on disk as flush.messages requires
     cdef set held                   # by the throttle, when the last request was made
     cdef bint is_exceeded           # the throttle, when the last request was made
     cdef dict high                  # key -> the leader's high watermark, as last answered
@@ -92,9 +98,11 @@ cdef class FetchSession:
         self.partitions = {}
         self.keys = {}
         self.asked = {}
+        self.starts = {}
         self.changed = set()
         self.paused = set()
         self.forgotten = set()
+        self.unwritten = set()
         self.held = set()
         self.high = {}
         self.writer = Writer()
@@ -135,6 +143,7 @@ cdef class FetchSession:
             self.changed.add(key)
             self.paused.discard(key)
             self.held.discard(key)
+            self.unwritten.discard(key)
             self.high.pop(key, None)
 
     def note(self, Partition partition not None):
@@ -148,6 +157,7 @@ cdef class FetchSession:
         self.session_id = 0
         self.epoch = NEW_SESSION
         self.asked.clear()
+        self.starts.clear()
         self.forgotten.clear()
         self.changed.update(self.partitions)
 
@@ -164,7 +174,8 @@ cdef class FetchSession:
         self.forgotten.clear()
         config = self.config
         out.pos = 0
-        out.i32(config["replica.fetch.wait.max.ms"])
+        wait_ms = config["replica.fetch.wait.max.ms"]
+        out.i32(min(wait_ms, UNWRITTEN_WAIT_MS) if self.unwritten else wait_ms)
         out.i32(config["replica.fetch.min.bytes"])
         out.i32(config["replica.fetch.response.max.bytes"])
         out.i8(0)                       # isolation_level: a follower reads everything
@@ -189,9 +200,11 @@ cdef class FetchSession:
             ask = self.ask(key)
             if ask is None:
                 if self.asked.pop(key, None) is not None:
+                    del self.starts[key]
                     self.forgotten.add(key)
-            elif self.asked.get(key) != ask:
+            elif self.asked.get(key) != ask or self.starts[key] != self.start_of(key):
                 self.asked[key] = ask
+                self.starts[key] = self.start_of(key)
                 self.forgotten.discard(key)
                 wanted.append(key)
         self.changed.clear()
@@ -214,17 +227,23 @@ cdef class FetchSession:
                 out.i32(leader_epoch)
                 out.i64(offset)
                 out.i32(last_fetched_epoch)
-                out.i64(partition.log.log_start_offset)
+                out.i64(self.starts[key])
                 out.i32(max_bytes)
                 out.i8(0)
             out.i8(0)
         return 0
 
+    cdef object start_of(self, key):
+        return (<Partition>self.partitions[key]).log.log_start_offset
+
     cdef object ask(self, key):
         cdef Partition partition = self.partitions.get(key)
+        self.unwritten.discard(key)
         if partition is None or key in self.paused or partition.closed or partition.offline is not None:
             return None
         ask = following.ask(partition.replica, partition.log.epochs)
+        if ask is None and partition.replica.role == FOLLOWER and not partition.replica.sync_lost:
+            self.unwritten.add(key)
         if self.is_exceeded and ask is not None and self.waits(key, partition, ask):
             self.held.add(key)
             return None

@@ -258,7 +258,8 @@ class LeaderFetcher:
 
     def _take_answer(self, error_code: int, answers: list[Fetched]) -> None:
         self.failures = 0
-        # A partition whose high watermark moves must not schedule the request before the write of those after it.
+        # A partition of which only the high watermark came reports that at once: a request that it caused would be made
+        # before the write of the others, and leave them out until the leader has answered it.
         self._is_due = True
         out_of_range = []
         for found in answers:
@@ -269,7 +270,6 @@ class LeaderFetcher:
         if out_of_range:
             self._stopped.set_result(out_of_range)
         elif error_code and error_code not in SESSION_ENDED:
-            self._is_due = True
             self._ask_after(self._backoff_s)
         else:
             # After the end of this turn, which writes what was staged: the next request acknowledges it.

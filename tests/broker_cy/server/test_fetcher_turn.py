@@ -1,0 +1,144 @@
+"""When a follower asks its leader again: after the write of what it has received, and with all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+from typing import Any, cast
+
+from broker_cy.core.clock import ManualClock
+from broker_cy.metadata.image import PartitionImage
+from broker_cy.replica import follower_log
+from broker_cy.replica.flush_group import FlushGroup
+from broker_cy.replica.partition import Partition
+from broker_cy.replica.throttle import ReplicaThrottle
+from broker_cy.server.replication.fetch_session import FetchSession
+from broker_cy.server.replication.fetcher import Follower, LeaderFetcher
+from broker_cy.server.replication.links import Asking
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.wire import codec, messages
+from broker_cy.wire.records import Record, encode_batch
+
+VERSION = 17
+LEADER_EPOCH = 7
+WAIT_MS = 500
+CONFIG = {
+    "replica.fetch.max.bytes": 1 << 20,
+    "replica.fetch.wait.max.ms": WAIT_MS,
+    "replica.fetch.min.bytes": 1,
+    "replica.fetch.response.max.bytes": 10 << 20,
+    "replica.fetch.backoff.ms": 1000,
+    "replica.socket.timeout.ms": 30_000,
+}
+
+
+def batch(offset: int) -> bytes:
+    found = bytearray(encode_batch([Record(0, 1_000, b"k", b"v", [])]))
+    found[0:8], found[12:16] = offset.to_bytes(8), LEADER_EPOCH.to_bytes(4)
+    return bytes(found)
+
+
+def follower(group: FlushGroup, path: Path, index: int, records: int) -> Partition:
+    """A replica that has so many records, of which it does not know yet that they are committed."""
+    log = Log.create(str(path / f"t-{index}"), "t", index, LogConfig(), 0)
+    for offset in range(records):
+        log.append(batch(offset), 0)
+    partition = Partition(group, "t", index, uuid.UUID(int=1), None, 0, replication_factor=2)
+    partition.assign(PartitionImage((1, 2), (1, 2), 1, LEADER_EPOCH, 0), False, cast(Any, None), -1)
+    partition.come_online(log)
+    assert partition.high_watermark == 0
+    return partition
+
+
+def part(index: int, high_watermark: int, records: bytes | None = None) -> messages.FetchResponse.PartitionData:
+    return messages.FetchResponse.PartitionData(
+        partition_index=index, high_watermark=high_watermark, log_start_offset=0, records=records
+    )
+
+
+class Leader:
+    """Answers the first request, and none after it."""
+
+    def __init__(self, parts: list[messages.FetchResponse.PartitionData]) -> None:
+        topic = messages.FetchResponse.FetchableTopicResponse(topic_id=uuid.UUID(int=1), partitions=parts)
+        self.answer = messages.FetchResponse(session_id=5, responses=[topic])
+        self.requests: list[messages.FetchRequest] = []
+        self.is_asked_twice = asyncio.Event()
+
+    async def connect(self, broker_id: int) -> Leader:
+        return self
+
+    def ask(self, api_key: int, version: int, body: bytes, asking: Asking) -> None:
+        self.requests.append(codec.decode(messages.FetchRequest, VERSION, body))
+        if len(self.requests) == 1:
+            answer = memoryview(codec.encode(self.answer, VERSION))
+            asyncio.get_running_loop().call_soon(asking.answered, answer)
+        else:
+            self.is_asked_twice.set()
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_next_request_has_what_came_beside_a_high_watermark(tmp_path: Path) -> None:
+    """If this fails, acks=all waits up to replica.fetch.wait.max.ms for what a follower has already written."""
+
+    async def work() -> None:
+        loop, clock = asyncio.get_running_loop(), ManualClock()
+        group = FlushGroup(loop, clock)
+        known, behind = follower(group, tmp_path, 0, 3), follower(group, tmp_path, 1, 2)
+        leader = Leader([part(0, 3), part(1, 2, batch(2))])
+        throttle = ReplicaThrottle(11, 1000)
+        everything = Follower(
+            2, lambda: 9, cast(Any, CONFIG), clock, loop, cast(Any, leader), cast(Any, None), group.flush, throttle
+        )
+        fetcher = LeaderFetcher(everything, 1)
+        fetcher.add(known)
+        fetcher.add(behind)
+        try:
+            async with asyncio.timeout(30):
+                await leader.is_asked_twice.wait()
+        finally:
+            fetcher.close()
+        assert (known.high_watermark, behind.log.written_end_offset) == (3, 3)
+        second = leader.requests[1]
+        assert not second.forgotten_topics_data
+        asked = {each.partition: each.fetch_offset for topic in second.topics for each in topic.partitions}
+        assert asked == {1: 3}
+
+    asyncio.run(work())
+
+
+def test_a_request_without_what_is_not_written_yet_waits_for_little(tmp_path: Path) -> None:
+    """If this fails, acks=all with flush.messages waits up to replica.fetch.wait.max.ms: the leader holds a request of
+    the other partitions, and the next one waits for its answer.
+    """
+
+    async def work() -> None:
+        group = FlushGroup(asyncio.get_running_loop(), ManualClock())
+        session = FetchSession(2, cast(Any, CONFIG), ReplicaThrottle(11, 1000))
+        first, second = follower(group, tmp_path, 0, 1), follower(group, tmp_path, 1, 1)
+        for each in (first, second):
+            session.add(each)
+
+        def request() -> tuple[bool, dict[int, int], int]:
+            """Whether the leader waits for long, the fetch offsets, and the number of forgotten partitions."""
+            body = session.request(9, 0)
+            assert body is not None
+            found = codec.decode(messages.FetchRequest, VERSION, body)
+            session.take(memoryview(codec.encode(messages.FetchResponse(session_id=5), VERSION)))
+            offsets = {each.partition: each.fetch_offset for topic in found.topics for each in topic.partitions}
+            return found.max_wait_ms == WAIT_MS, offsets, len(found.forgotten_topics_data)
+
+        assert request() == (True, {0: 1, 1: 1}, 0)
+        follower_log.append_fetched(second, batch(1), 1, 0)
+        session.note(second)
+        assert request() == (False, {}, 1)
+        assert request() == (False, {}, 0)
+        group.flush()
+        session.note(second)
+        assert request() == (True, {1: 2}, 0)
+
+    asyncio.run(work())
