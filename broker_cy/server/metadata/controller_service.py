@@ -231,6 +231,7 @@ class ControllerService:
                 incarnation_id,
                 lambda: self.image,
                 lambda: {} if self._watch is None else self._watch.reports,
+                lambda: "" if self._network is None else self._network.unreached,
             )
             await self._unless_strange(self._membership.register(listeners, self._directory_ids, previous_epoch))
         self._snapshots = SnapshotKeeper(

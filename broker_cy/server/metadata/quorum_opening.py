@@ -48,6 +48,8 @@ def open_quorum(
     stored = files.read_election_state()
     history = _history(config, loader, stored)
     is_only_voter = history.newest.voters.ids == (config.node_id,)
+    if is_only_voter and not config.is_controller:
+        raise QuorumError(_no_controller(config))
     if not is_only_voter:
         # What is behind the snapshot may not be committed.
         loader = files.load_snapshot()
@@ -139,6 +141,16 @@ def _voters_differ(node_id: int, found: Sequence[int], wanted: Sequence[int], co
     return (
         f"the metadata quorum has the voters {sorted(found)}, but {setting}: name these voters in the setting, or "
         "start with an empty data directory"
+    )
+
+
+def _no_controller(config: BrokerConfig) -> str:
+    """It would lead a cluster of its own, whatever controllers it is to find."""
+    servers = ", ".join(_bootstrap_servers(config))
+    return (
+        f"node {config.node_id} has been the only controller of its cluster, and its process.roles no longer has the "
+        "role controller: give it that role again, or, if it is to join the cluster whose controllers are at "
+        f"{servers}, directories that broker-cy storage format has made with the id of that cluster"
     )
 
 
