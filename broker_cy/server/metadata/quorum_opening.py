@@ -32,9 +32,13 @@ if TYPE_CHECKING:
 
 
 class Reach(NamedTuple):
-    """What reaches other nodes: the connections, the quorum's messages on them, and requests to the controller."""
+    """What reaches other nodes: the connections, the quorum's messages, and requests to the active controller.
 
-    pool: Pool
+    A pool has a limited number of requests in flight. Votes and heartbeats never wait for those of clients, which are
+    as many as clients send, and wait for an active controller: so each kind has a pool of its own.
+    """
+
+    pools: tuple[Pool, ...]
     network: QuorumNetwork
     link: ControllerLink
 
@@ -94,7 +98,7 @@ def open_network(
     def address_of(node_id: int) -> Address | None:
         return _address_of(config, quorum, node_id)
 
-    pool = Pool(f"broker-cy-{config.node_id}", outgoing)
+    pool, own, forwarded = pools = tuple(Pool(f"broker-cy-{config.node_id}", outgoing) for _ in range(3))
     network = QuorumNetwork(
         Identity(cluster_id, me.key, config.network.controller_names[0]),
         address_of,
@@ -104,7 +108,8 @@ def open_network(
         files,
         outgoing.clock,
     )
-    return Reach(pool, network, ControllerLink(config.node_id, pool, lambda: quorum.leader_id, address_of))
+    link = ControllerLink(config.node_id, own, forwarded, lambda: quorum.leader_id, address_of)
+    return Reach(pools, network, link)
 
 
 def _history(config: BrokerConfig, loader: Loader, stored: ElectionState | None) -> VoterHistory:
