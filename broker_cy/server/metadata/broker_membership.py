@@ -304,6 +304,8 @@ class BrokerMembership:
                 if found.should_shut_down and not self._may_stop.done():
                     self._may_stop.set_result(None)
                     return
+                if self._lacks_directories():
+                    await self._register_again()
                 wait_s = URGENT_S if found.is_fenced or self._wants_to_stop else interval_s
             try:
                 async with asyncio.timeout(wait_s):
@@ -312,8 +314,16 @@ class BrokerMembership:
                 pass
             self._news.clear()
 
+    def _lacks_directories(self) -> bool:
+        """Whether the registration is older than a metadata.version with which brokers register their directories."""
+        image = self._image()
+        own = image.brokers.get(self._config.node_id)
+        return own is not None and not own.log_dirs and image.features.metadata_version >= features.MV_DIRECTORIES
+
     async def _register_again(self) -> None:
-        """The controller does not know this incarnation any longer: the broker was unregistered."""
+        """The controller does not know this incarnation any longer, because the broker was unregistered, or not all of
+        it. The same incarnation keeps its epoch and state.
+        """
         try:
             await self._register(ANSWER_S)
         except KafkaError as error:
