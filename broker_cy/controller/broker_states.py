@@ -1,6 +1,7 @@
 """BrokerHeartbeat (63), and fencing: the states of a broker, and what a change of state does to its partitions.
 
-    FENCED -> UNFENCED            it has applied its own registration, and its hold-down has ended if it flaps
+    FENCED -> UNFENCED            it has applied its own registration, and its hold-down has ended if it flaps (or it is
+                                  needed: it alone can lead a partition)
     UNFENCED -> FENCED            it asks for it, or its session ends (`FenceBrokers`)
     UNFENCED -> SHUTTING_DOWN     it asks to stop and leads partitions: they move to others first
     any -> SHUTDOWN_NOW           nothing holds it any more; it is fenced, and may stop
@@ -127,8 +128,12 @@ class Heartbeat(Operation[HeartbeatReply]):
         contact = context.heartbeats.contact(broker)
         lowest = context.heartbeats.lowest_offset(state.brokers)
         current = _state_of(broker, contact)
-        # Where no other broker serves, anybody is welcome.
-        is_held = context.monotonic_ms < contact.held_until_ms and any(b.is_active for b in state.brokers.values())
+        is_held = (
+            context.monotonic_ms < contact.held_until_ms
+            # Where no other broker serves, anybody is welcome, and where nobody else can lead a partition.
+            and any(b.is_active for b in state.brokers.values())
+            and not (current is State.FENCED and self._would_lead(state, context))
+        )
         after = self._next(state, current, contact, lowest, is_held=is_held)
         assert after in SUCCESSORS[current]
         records: list[VersionedRecord] = []
@@ -172,8 +177,17 @@ class Heartbeat(Operation[HeartbeatReply]):
             contact.shutdown_at = context.next_offset + records - 1
 
     def _unfence(self, state: MetadataImage, context: OperationContext, broker: BrokerImage) -> list[VersionedRecord]:
-        rules = Rules(state, context.config, back=frozenset((broker.broker_id,)))
-        return [fence_record(broker, fenced=False), *elections.for_leaderless(rules, state)]
+        return [
+            fence_record(broker, fenced=False),
+            *elections.for_leaderless(self._rules_when_back(state, context), state),
+        ]
+
+    def _would_lead(self, state: MetadataImage, context: OperationContext) -> bool:
+        """Whether a partition without a leader would have one if the broker came back."""
+        return elections.would_lead(self._rules_when_back(state, context), state)
+
+    def _rules_when_back(self, state: MetadataImage, context: OperationContext) -> Rules:
+        return Rules(state, context.config, back=frozenset((self.request.broker_id,)))
 
     def _move_leaders(
         self, state: MetadataImage, context: OperationContext, broker: BrokerImage

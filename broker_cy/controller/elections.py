@@ -7,7 +7,7 @@ partitions without a change. The next fencing, or the next start, then finds the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -62,13 +62,20 @@ def after_unclean_shutdown(rules: Rules, partitions: Partitions, broker_id: int)
 
 def for_leaderless(rules: Rules, state: MetadataImage) -> list[VersionedRecord]:
     """Elections for all partitions without a leader, after a broker, in `rules.back`, came back."""
-    records = []
+    return list(_elections_of_leaderless(rules, state))
+
+
+def would_lead(rules: Rules, state: MetadataImage) -> bool:
+    """Whether `for_leaderless` elects one of `rules.back`."""
+    return any(record.message.leader in rules.back for record in _elections_of_leaderless(rules, state))
+
+
+def _elections_of_leaderless(rules: Rules, state: MetadataImage) -> Iterator[VersionedRecord]:
     for topic, index, partition in state.topics.led_by(NO_LEADER):
         if not rules.back.isdisjoint(partition.replicas):
             record = PartitionChange(rules, topic, index, partition).record()
             if record is not None:
-                records.append(record)
-    return records
+                yield record
 
 
 class Working:

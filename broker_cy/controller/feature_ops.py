@@ -5,7 +5,8 @@ decides who may lead, so it is set for the cluster, and removed from single brok
 
 kraft.version is kept by the quorum: the operation checks its level, and the reply is what the quorum has to finalize.
 
-Omissions: metadata.version keeps its current level; a request for that level succeeds.
+A downgrade of metadata.version is refused if it would lose what records of the levels between have. An upgrade changes
+the form of the records that are written from then on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.controller.rules import MIN_ISR, topic_setting
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.metadata import features
+from broker_cy.metadata import features, releases
 from broker_cy.metadata.image import RESOURCE_BROKER, MetadataImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
@@ -24,8 +25,6 @@ from broker_cy.wire import messages
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
-
-_FIXED: Final = frozenset({features.METADATA_VERSION})
 
 
 class FeatureUpdate(NamedTuple):
@@ -58,10 +57,13 @@ class UpdateFeatures(Operation[int | None]):
             current = self.kraft_version if kept_by_quorum else state.features.level(update.name)
             problem = _problem(state, update, current, context.config.node_id, self.voters)
             if problem is not None:
-                raise KafkaError(
-                    ErrorCode.INVALID_UPDATE_VERSION,
-                    f"Invalid update version {update.level} for feature {update.name}. {problem}",
-                )
+                problem = f"Invalid update version {update.level} for feature {update.name}. {problem}"
+            elif update.name == features.METADATA_VERSION:
+                problem = _downgrade_problem(current, update)
+            else:
+                problem = _missing_dependency(state, update, self.updates)
+            if problem is not None:
+                raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, problem)
             if update.name == features.ELIGIBLE_LEADER_REPLICAS and update.level > 0:
                 records = one_min_isr(state, context) + records
             if kept_by_quorum:
@@ -119,10 +121,30 @@ def _problem(
         return f"Feature {name} not found."
     if name == features.KRAFT_VERSION and level < current:
         return "Can't downgrade the version of this feature."
-    if name in _FIXED and level != current:
-        return f"Its level, {current}, cannot be changed by this version of broker-cy."
-    if name == features.ELIGIBLE_LEADER_REPLICAS and level > 0 and state.features.metadata_version < features.MV_ELR:
-        return f"{name} could not be set to {level} because it depends on metadata.version={features.MV_ELR}"
+    return None
+
+
+def _downgrade_problem(current: int, update: FeatureUpdate) -> str | None:
+    """The reason why metadata.version may not be lowered."""
+    if update.level >= current or not releases.loses_metadata(current, update.level):
+        return None
+    reason = (
+        "Unsafe metadata downgrade is not supported in this version."
+        if update.upgrade_type == UNSAFE_DOWNGRADE
+        else "Refusing to perform the requested downgrade because it might delete metadata information."
+    )
+    return f"Unsupported metadata.version downgrade from {current} to {update.level}. {reason}"
+
+
+def _missing_dependency(state: MetadataImage, update: FeatureUpdate, updates: list[FeatureUpdate]) -> str | None:
+    """What the level needs and is not there after the request."""
+    after = {**state.features.levels(), **{each.name: each.level for each in updates}}
+    for name, level in releases.DEPENDENCIES.get((update.name, update.level), {}).items():
+        if after.get(name, 0) < level:
+            return (
+                f"Invalid update version {update.level} for feature {update.name}. {update.name} could not be set to "
+                f"{update.level} because it depends on {name} level {level}"
+            )
     return None
 
 

@@ -1,11 +1,14 @@
 """The placement of the replicas of new partitions on brokers, and the check of placements that users make.
 
 As in Apache Kafka (StripedReplicaPlacer): the racks take turns, and in each rack its brokers; every partition begins
-one rack and one broker further, so that leaders and followers are spread evenly; fenced brokers come last in their rack
-and never lead. After as many partitions as there are brokers, the order of racks and brokers is mixed, because the same
-brokers would otherwise follow each other for ever.
+one rack further, and in each rack that it uses one broker further, so that leaders and followers are spread evenly;
+fenced brokers come last in their rack and never lead. A rack all of whose brokers are fenced has its turn, too: a
+replica there is better than a second one in another rack, once the broker is back. After as many partitions as there
+are brokers in service, the order of racks and brokers is mixed, because the same brokers would otherwise follow each
+other for ever.
 
-What Kafka has not: two replicas of a partition are not placed on one host if that can be avoided. Brokers whose first
+What Kafka has not: two replicas of a partition are not placed on one host if that can be avoided, and as with racks, a
+host whose brokers are fenced is preferred to one that has a replica already. Brokers whose first
 listener, by name, advertises the same host are on one host: with `--shards`, they are processes of one machine, and
 fail together. Within a rack, a follower is placed on the leader's lane if another host has it: shard i follows shard i.
 """
@@ -13,6 +16,7 @@ fail together. Within a rack, a follower is placed on the leader's lane if anoth
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.controller.rules import default_directory
@@ -59,26 +63,61 @@ class _Mixer:
             values[last], values[other] = values[other], values[last]
 
 
+class _Turns:
+    """Brokers that take turns: each partition that uses one of them begins one further."""
+
+    def __init__(self, brokers: Iterable[int], start: int) -> None:
+        self.brokers = sorted(brokers)
+        self._offset = start
+        self._is_used = False
+
+    def in_turn(self) -> list[int]:
+        """The brokers in the order in which the next partition takes them."""
+        first = self._offset % len(self.brokers) if self.brokers else 0
+        return self.brokers[first:] + self.brokers[:first]
+
+    def use(self) -> None:
+        self._is_used = True
+
+    def advance(self) -> None:
+        self._offset += self._is_used
+        self._is_used = False
+
+
 class _Rack:
-    """The brokers of one rack, those in service first. Each partition begins one broker further."""
+    """The brokers of one rack, those in service first."""
 
     def __init__(self, brokers: list[BrokerImage], start: int) -> None:
-        self._active = sorted(b.broker_id for b in brokers if not b.fenced)
-        self._fenced = sorted(b.broker_id for b in brokers if b.fenced)
-        self._offset = start
+        self._active = _Turns((b.broker_id for b in brokers if not b.fenced), start)
+        self._fenced = _Turns((b.broker_id for b in brokers if b.fenced), start)
 
     def candidates(self, *, leader: bool) -> list[int]:
         """The brokers in the order in which the next partition takes them."""
-        first = self._offset % len(self._active) if self._active else 0
-        active = self._active[first:] + self._active[:first]
-        return active if leader else active + self._fenced
+        active = self._active.in_turn()
+        return active if leader else active + self._fenced.in_turn()
+
+    def use(self, broker_id: int) -> None:
+        """The broker has a replica of the partition that is being placed."""
+        self._active.use()
+        if broker_id in self._fenced.brokers:
+            self._fenced.use()
 
     def advance(self) -> None:
-        self._offset += 1
+        self._active.advance()
+        self._fenced.advance()
 
     def mix(self, mixer: _Mixer) -> None:
-        mixer.mix(self._active)
-        mixer.mix(self._fenced)
+        mixer.mix(self._active.brokers)
+        mixer.mix(self._fenced.brokers)
+
+
+class _Turn(NamedTuple):
+    """Whose turn it was, by the place of a rack. `passed_over`, the rack of the leader, misses its next turn; -1: it
+    did.
+    """
+
+    rack: int
+    passed_over: int
 
 
 class _Placer:
@@ -104,10 +143,10 @@ class _Placer:
                 rack.mix(self._mixer)
         first = self._offset % len(self._order)
         racks = [self._racks[i] for i in self._order[first:] + self._order[:first]]
-        # The rack that has the leader is the last one that takes a follower.
         at = next(i for i, rack in enumerate(racks) if rack.candidates(leader=True))
         replicas = [racks[at].candidates(leader=True)[0]]
-        turn = at
+        racks[at].use(replicas[0])
+        turn = _Turn(-1, at)
         while len(replicas) < replication_factor:
             turn = self._add(replicas, racks, turn)
         for rack in self._racks:
@@ -116,24 +155,31 @@ class _Placer:
         self._placed += 1
         return tuple(replicas)
 
-    def _add(self, replicas: list[int], racks: list[_Rack], turn: int) -> int:
+    def _add(self, replicas: list[int], racks: list[_Rack], turn: _Turn) -> _Turn:
         """Add one replica, of the next rack that has a broker on another host than the replicas so far, on the leader's
-        lane if it can be, or else of the next rack that has any broker left. Returns the place of that rack.
+        lane if it can be, or else of the next rack that has any broker left. Returns the turn of that rack.
         """
         hosts = {self._hosts[broker_id] for broker_id in replicas}
-        fallback: tuple[int, int] | None = None
-        for step in range(1, len(racks) + 1):
-            at = (turn + step) % len(racks)
+        fallback: tuple[int, _Turn] | None = None
+        # Twice around: the leader's rack is passed over once.
+        for _ in range(2 * len(racks)):
+            at = (turn.rack + 1) % len(racks)
+            is_passed_over = at == turn.passed_over
+            turn = _Turn(at, -1 if is_passed_over else turn.passed_over)
+            if is_passed_over:
+                continue
             left = [b for b in racks[at].candidates(leader=False) if b not in replicas]
             elsewhere = [b for b in left if self._hosts[b] not in hosts]
             if elsewhere:
                 replicas.append(self._on_lane(elsewhere, shard_ids.lane_of(replicas[0])))
-                return at
+                racks[at].use(replicas[-1])
+                return turn
             if left and fallback is None:
-                fallback = at, left[0]
+                fallback = left[0], turn
         assert fallback is not None, "the replication factor was checked"
-        replicas.append(fallback[1])
-        return fallback[0]
+        replicas.append(fallback[0])
+        racks[fallback[1].rack].use(fallback[0])
+        return fallback[1]
 
     def _on_lane(self, candidates: list[int], lane: int) -> int:
         """The first of the candidates that is on the lane, or else the first one; a fenced one only if all are."""
@@ -151,7 +197,10 @@ def place(
     """
     usable = [broker for broker in brokers if takes_replicas(broker)]
     if all(broker.fenced for broker in usable):
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "All brokers are currently fenced, or have all their log directories cordoned.",
+        )
     if replication_factor > len(usable):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,

@@ -12,6 +12,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 # Levels of metadata.version at which the form of a record changed.
 MV_MIN: Final = 7  # 3.3-IV3, the oldest with which Kafka 4 starts
 MV_ZK_MIGRATION: Final = 8  # 3.4-IV0: RegisterBrokerRecord 2
+MV_SCRAM: Final = 11  # 3.5-IV2: UserScramCredentialRecord (KIP-900)
 MV_TRANSACTIONS: Final = 13  # 3.6-IV1: BeginTransactionRecord (KIP-868)
 MV_CONTROLLER_REGISTRATION: Final = 15  # 3.7-IV0: RegisterControllerRecord (KIP-919)
 MV_DIRECTORIES: Final = 17  # 3.7-IV2: directory ids (KIP-858)

@@ -303,8 +303,9 @@ class MetadataImage:
     """All metadata. `offset` and `epoch` are those of the last record applied (-1 before the first).
 
     `generation` grows with every change; caches of encoded answers compare it. `kept` has the newest record of each
-    entity that this broker does not use yet (ACLs, quotas, SCRAM credentials, delegation tokens), by a key that
-    identifies the entity. Snapshots contain these records, so nothing in a log written by Apache Kafka is lost.
+    entity that this broker does not use itself yet (ACLs, quotas, delegation tokens; SCRAM credentials, which
+    `controller.scram_ops` only changes and describes), by a key that identifies the entity. Snapshots contain these
+    records, so nothing in a log written by Apache Kafka is lost.
     """
 
     __slots__ = (

@@ -31,7 +31,7 @@ cdef class Waiter:
 
 
 cdef class OwnAppend(Waiter):
-    """An append of this broker itself: `future` gets the base offset, or `done` is called."""
+    """An append of this broker itself, or one that it waits for: `future` gets the base offset, or `done` is called."""
 
     cdef int settled(self, int32_t place, FlushedLog partition, Fate fate) except -1:
         error = None

@@ -305,6 +305,15 @@ cdef class Partition(FlushedLog):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         self.append_own(batch, now_ms).done = done
 
+    def call_when_committed(self, int64_t end_offset, done):
+        """Call `done(None)` once everything before `end_offset` is committed, which is in the log and is not yet, or `done(KafkaError)`
+        once this broker cannot find that out any more. An exception that it raises is only logged.
+        """
+        cdef OwnAppend append = OwnAppend.__new__(OwnAppend)
+        append.base_offset = end_offset - 1
+        append.done = done
+        self.wait_own(append, COMMITTED)
+
     def append_transactional(self, bytes batch, int64_t now_ms, Verification verification):
         """Like append_records, for a transactional batch, with the result of `verify_producer` for it.
 

@@ -234,6 +234,11 @@ class BrokerServer:
         """Return what prevents this broker from being ready, one line each."""
         if self._core.stopping:
             return ["the broker is stopping"]
+        own = self.broker.image.brokers.get(self.broker.node_id)
+        if own is None or own.fenced:
+            return [
+                "this broker is not registered" if own is None else "this broker is fenced: clients are sent to others"
+            ]
         loading = {"group": self.broker.groups.is_loading, "transaction": self.broker.transactions.is_loading}
         return [f"the {name} coordinator is loading" for name, is_loading in loading.items() if is_loading]
 

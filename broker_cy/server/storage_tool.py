@@ -19,11 +19,12 @@ from broker_cy.config import BrokerConfig, ConfigError, shard_plan, sources
 from broker_cy.core import shard_ids
 from broker_cy.core import uuid as uuids
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
-from broker_cy.metadata import features, snapshot
+from broker_cy.metadata import features, releases, snapshot
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from broker_cy.server import feature_tables, scram_option
 from broker_cy.storage import shard_directories
 from broker_cy.storage.atomic import write_atomically
 from broker_cy.storage.data_directory import (
@@ -35,12 +36,6 @@ from broker_cy.storage.data_directory import (
 )
 from broker_cy.wire import messages
 
-# The names of the supported levels of metadata.version, the oldest (features.MV_MIN) first.
-RELEASES: Final = (
-    "3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1",
-    "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0",
-    "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0",
-)  # fmt: skip
 # The snapshot that contains the first voters: it ends before the first record.
 FIRST_SNAPSHOT: Final = SnapshotId(0, 0)
 _VOTER = re.compile(r"(?P<id>\d{1,10})@(?P<host>\[[^\]]*\]|[^:@]+):(?P<port>\d{1,5}):(?P<directory>[A-Za-z0-9_-]{22})")
@@ -55,6 +50,8 @@ examples:
   broker-cy storage random-uuid                              an id for a new cluster
   broker-cy storage format -c server.properties -t ID        format the directories of one of its nodes
   broker-cy storage info -c server.properties                show what they contain
+  broker-cy storage version-mapping -r 4.2                   the levels of all features in Kafka 4.2
+  broker-cy storage feature-dependencies -f kraft.version=1  what that level needs
   broker-cy storage format -c server.properties -t ID --shards 4
                                                              the same for a node of four shards
 """
@@ -82,7 +79,15 @@ def parser() -> argparse.ArgumentParser:
     form = commands.add_parser("format", help="format the log directories of a node")
     form.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties of the node")
     form.add_argument("--cluster-id", "-t", required=True, metavar="ID", help="the id of the cluster: see random-uuid")
-    form.add_argument("--add-scram", "-S", action="append", metavar="CREDENTIAL", help="not supported yet")
+    form.add_argument(
+        "--add-scram",
+        "-S",
+        action="append",
+        default=[],
+        metavar="CREDENTIAL",
+        help="a SCRAM credential for the metadata log, such as SCRAM-SHA-256=[name=alice,password=SECRET] or "
+        "SCRAM-SHA-512=[name=alice,iterations=8192,salt=BASE64,saltedpassword=BASE64]",
+    )
     form.add_argument("--ignore-formatted", "-g", action="store_true", help="leave formatted directories as they are")
     form.add_argument("--release-version", "-r", metavar="VERSION", help="the release whose metadata.version is used")
     form.add_argument(
@@ -100,6 +105,12 @@ def parser() -> argparse.ArgumentParser:
         each.add_argument(
             "--shards", type=int, default=1, metavar="N", help="the node has N shards (broker-cy start --shards N)"
         )
+    mapping = commands.add_parser("version-mapping", help="show the levels of all features in a release of Kafka")
+    mapping.add_argument("--release-version", "-r", metavar="VERSION", help="the release; the newest one by default")
+    needs = commands.add_parser("feature-dependencies", help="show which other features a level of a feature needs")
+    needs.add_argument(
+        "--feature", "-f", action="append", required=True, metavar="NAME=LEVEL", help="the feature; may be repeated"
+    )
     commands.add_parser("random-uuid", help="print a new id, for a cluster or a directory")
     return top
 
@@ -111,6 +122,13 @@ def run(argv: Sequence[str]) -> int:
         if arguments.command == "random-uuid":
             print(uuids.to_text(MACHINE_RANDOMNESS.kafka_uuid()))
             return 0
+        if arguments.command == "version-mapping":
+            feature_tables.print_levels(arguments.release_version or releases.STABLE[-1])
+            return 0
+        if arguments.command == "feature-dependencies":
+            for text in arguments.feature:
+                feature_tables.print_dependencies(text)
+            return 0
         configs = _configs(sources(arguments.config), arguments.shards)
         if arguments.command == "info":
             return max(_info(config) for config in configs)
@@ -120,7 +138,7 @@ def run(argv: Sequence[str]) -> int:
         for config in configs:
             _format(config, arguments)
         return 0
-    except (Refusal, ConfigError, DataDirectoryError) as error:
+    except (Refusal, ConfigError, DataDirectoryError, feature_tables.NoSuchFeature) as error:
         print(error, file=sys.stderr)
     except OSError as error:
         print(f"{error.filename or ''}: {error.strerror}".lstrip(": "), file=sys.stderr)
@@ -218,20 +236,22 @@ def _format(config: BrokerConfig, arguments: argparse.Namespace) -> None:
         directory.read_meta()
         if directory.cluster_id != plan.cluster_id:
             raise Refusal(f"{path} belongs to cluster {directory.cluster_id}, and --cluster-id is {plan.cluster_id}")
-    levels = ", ".join(f"{record.message.name}={record.message.feature_level}" for record in plan.records)
-    print(f"Bootstrap metadata: {levels}")
+    levels = [
+        f"{record.message.name}={record.message.feature_level}"
+        for record in plan.records
+        if isinstance(record.message, messages.FeatureLevelRecord)
+    ]
+    print(f"Bootstrap metadata: {', '.join(levels)}")
     for number, path in enumerate(paths):
         if path in formatted:
             continue
         what = plan.what if number == 0 else "data directory"
-        print(f"Formatting {what} {path} with metadata.version {RELEASES[plan.level - features.MV_MIN]}.")
+        print(f"Formatting {what} {path} with metadata.version {releases.name_of(plan.level)}.")
         _write(path, config.node_id, plan, is_metadata=number == 0)
 
 
 def _plan(config: BrokerConfig, arguments: argparse.Namespace) -> Formatting:
     """Raises Refusal."""
-    if arguments.add_scram:
-        raise Refusal("--add-scram is not supported yet: this broker has no SASL; leave the option out")
     if arguments.shards > 1 and not config.is_controller and config.node_id >= shard_ids.STEP:
         # What is said of voters is about shard 0.
         arguments = argparse.Namespace(
@@ -266,6 +286,7 @@ def _plan(config: BrokerConfig, arguments: argparse.Namespace) -> Formatting:
         is_voter = config.node_id in voters.ids
         what = "dynamic metadata voter directory" if is_voter else "dynamic metadata directory"
     records = _records(level, texts, is_dynamic=bool(is_dynamic) and not config.quorum_voters)
+    records += _credentials(level, arguments.add_scram)
     return Formatting(arguments.cluster_id, directory_id, level, records, voters, what)
 
 
@@ -314,15 +335,10 @@ def _metadata_version(arguments: argparse.Namespace) -> tuple[int, list[str]]:
 
 
 def _level(release: str | None) -> int:
-    """The level of metadata.version of a release: `4.1`, `4.1.0` or `4.1-IV1`."""
-    if release is None:
-        return features.MV_LATEST
-    short = ".".join(release.split(".")[:2])
-    matching = [number for number, name in enumerate(RELEASES) if release == name or name.startswith(f"{short}-")]
-    if not matching:
-        raise Refusal(f"Unknown metadata.version '{release}'. Supported metadata.version are: {', '.join(RELEASES)}")
-    exact = [number for number in matching if RELEASES[number] == release]
-    return features.MV_MIN + (exact or matching)[-1]
+    try:
+        return features.MV_LATEST if release is None else releases.level_of(release)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
 
 
 def _records(level: int, texts: Sequence[str], *, is_dynamic: bool) -> list[VersionedRecord]:
@@ -349,6 +365,15 @@ def _records(level: int, texts: Sequence[str], *, is_dynamic: bool) -> list[Vers
         for name, number in levels.items()
         if number > 0
     ]
+
+
+def _credentials(level: int, options: list[str]) -> list[VersionedRecord]:
+    if options and level < features.MV_SCRAM:
+        raise Refusal(f"SCRAM is only supported in metadata.version {releases.name_of(features.MV_SCRAM)} or later.")
+    try:
+        return scram_option.records_of(options, MACHINE_RANDOMNESS)
+    except scram_option.ScramOptionError as error:
+        raise Refusal(str(error)) from None
 
 
 def _write(path: str, node_id: int, plan: Formatting, *, is_metadata: bool) -> None:

@@ -141,6 +141,29 @@ def storage(it: ToolSession) -> None:
     it.run("kafka-storage.sh", "format", "-c", file, "-t", "vPeWCWqNQ0eGGvvK5wD1kg", "--ignore-formatted", option="")
 
 
+def feature_levels(it: ToolSession) -> None:
+    tool = "kafka-features.sh"
+    level = ("--feature", "transaction.version=1")
+    it.run(tool, "downgrade", *level, "--dry-run")
+    it.run(tool, "downgrade", *level, at=2)
+    it.run(tool, "upgrade", *level)
+    it.run(tool, "downgrade", "--feature", "transaction.version=2", at=3)
+    it.run(tool, "disable", "--feature", "transaction.version", "--unsafe")
+    it.run(tool, "upgrade", "--feature", "transaction.version=2")
+    it.run(tool, "upgrade", "--feature", "transaction.version=1")
+    it.run(tool, "upgrade", "--feature", "transaction.version=3")
+    it.run(tool, "disable", "--feature", "kraft.version")
+    it.run(tool, "downgrade", "--feature", "metadata.version=29")
+    it.run(tool, "downgrade", "--metadata", "4.0", "--unsafe", at=2)
+    it.run(tool, "upgrade", "--feature", "metadata.version=31")
+    it.run(tool, "upgrade", "--feature", "metadata.version=30")
+    it.run(tool, "disable", "--feature", "metadata.version")
+    it.run(tool, "upgrade", "--feature", "nothing=1")
+    it.run(tool, "upgrade")
+    it.run(tool, "downgrade", "--feature", "eligible.leader.replicas.version=0", "--feature", "nothing=0")
+    it.run(tool, "describe", at=3)
+
+
 def lost_broker(it: ToolSession) -> None:
     """Node 1 dies and comes back."""
     it.nodes[0].kill()
@@ -174,8 +197,8 @@ def lost_broker(it: ToolSession) -> None:
 SETTINGS = {"offsets.topic.num.partitions": "4", "broker.session.timeout.ms": "9000"}
 # Kafka has no topics for its own metrics and events, whose leaders are elected with all others.
 OURS = SETTINGS | {"brokercy.metrics.sample.interval.ms": "0", "brokercy.events.enable": "false"}
-PARTS = ("topics", "configs", "reassignments", "the_cluster", "storage", "lost_broker")
-SHORT = ("topics", "storage")
+PARTS = ("topics", "configs", "reassignments", "the_cluster", "storage", "lost_broker", "feature_levels")
+SHORT = ("topics", "storage", "feature_levels")
 
 
 @pytest.mark.parametrize(

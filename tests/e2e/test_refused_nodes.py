@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.nodes import CLUSTER_ID, broker_command
+from bench.launch.nodes import CLUSTER_ID, BrokerCy, broker_command, free_ports
 from bench.launch.processes import run
 from broker_cy.controller.activation import default_bootstrap
 from broker_cy.core.errors import ErrorCode
@@ -54,6 +54,12 @@ def another(
     node.choose_ports()
     node.write_properties(f"{CONTROLLER}@127.0.0.1:{nodes[0].controller_port}")
     return node
+
+
+def find_controllers(node: ClusterNode, line: str) -> None:
+    """Let the file of a node say where the controllers are by this line alone."""
+    lines = [each for each in node.properties.read_text().splitlines() if not each.startswith("controller.quorum.v")]
+    node.properties.write_text("\n".join([*lines, line, ""]))
 
 
 def refusal(node: ClusterNode) -> str:
@@ -156,6 +162,40 @@ def test_a_version_that_is_too_old(nodes: list[ClusterNode], tmp_path: Path) -> 
     assert "UNSUPPORTED_VERSION" in said
     assert "group.version is 1 in the cluster, and this version supports 0 to 0" in said
     assert "Use a version that supports the features of the cluster" in said
+
+
+@pytest.mark.parametrize("setting", ["controller.quorum.voters", "controller.quorum.bootstrap.servers"])
+@pytest.mark.parametrize("where", ["nobody", "clients"])
+def test_an_address_where_no_controller_is(nodes: list[ClusterNode], tmp_path: Path, setting: str, where: str) -> None:
+    """If this fails, a wrong port in the file of a broker leaves it waiting, and its log does not say for what."""
+    node = another(nodes, tmp_path, 3, "broker")
+    port, reason = nodes[1].port, "this is a listener for clients: use the address of a listener that controller"
+    if where == "nobody":
+        port, reason = free_ports(1)[0], "connection refused: no process listens there"
+    prefix = f"{CONTROLLER}@" if setting.endswith("voters") else ""
+    find_controllers(node, f"{setting}={prefix}127.0.0.1:{port}")
+    node.format()
+    done = run([*broker_command(), "start", "--config", node.properties], timeout_s=90, check=False)
+    said = done.stderr.decode()
+    (warning,) = [line for line in said.splitlines() if "could not reach a controller" in line]
+    assert f"address=127.0.0.1:{port}" in warning
+    assert reason in warning
+    assert "correct controller.quorum.bootstrap.servers or controller.quorum.voters" in warning
+    assert (done.returncode, done.stdout) == (1, b""), "it claims to be ready"
+    last = said.strip().splitlines()[-1]
+    assert f"No controller answers at 127.0.0.1:{port}: {reason}" in last
+    assert "controller.quorum.bootstrap.servers or controller.quorum.voters" in last
+
+
+def test_a_lone_node_that_is_to_be_a_broker_of_another_cluster(nodes: list[ClusterNode], tmp_path: Path) -> None:
+    """If this fails, a node that was to join a cluster goes on as a cluster of its own, and says that it is ready."""
+    alone = BrokerCy(tmp_path / "alone", {"node.id": "3"})
+    assert alone.start().stop() == 0
+    node = another(nodes, tmp_path / "node", 3, "broker", {"log.dirs": str(alone.data_dir)})
+    find_controllers(node, f"controller.quorum.bootstrap.servers=127.0.0.1:{nodes[0].controller_port}")
+    said = refusal(node)
+    assert "node 3 has been the only controller of its cluster" in said
+    assert f"whose controllers are at 127.0.0.1:{nodes[0].controller_port}" in said
 
 
 def test_a_listener_that_cannot_be_used(nodes: list[ClusterNode], tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ LINES: tuple[tuple[str, bytes], ...] = (
     ("records delete orders --before end --yes", b""),
     ("completion bash", b""),
     ("storage random-uuid", b""),
+    ("storage version-mapping --release-version 4.2", b""),
+    ("storage feature-dependencies --feature kraft.version=1", b""),
 )
 # They need no broker.
 ALONE = {"completion", "storage"}

@@ -196,6 +196,11 @@ def flapping_brokers_are_back_at_once(patch: Patch) -> None:
     patch.setattr(Contact, "held_until_ms", -1)
 
 
+def holds_down_the_only_candidate(patch: Patch) -> None:
+    """A broker that flaps stays fenced although nobody else can lead its partitions."""
+    patch.setattr(Heartbeat, "_would_lead", lambda self, state, context: False)
+
+
 def elects_a_fenced_replica(patch: Patch) -> None:
     """A leader is elected that is fenced."""
     patch.setattr(
@@ -306,6 +311,7 @@ DEFECTS: dict[Planter, int] = {
     heartbeat_leaves_the_cut: SEEDS,
     successor_may_be_elsewhere: SEEDS,
     flapping_brokers_are_back_at_once: 4 * SEEDS,
+    holds_down_the_only_candidate: SEEDS,
     elects_uncleanly_without_permission: SEEDS,
     lets_acknowledgements_wait_for_a_broker_that_stops: SEEDS,
     lets_a_leader_stop: SEEDS,

@@ -14,6 +14,7 @@ from typing import Any
 from broker_cy.controller.broker_states import FenceBrokers
 from broker_cy.controller.elections import BalanceLeaders, ElectUnclean
 from broker_cy.controller.operation import Operation
+from broker_cy.controller.rules import directory_of, has_online_directory
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.image import NO_LEADER
 from broker_cy.metadata.partition_index import is_reassigning
@@ -42,6 +43,8 @@ REQUESTS = 60
 SILENCES = 0.01
 # The same, because it refuses connections, or seems to.
 REFUSALS = 0.05
+# How often the only candidate of a partition flaps.
+FLAPS = 0.02
 
 
 class World:
@@ -54,6 +57,7 @@ class World:
         self._draw = Draw(self._random)
         # Draws of their own, so that all others are what they were.
         self._silences = Random(f"silences {seed}")
+        self._flaps = Random(f"flaps {seed}")
         self._kinds = [kind for kind, weight in EVENTS.items() for _ in range(weight)] + ["request"] * REQUESTS
         self._refusals = Refusals(self, seed)
         self.checks = Checks()
@@ -76,6 +80,8 @@ class World:
         for _ in range(steps):
             if self._silences.random() < SILENCES:
                 self._silence()
+            if self._flaps.random() < FLAPS:
+                self._flap()
             if self._refusals.is_due(REFUSALS):
                 self._refusals.story()
             kind = self._random.choice(self._kinds)
@@ -105,6 +111,7 @@ class World:
         self.checks.operation(act, operation, reply, before, after)
         self._count(act, before, after)
         self._check_hold_down(act, before, after)
+        self._check_candidates(act, reply, after)
         self.checks.index(self.cluster.controller.state)
         self._refusals.heard(act, reply, known.epoch if known is not None else -1)
         return reply
@@ -122,12 +129,39 @@ class World:
             times = self._fenced_ms.setdefault((broker_id, new.epoch), [])
             if act.kind in ("fence", "refuse") and new.fenced:
                 times.append(self.cluster.now_ms)
-            elif not new.fenced and len(times) > 1 and any(each.is_active for each in before.brokers.values()):
+            elif (
+                not new.fenced
+                and len(times) > 1
+                and any(each.is_active for each in before.brokers.values())
+                and not self._gained(broker_id, before, after)
+            ):
                 self.counts["held down"] += 1
                 held_ms = self.cluster.now_ms - times[-1]
                 assert held_ms >= min(500 << len(times) - 2, 8_000), (
                     f"broker {broker_id} is back after {held_ms} ms, and was fenced {len(times)} times"
                 )
+
+    def _gained(self, broker_id: int, before: View, after: View) -> bool:
+        """Whether a partition without a leader has one because the broker came back."""
+        return any(
+            p.leader == broker_id and before.partitions[key].leader == NO_LEADER for key, p in after.partitions.items()
+        )
+
+    def _check_candidates(self, act: Act, reply: Any, after: View) -> None:
+        """Who could lead a partition that has no leader, and is heard from, is in service, whatever was before."""
+        if act.kind != "beat" or act.args[1] != "run" or act.args[2] or isinstance(reply, str):
+            return
+        broker = after.brokers[act.args[0]]
+        if not broker.fenced or reply.should_shut_down or not reply.is_caught_up:
+            return
+        waiting = [
+            p
+            for p in after.partitions.values()
+            if p.leader == NO_LEADER
+            and broker.broker_id in (*p.isr, *p.elr)
+            and has_online_directory(broker, directory_of(p, broker.broker_id))
+        ]
+        assert not waiting, f"broker {broker.broker_id} is held down, and nobody leads {waiting}"
 
     def _count(self, act: Act, before: View, after: View) -> None:
         """Note what has happened, so that a test can tell that the runs are not idle."""
@@ -203,6 +237,29 @@ class World:
             found = self.cluster.controller.state.brokers[broker_id]
             assert found.fenced is (epoch == broker.epoch), f"broker {broker_id} of epoch {epoch}: {found}"
         assert heartbeats.has_session(broker, self.cluster.now_ms), f"broker {broker_id} has lost its session"
+
+    def _flap(self) -> None:
+        """The leader of a partition whose other replicas are not in sync is fenced again and again, wrongly."""
+        brokers = self.cluster.image.brokers
+        alone = [
+            partition.leader
+            for topic in sorted(self.cluster.image.topics, key=lambda topic: topic.name)
+            for partition in topic.partitions.values()
+            if partition.leader != NO_LEADER and len(partition.isr) == 1 and brokers[partition.leader].is_active
+        ]
+        if not alone:
+            return
+        broker_id = self._flaps.choice(alone)
+        self.counts["flap"] += 1
+        for _ in range(3):
+            self._commit()
+            broker = self.cluster.image.brokers.get(broker_id)
+            if broker is None or broker.fenced:
+                return
+            operation = FenceBrokers((broker_id,), "silent", {broker_id: broker.epoch}, ended=False)
+            self.operate(Act("fence", (broker_id,)), operation)
+            self._commit()
+            self.beat(broker_id)
 
     def _balance(self) -> None:
         self.operate(Act("balance", ()), BalanceLeaders(2))

@@ -42,8 +42,6 @@ LOAD_RECORDS_PER_TURN = 2_000
 # The maximum overhead in bytes of a batch besides its records, and of a record besides key and value.
 BATCH_BYTES = 61
 RECORD_BYTES_MAX = 32
-# How often a loaded runtime looks whether its followers have everything; they fetch several times in this time.
-COMMITTED_POLL_S = 0.01
 
 
 class LoadState(Enum):
@@ -180,11 +178,10 @@ class CoordinatorRuntime(Generic[M, S]):
 
     def _activate(self, count: int) -> None:
         """Begin to answer, once all `count` records that were replayed are committed."""
-        self._timer = None
         if self.state is not LoadState.LOADING:
             return
         if self.partition.high_watermark < self.machine.next_offset:
-            self._timer = self._loop.call_later(COMMITTED_POLL_S, self._activate, count)
+            self.partition.call_when_committed(self.machine.next_offset, partial(self._committed, count))
             return
         try:
             step = self.machine.loaded(self.now())
@@ -203,6 +200,14 @@ class CoordinatorRuntime(Generic[M, S]):
                 self.coordinator,
                 extra=facts(partition=f"{self.partition.topic}-{self.partition.index}", records=count, **found),
             )
+
+    def _committed(self, count: int, error: KafkaError | None) -> None:
+        """The followers have everything that was replayed; or, with an error, nobody can tell."""
+        if error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            self._activate(count)
+        elif error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self._fail(error)
+        # Another leader has the partition: the metadata close this runtime.
 
     def loaded_facts(self) -> dict[str, object]:
         """Facts about the loaded state, for the log line."""

@@ -160,21 +160,36 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Sequence[TopicPartition]
     ) -> asyncio.Future[Results]:
         """The same without `add`, for AddPartitionsToTxn with `verify_only`: the coordinator is this broker, or the
-        answer says that it is not.
+        answer says that it is not. It waits for a coordinator that is being loaded.
         """
-        code = ErrorCode.INVALID_REQUEST
         if transactional_id:
             try:
-                return self.runtime_for(transactional_id).run(
-                    lambda machine, token, now: machine.verify_partitions(
-                        transactional_id, producer, partitions, token, now
-                    )
-                )
-            except KafkaError as error:
-                code = error.code
+                return self._verified(self.runtime_for(transactional_id), transactional_id, producer, partitions)
+            except KafkaError:
+                return self._loop.create_task(self._verify_when_ready(transactional_id, producer, partitions))
         result: asyncio.Future[Results] = self._loop.create_future()
-        result.set_result(dict.fromkeys(partitions, code))
+        result.set_result(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
         return result
+
+    async def _verify_when_ready(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Sequence[TopicPartition]
+    ) -> Results:
+        try:
+            runtime = await self.ready(transactional_id)
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error.code)
+        return await self._verified(runtime, transactional_id, producer, partitions)
+
+    def _verified(
+        self,
+        runtime: TransactionRuntime,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Sequence[TopicPartition],
+    ) -> asyncio.Future[Results]:
+        return runtime.run(
+            lambda machine, token, now: machine.verify_partitions(transactional_id, producer, partitions, token, now)
+        )
 
     def describe(self, transactional_id: str) -> messages.DescribeTransactionsResponse.TransactionState:
         """DescribeTransactions of one id."""
@@ -217,6 +232,7 @@ class _Adding:
         self._runtime: TransactionRuntime | None = None
         self._settled: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._loading: asyncio.Task[None] | None = None  # while the coordinator is being loaded
         self.result: asyncio.Future[Results] = self._loop.create_future()
         self._try()
 
@@ -239,11 +255,23 @@ class _Adding:
             ).add_done_callback(self._answered_elsewhere)
             return
         try:
-            self._runtime = self._service.runtime_for(self._transactional_id)
+            self._run(self._service.runtime_for(self._transactional_id))
+        except KafkaError:
+            self._loading = self._loop.create_task(self._run_when_ready())
+
+    async def _run_when_ready(self) -> None:
+        """Wait for a coordinator that is being loaded, as other requests for it do."""
+        try:
+            runtime = await self._service.ready(self._transactional_id)
         except KafkaError as error:
             self._give(error.code)
-            return
-        self._runtime.run(self._add).add_done_callback(self._answered)
+        else:
+            if not self.result.done():
+                self._run(runtime)
+
+    def _run(self, runtime: TransactionRuntime) -> None:
+        self._runtime = runtime
+        runtime.run(self._add).add_done_callback(self._answered)
 
     def _add(self, machine: TransactionStateMachine, token: Any, now: Now) -> TxnStep:
         return machine.add_partitions(self._transactional_id, self._producer, self._added, VERSION_IMPLICIT, token, now)

@@ -1,10 +1,9 @@
 """UpdateFeatures (57), versions 0-2: levels of features, all of a request or none (KIP-584).
 
-transaction.version can be set to 0, 1 and 2, eligible.leader.replicas.version to 0 and 1, kraft.version to 1. Kafka
-ignores AllowDowngrade of version 0, so that version cannot downgrade. Before version 2 success is reported for each
+transaction.version can be set to 0, 1 and 2, eligible.leader.replicas.version to 0 and 1, kraft.version to 1, and
+metadata.version to each level up to 30, but not back beyond one with which the form of records changed. Kafka ignores
+AllowDowngrade of version 0, so that version cannot downgrade. Before version 2 success is reported for each
 feature; errors never are.
-
-Omissions: see `controller.feature_ops`.
 """
 
 from __future__ import annotations
@@ -22,12 +21,7 @@ VERSION_TYPES = 1
 VERSION_ONE_RESULT = 2
 
 
-@handler(
-    ApiKey.UPDATE_FEATURES,
-    versions=(0, 2),
-    on=BOTH,
-    omissions="The level of metadata.version cannot be changed.",
-)
+@handler(ApiKey.UPDATE_FEATURES, versions=(0, 2), on=BOTH)
 async def update_features(
     ctx: RequestContext, request: messages.UpdateFeaturesRequest
 ) -> messages.UpdateFeaturesResponse:

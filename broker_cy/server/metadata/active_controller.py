@@ -73,6 +73,8 @@ class ActiveController:
             self._controller.skip_to(offset)
         self._waiting: deque[Waiting] = deque()  # by the end of what they wait for, ascending
         self._high_watermark = 0
+        self._bootstrap: list[VersionedRecord] = []
+        self._activation_end = 0  # the end of the records of Activate in the log; -1: they could not be written
         self._aborted_at = -1  # the offset of the record that aborts a transaction of an earlier leader
         self._counted_bytes = driver.appended_bytes
 
@@ -87,10 +89,16 @@ class ActiveController:
         return self._controller.state.brokers
 
     def activate(self, bootstrap: list[VersionedRecord]) -> asyncio.Future[None]:
-        """Submit the operation that comes first. See Activate; raises MetadataLogError."""
+        """Submit the operation that comes first. See Activate; raises MetadataLogError. If its records cannot be
+        written, the next operation submits it again.
+        """
+        self._bootstrap = bootstrap
         if self._committed.in_transaction:
             self._aborted_at = self._driver.quorum.end_offset
-        return self.submit(Activate(bootstrap, self._committed.in_transaction))
+        self._activation_end = 0
+        activated = self._submit(Activate(bootstrap, self._committed.in_transaction))
+        self._activation_end = self._driver.quorum.end_offset
+        return activated
 
     def submit(self, operation: Operation[R]) -> asyncio.Future[R]:
         """Run the operation; the future yields its reply once its records, and all before them, are committed.
@@ -98,6 +106,12 @@ class ActiveController:
         Raises KafkaError, here or from the future: what the operation itself raises, KAFKA_STORAGE_ERROR if the
         records could not be written, NOT_CONTROLLER if this node leads no longer.
         """
+        if self._activation_end < 0:
+            # Its error is that of the operation, whose records are behind.
+            self.activate(self._bootstrap).add_done_callback(lambda done: done.cancelled() or done.exception())
+        return self._submit(operation)
+
+    def _submit(self, operation: Operation[R]) -> asyncio.Future[R]:
         if len(self._waiting) >= WAITING_MAX:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} changes of the metadata are waiting for their commit"
@@ -149,6 +163,8 @@ class ActiveController:
         self._controller.abandon(end_offset)
         if end_offset <= self._aborted_at:
             self._aborted_at = -1
+        if end_offset < self._activation_end:
+            self._activation_end = -1
         self._fail(error, end_offset)
 
     def end(self, reason: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
@@ -41,6 +41,8 @@ ANSWER_S: Final = 4.0
 STOPPING_ANSWER_S: Final = 3.0
 # An orderly stop that takes longer ends without it: its leadership is taken from the broker when its session ends.
 SHUTDOWN_S: Final = 10.0
+# Between two log lines that say what a start waits for.
+NOTE_S: Final = 10.0
 # The newest version of BrokerRegistration, in which a registration in this process is judged.
 REGISTRATION_VERSION: Final = 4
 # The errors of a registration that will not go away by waiting.
@@ -52,6 +54,9 @@ _FINAL: Final = frozenset(
         ErrorCode.INVALID_REQUEST,
     }
 )
+
+_NO_CONTROLLER: Final = "no active controller was found"
+_MAJORITY: Final = "a majority of the controllers must be running and reachable"
 
 
 class Runner(Protocol):
@@ -79,9 +84,10 @@ class BrokerMembership:
         incarnation_id: UUID,
         image: Callable[[], MetadataImage],
         reports: Callable[[], Mapping[int, int]],
+        unreached: Callable[[], str] = str,
     ) -> None:
         """`reports` returns the brokers that refuse connections, with their epochs, if the active controller takes
-        such reports.
+        such reports. `unreached` returns the addresses of controllers that cannot be reached, with the reasons.
         """
         self.epoch = -1
         self._config = config
@@ -91,6 +97,8 @@ class BrokerMembership:
         self._incarnation_id = incarnation_id
         self._image = image
         self._reports_now = reports
+        self._unreached = unreached
+        self._hindrance = ""  # why this broker is not registered, or its last heartbeat was not answered
         self._beating: asyncio.Task[None] | None = None
         self._unfenced: asyncio.Future[None] = loop.create_future()
         self._may_stop: asyncio.Future[None] = loop.create_future()
@@ -111,28 +119,52 @@ class BrokerMembership:
         """
         self._listeners, self._log_dirs, self._previous_epoch = listeners, log_dirs, previous_epoch
         timeout_ms = self._config["initial.broker.registration.timeout.ms"]
-        reason = "no active controller was found: a majority of the controllers must be running and reachable"
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while True:
-                    try:
-                        await self._register(timeout_ms / 1000)
-                        break
-                    except KafkaError as error:
-                        if error.code in _FINAL:
-                            await self._learn_features()
-                            raise RegistrationRefused(_advice(self._config, error, self._image())) from error
-                        if (found := _hindrance(self._config, error)) != reason:
-                            reason = found
-                            LOGGER.warning("could not register this broker yet", extra=facts(reason=reason))
-                        await asyncio.sleep(URGENT_S)
-                while not self.is_registered:
-                    await asyncio.sleep(URGENT_S)
+                await self._noting(self._until_registered(timeout_ms / 1000), "this broker is not registered yet")
         except TimeoutError:
             raise RegistrationRefused(
                 f"broker {self._config.node_id} could not register within {timeout_ms} ms "
-                f"(initial.broker.registration.timeout.ms): {reason}"
+                f"(initial.broker.registration.timeout.ms): {self._missing()}"
             ) from None
+
+    async def _until_registered(self, timeout_s: float) -> None:
+        while True:
+            try:
+                await self._register(timeout_s)
+                break
+            except KafkaError as error:
+                if error.code in _FINAL:
+                    await self._learn_features()
+                    raise RegistrationRefused(_advice(self._config, error, self._image())) from error
+                if (found := _hindrance(self._config, error)) != self._hindrance:
+                    self._hindrance = found
+                    LOGGER.warning("could not register this broker yet", extra=facts(reason=self._missing()))
+                await asyncio.sleep(URGENT_S)
+        self._hindrance = "the active controller has registered it, and the metadata log does not arrive here"
+        while not self.is_registered:
+            await asyncio.sleep(URGENT_S)
+        self._hindrance = ""
+
+    async def _noting(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        """Wait for `work`, and log what it waits for each NOTE_S."""
+        task = self._loop.create_task(work)
+        try:
+            while not (await asyncio.wait((task,), timeout=NOTE_S))[0]:
+                LOGGER.warning(what, extra=facts(reason=self._missing()))
+            task.result()
+        finally:
+            task.cancel()
+
+    def _missing(self) -> str:
+        """What this broker waits for, and what helps."""
+        reason = self._hindrance or _NO_CONTROLLER
+        if not (unreached := self._unreached()):
+            return f"{reason}: {_MAJORITY}" if reason == _NO_CONTROLLER else reason
+        return (
+            f"{reason}. No controller answers at {unreached}. If none is to listen there, correct "
+            f"controller.quorum.bootstrap.servers or controller.quorum.voters; else {_MAJORITY}"
+        )
 
     async def _learn_features(self) -> None:
         """Wait until the finalized features are known, which explain a refusal; ANSWER_S at most."""
@@ -189,7 +221,11 @@ class BrokerMembership:
 
     async def unfenced(self) -> None:
         """Wait until the broker is unfenced for the first time."""
-        await asyncio.shield(self._unfenced)
+
+        async def unfenced() -> None:
+            await asyncio.shield(self._unfenced)
+
+        await self._noting(unfenced(), "this broker is registered, and still fenced")
 
     async def leave(self) -> None:
         """Hand over what this broker leads, and be fenced; SHUTDOWN_S at most."""
@@ -245,10 +281,10 @@ class BrokerMembership:
         while True:
             try:
                 found = await self._heartbeat()
-                reason = ""
+                reason = self._hindrance = ""
             except KafkaError as error:
                 if str(error) != reason:
-                    reason = str(error)
+                    reason = self._hindrance = str(error)
                     LOGGER.warning("a heartbeat of this broker failed; will retry", extra=facts(reason=reason))
                 if self._wants_to_stop:
                     self._may_stop.set_result(None)
@@ -257,11 +293,19 @@ class BrokerMembership:
                     await self._register_again()
                 wait_s = URGENT_S
             else:
-                if not found.is_fenced and not self._unfenced.done():
+                if found.is_fenced:
+                    self._hindrance = (
+                        "the controller keeps it fenced for a while, because it was fenced again and again"
+                        if found.is_caught_up
+                        else f"it has the metadata log up to offset {self._image().offset}, before its registration"
+                    )
+                elif not self._unfenced.done():
                     self._unfenced.set_result(None)
                 if found.should_shut_down and not self._may_stop.done():
                     self._may_stop.set_result(None)
                     return
+                if self._lacks_directories():
+                    await self._register_again()
                 wait_s = URGENT_S if found.is_fenced or self._wants_to_stop else interval_s
             try:
                 async with asyncio.timeout(wait_s):
@@ -270,8 +314,16 @@ class BrokerMembership:
                 pass
             self._news.clear()
 
+    def _lacks_directories(self) -> bool:
+        """Whether the registration is older than a metadata.version with which brokers register their directories."""
+        image = self._image()
+        own = image.brokers.get(self._config.node_id)
+        return own is not None and not own.log_dirs and image.features.metadata_version >= features.MV_DIRECTORIES
+
     async def _register_again(self) -> None:
-        """The controller does not know this incarnation any longer: the broker was unregistered."""
+        """The controller does not know this incarnation any longer, because the broker was unregistered, or not all of
+        it. The same incarnation keeps its epoch and state.
+        """
         try:
             await self._register(ANSWER_S)
         except KafkaError as error:
@@ -308,7 +360,7 @@ def _hindrance(config: BrokerConfig, error: KafkaError) -> str:
             "session (broker.session.timeout.ms) has not ended: give one of the two another node.id and directories "
             "of its own, or wait"
         )
-    return error.message
+    return _NO_CONTROLLER if error.code is ErrorCode.REQUEST_TIMED_OUT else error.message
 
 
 def _advice(config: BrokerConfig, error: KafkaError, image: MetadataImage) -> str:

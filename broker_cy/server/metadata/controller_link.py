@@ -25,26 +25,27 @@ R = TypeVar("R", bound=Message)
 
 # Between two attempts to find the active controller.
 RETRY_S: Final = 0.05
-# Connections to it. A controller answers the requests of one in their order, and some of clients take long: a new voter
-# first has to catch up. Heartbeats do not wait behind them, nor an operator's question behind heartbeats.
-OWN_LANE: Final = "controller"
-FORWARDED_LANE: Final = "forwarded"
 
 
 class ControllerLink:
     """`leader` returns the id of the active controller, -1 if none is known; `address_of` the address of a controller's
     listener.
+
+    This node's own requests and those of clients have different connections, in `own` and `forwarded`: a controller
+    answers the requests of one in their order, and some of clients take long, as a new voter first has to catch up.
     """
 
     def __init__(
         self,
         node_id: int,
-        pool: Pool,
+        own: Pool,
+        forwarded: Pool,
         leader: Callable[[], int],
         address_of: Callable[[int], Address | None],
     ) -> None:
         self._node_id = node_id
-        self._pool = pool
+        self._own = own
+        self._forwarded = forwarded
         self._leader = leader
         self._address_of = address_of
         # Those that another active controller concerns. In their order: a set would wake them in that of addresses.
@@ -60,12 +61,12 @@ class ControllerLink:
         """Send a request of this node, and return the response; None if this node is the active controller by now.
         Raises KafkaError with the error of the response, REQUEST_TIMED_OUT if no active controller answers in time.
         """
-        return await self._ask(OWN_LANE, request, response, timeout_s)
+        return await self._ask(self._own, request, response, timeout_s)
 
-    async def _ask(self, lane: str, request: Message, response: type[R], timeout_s: float) -> R | None:
+    async def _ask(self, pool: Pool, request: Message, response: type[R], timeout_s: float) -> R | None:
         deadline = Deadline(timeout_s)
         while self._leader() != self._node_id:
-            found = await self._attempt(lane, request, response, deadline)
+            found = await self._attempt(pool, request, response, deadline)
             code = getattr(found, "error_code", 0) if found is not None else ErrorCode.NOT_CONTROLLER
             if code not in (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER):
                 raise KafkaError(ErrorCode(code), getattr(found, "error_message", None) or ErrorCode(code).name)
@@ -81,7 +82,7 @@ class ControllerLink:
             request_principal=envelope.principal_data(ctx.principal),
             client_host_address=envelope.packed_address(ctx.client_host),
         )
-        found = await self._ask(FORWARDED_LANE, wrapped, messages.EnvelopeResponse, timeout_s)
+        found = await self._ask(self._forwarded, wrapped, messages.EnvelopeResponse, timeout_s)
         if found is None:
             return None
         try:
@@ -89,13 +90,13 @@ class ControllerLink:
         except WireError as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller's answer: {error}") from error
 
-    async def _attempt(self, lane: str, request: Message, response: type[R], deadline: Deadline) -> R | None:
+    async def _attempt(self, pool: Pool, request: Message, response: type[R], deadline: Deadline) -> R | None:
         """None if the active controller is not known or cannot be reached."""
         leader_id = self._leader()
         address = self._address_of(leader_id) if leader_id >= 0 else None
         if address is None:
             return None
-        asking = asyncio.ensure_future(self._pool.ask(Peer(address, leader_id, lane), request, response, deadline))
+        asking = asyncio.ensure_future(pool.ask(Peer(address, leader_id), request, response, deadline))
         try:
             await self._until_change(asking)
             return asking.result()[0] if asking.done() else None

@@ -128,8 +128,8 @@ class ControllerService:
         self._leadership = Leadership(config, clock, loop, randomness, metadata_log, on_committed)
         self._membership: BrokerMembership | None = None
         self._controller_membership: ControllerMembership | None = None
+        self._pools: tuple[Pool, ...] = ()
         # None for a node that nobody else can talk to.
-        self._pool: Pool | None = None
         self._network: QuorumNetwork | None = None
         self._link: ControllerLink | None = None
         self._watch: BrokerWatch | None = None
@@ -218,7 +218,7 @@ class ControllerService:
             self._driver.settle()
             self._alone_epoch = await registered
         elif self.config.is_broker:
-            if self._pool is None:
+            if self._network is None:
                 await self._leadership.wait()
             # Imported here, because a node that is alone registers itself in one step.
             from broker_cy.server.metadata.broker_membership import BrokerMembership
@@ -231,6 +231,7 @@ class ControllerService:
                 incarnation_id,
                 lambda: self.image,
                 lambda: {} if self._watch is None else self._watch.reports,
+                lambda: "" if self._network is None else self._network.unreached,
             )
             await self._unless_strange(self._membership.register(listeners, self._directory_ids, previous_epoch))
         self._snapshots = SnapshotKeeper(
@@ -286,7 +287,7 @@ class ControllerService:
         self._bytes_since_snapshot = loader.log_bytes
         reach = open_network(self.config, me, self._cluster_id, quorum, voters, self._files, self._loop, self._outgoing)
         if reach is not None:
-            self._pool, self._network, self._link = reach
+            self._pools, self._network, self._link = reach
             self._watch_brokers()
         leadership = self._leadership
         self._committed = CommittedMetadata(
@@ -422,9 +423,10 @@ class ControllerService:
         self._leadership.stop("the broker is stopping")
         if self._watch is not None:
             await self._watch.stop()
-        if self._network is not None and self._pool is not None:
+        if self._network is not None:
             await self._network.close()
-            await self._pool.close()
+        for pool in self._pools:
+            await pool.close()
 
     async def hand_over(self) -> None:
         """Before the broker stops to serve: let other brokers lead what this one leads."""

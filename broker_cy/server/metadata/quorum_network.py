@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_cy.client.address import Address
 from broker_cy.client.deadline import Deadline
-from broker_cy.client.errors import ClientError
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.pool import Peer, Pool, common_version
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
@@ -40,7 +40,7 @@ from broker_cy.quorum.messages import (
     VoteRequest,
     VoteResponse,
 )
-from broker_cy.quorum.step import AddVoter, Received, Role
+from broker_cy.quorum.step import BOOTSTRAP, AddVoter, Received, Role
 from broker_cy.server.telemetry.log_events import RateLimit
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
@@ -72,6 +72,15 @@ _APIS: Final[dict[type[Request], tuple[ApiKey, type[Any]]]] = {
     DropVoter: (ApiKey.REMOVE_RAFT_VOTER, messages.RemoveRaftVoterResponse),
 }
 
+CLIENTS_LISTENER: Final = (
+    "this is a listener for clients: use the address of a listener that controller.listener.names of that node names"
+)
+
+REMEDY: Final = (
+    "if no controller is to listen there, correct controller.quorum.bootstrap.servers or controller.quorum.voters; "
+    "else start that controller, and see that this host can connect to it"
+)
+
 # What a voter is answered that the other node does not have among its voters.
 _OTHER_VOTERS: Final = frozenset({ErrorCode.INCONSISTENT_VOTER_SET, ErrorCode.VOTER_NOT_FOUND})
 
@@ -101,7 +110,8 @@ class QuorumNetwork:
         self._driver: QuorumDriver
         self._newest: dict[tuple[int, type[Request]], Request] = {}
         self._tasks: dict[tuple[int, type[Request]], asyncio.Task[None]] = {}
-        self._reported: dict[int, str] = {}  # by node: why it was not reached, as it was logged
+        self._reported: dict[int, str] = {}  # by node: why it gave no answer that helps, as it was logged
+        self._unreached: set[int] = set()  # of these, the nodes that gave none
         self._is_known = False  # a node with this cluster's id has answered
         self.refusal: asyncio.Future[str] = loop.create_future()
         """Done once this node cannot take part: why, and what helps. Another node says that it is no part of its
@@ -111,6 +121,12 @@ class QuorumNetwork:
 
     def open(self, driver: QuorumDriver) -> None:
         self._driver = driver
+
+    @property
+    def unreached(self) -> str:
+        """The addresses that were not reached when they were last tried, with the reasons; empty if there is none."""
+        found = {str(self.address_of(node)): self._reported[node] for node in sorted(self._unreached)}
+        return "; ".join(f"{address}: {reason}" for address, reason in found.items())
 
     async def close(self) -> None:
         """Send nothing more, except what is on its way."""
@@ -144,14 +160,14 @@ class QuorumNetwork:
             try:
                 response = await self._ask(to, request, deadline)
             except ClientError as error:
-                self._report(to, str(error))
+                self._not_reached(to, error.reason)
                 if not error.retriable:
                     return None
             except KafkaError as error:
                 self._refused_by(to, error)
                 return None
             except WireError as error:
-                self._report(to, str(error))
+                self._not_reached(to, str(error))
                 return None
             else:
                 self._accepted(to, response)
@@ -167,6 +183,9 @@ class QuorumNetwork:
         api_key, response_class = _APIS[type(request)]
         peer = Peer(address, to if to >= 0 else None, "fetch" if isinstance(request, (Fetch, FetchSnapshot)) else "")
         link = await self._pool.link(peer, deadline)
+        if ApiKey.VOTE not in link.versions:
+            # It would answer a Fetch: with an error, as for any topic that it does not have.
+            raise ClientError(Failure.UNSUPPORTED, CLIENTS_LISTENER, broker=peer.name)
         version = common_version(link, api_key, api_key.name, *wire.VERSIONS[api_key])
         if isinstance(request, VoteRequest) and request.pre_vote and version < wire.PRE_VOTE_VERSION:
             # A node that knows no pre-votes does not object.
@@ -179,6 +198,7 @@ class QuorumNetwork:
     def _accepted(self, to: int, response: Response) -> None:
         """A node has answered, and so it has this cluster's id."""
         self._is_known = True
+        self._unreached.discard(to)
         if isinstance(response, (VoteResponse, UpdateVoterResponse)) and response.error in _OTHER_VOTERS:
             self._refuse(
                 to,
@@ -216,11 +236,27 @@ class QuorumNetwork:
             self.refusal.set_result(reason)
 
     def _report(self, to: int, reason: str) -> None:
-        """Log why a node was not reached, once until it was."""
-        if self._reported.get(to) == reason:
-            return
+        """Log why a node is of no use, once until it is."""
+        if self._is_new(to, reason):
+            LOGGER.warning("could not reach a controller; will retry", extra=facts(node=to, reason=reason))
+
+    def _not_reached(self, to: int, reason: str) -> None:
+        """Log why no controller answers at the address of a node, and what helps, once until one does."""
+        address = self.address_of(to)
+        # A voter may be a bootstrap server, too.
+        is_known = any(self.address_of(each) == address and self._reported[each] == reason for each in self._unreached)
+        self._unreached.add(to)
+        if self._is_new(to, reason) and not is_known:
+            known = {} if to <= BOOTSTRAP else {"node": to}
+            LOGGER.warning(
+                "could not reach a controller; will retry",
+                extra=facts(**known, address=address, reason=reason, remedy=REMEDY),
+            )
+
+    def _is_new(self, to: int, reason: str) -> bool:
+        is_new = self._reported.get(to) != reason
         self._reported[to] = reason
-        LOGGER.warning("could not reach a controller; will retry", extra=facts(node=to, reason=reason))
+        return is_new
 
     # --- changes of the voters
 

@@ -32,9 +32,13 @@ if TYPE_CHECKING:
 
 
 class Reach(NamedTuple):
-    """What reaches other nodes: the connections, the quorum's messages on them, and requests to the controller."""
+    """What reaches other nodes: the connections, the quorum's messages, and requests to the active controller.
 
-    pool: Pool
+    A pool has a limited number of requests in flight. Votes and heartbeats never wait for those of clients, which are
+    as many as clients send, and wait for an active controller: so each kind has a pool of its own.
+    """
+
+    pools: tuple[Pool, ...]
     network: QuorumNetwork
     link: ControllerLink
 
@@ -48,6 +52,8 @@ def open_quorum(
     stored = files.read_election_state()
     history = _history(config, loader, stored)
     is_only_voter = history.newest.voters.ids == (config.node_id,)
+    if is_only_voter and not config.is_controller:
+        raise QuorumError(_no_controller(config))
     if not is_only_voter:
         # What is behind the snapshot may not be committed.
         loader = files.load_snapshot()
@@ -92,7 +98,7 @@ def open_network(
     def address_of(node_id: int) -> Address | None:
         return _address_of(config, quorum, node_id)
 
-    pool = Pool(f"broker-cy-{config.node_id}", outgoing)
+    pool, own, forwarded = pools = tuple(Pool(f"broker-cy-{config.node_id}", outgoing) for _ in range(3))
     network = QuorumNetwork(
         Identity(cluster_id, me.key, config.network.controller_names[0]),
         address_of,
@@ -102,7 +108,8 @@ def open_network(
         files,
         outgoing.clock,
     )
-    return Reach(pool, network, ControllerLink(config.node_id, pool, lambda: quorum.leader_id, address_of))
+    link = ControllerLink(config.node_id, own, forwarded, lambda: quorum.leader_id, address_of)
+    return Reach(pools, network, link)
 
 
 def _history(config: BrokerConfig, loader: Loader, stored: ElectionState | None) -> VoterHistory:
@@ -139,6 +146,16 @@ def _voters_differ(node_id: int, found: Sequence[int], wanted: Sequence[int], co
     return (
         f"the metadata quorum has the voters {sorted(found)}, but {setting}: name these voters in the setting, or "
         "start with an empty data directory"
+    )
+
+
+def _no_controller(config: BrokerConfig) -> str:
+    """It would lead a cluster of its own, whatever controllers it is to find."""
+    servers = ", ".join(_bootstrap_servers(config))
+    return (
+        f"node {config.node_id} has been the only controller of its cluster, and its process.roles no longer has the "
+        "role controller: give it that role again, or, if it is to join the cluster whose controllers are at "
+        f"{servers}, directories that broker-cy storage format has made with the id of that cluster"
     )
 
 

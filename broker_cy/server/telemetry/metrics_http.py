@@ -1,8 +1,9 @@
 """Serves `/metrics`, `/healthz` and `/readyz` over HTTP/1.1, on a separate port.
 
-`/healthz` answers 200 while the loop runs. `/readyz` answers 200 once the broker accepts clients and its coordinators
-are loaded, and 503 before that and during the stop; the body lists what is missing. `/metrics?topic=NAME`, which may
-be repeated, restricts the partition metrics to these topics. Only GET and HEAD are served.
+`/healthz` answers 200 while the loop runs. `/readyz` answers 200 while the broker is in service and its coordinators
+are loaded, and 503 before that, while it is fenced and during the stop; the body lists what is missing.
+`/metrics?topic=NAME`, which may be repeated, restricts the partition metrics to these topics. Only GET and HEAD are
+served.
 
 Bounds: CONNECTIONS_MAX connections; a request of at most 16 KiB before its body (h11), which must be complete REQUEST_S
 after its first byte; IDLE_S between two requests and for the peer to read an answer. When all connections are taken, a

@@ -7,6 +7,8 @@ import pytest
 from broker_cy.controller.broker_states import FenceBrokers, State
 from broker_cy.controller.heartbeats import FLAP_FORGIVEN_MS
 from broker_cy.controller.registration import RegisterController, UnregisterBroker
+from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
+from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.wire import messages
 from tests.broker_cy.controller.brokers import Brokers, directory
@@ -170,6 +172,34 @@ def test_a_broker_that_flaps_is_held_down() -> None:
     assert fenced_for() == 500
     cluster.run(FenceBrokers((2,), "silent", ended=False))
     assert fenced_for() == 0, "there is no other broker in service"
+
+
+def test_a_broker_that_flaps_and_alone_can_lead_is_not_held_down() -> None:
+    """If this fails, partitions have no leader for seconds although a broker that has all their records runs."""
+    cluster = Brokers.of(1, 2, 3)
+    cluster.create("a", [1, 2])
+    cluster.create("b", [1])
+
+    def is_held() -> bool:
+        """Fence the broker wrongly, three times; returns whether its heartbeat brings it back after the last one."""
+        for _ in range(3):
+            cluster.now_ms += 10_000
+            cluster.beat(1)
+            cluster.run(FenceBrokers((1,), "silent", ended=False))
+        cluster.beat(1)
+        return cluster.image.brokers[1].fenced
+
+    assert not is_held(), "nobody else has partition b"
+    assert cluster.partition("b").leader == 1
+    cluster.run(DeleteTopics([TopicChoice("b", uuids.ZERO)]))
+    assert is_held()
+    assert cluster.partition("a").leader == 2
+    # What the other one led has no leader any more.
+    cluster.run(FenceBrokers((2,), "dead"))
+    assert cluster.partition("a").leader == -1
+    cluster.beat(1)
+    held = cluster.image.brokers[1].fenced
+    assert held is (1 not in (*cluster.partition("a").isr, *cluster.partition("a").elr))
 
 
 def test_sessions_end() -> None:

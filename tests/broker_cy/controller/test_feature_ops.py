@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
 import pytest
 
-from broker_cy.controller.feature_ops import SAFE_DOWNGRADE, UPGRADE, FeatureUpdate, UpdateFeatures
+from bench.launch import kafka_dist
+from broker_cy.config import BrokerConfig
+from broker_cy.controller.activation import Activate
+from broker_cy.controller.feature_ops import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate, UpdateFeatures
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.records import VersionedRecord
+from broker_cy.server.metadata.broker_membership import BrokerMembership
 from broker_cy.wire import messages
 from tests.broker_cy.controller.brokers import Brokers
-from tests.broker_cy.controller.cluster import Cluster, Records
+from tests.broker_cy.controller.cluster import DIRECTORY, Cluster, Records
+from tests.broker_cy.controller.kafka_controller import CLUSTER_ID, NODE_ID, KafkaController
 
 NAME = "transaction.version"
 ELR = "eligible.leader.replicas.version"
@@ -54,7 +64,7 @@ def test_levels_that_are_kept() -> None:
     cluster.run(update(("metadata.version", level, UPGRADE), ("kraft.version", 1, UPGRADE)))
     assert cluster.next_offset == before + 1, "the quorum's level has no such record"
     for name, wanted, reason in (
-        ("metadata.version", level - 1, "cannot be changed by this version"),
+        ("metadata.version", level - 1, "might delete metadata information"),
         ("kraft.version", 0, "Can't downgrade the version of this feature"),
     ):
         with pytest.raises(KafkaError, match=reason) as raised:
@@ -118,7 +128,7 @@ def test_eligible_leader_replicas_need_their_records() -> None:
     """If this fails, eligible leaders are written in records that have no field for them."""
     records = [VersionedRecord(messages.FeatureLevelRecord(name="metadata.version", feature_level=22))]
     cluster = Cluster.started(bootstrap=records)
-    with pytest.raises(KafkaError, match=r"depends on metadata\.version=23"):
+    with pytest.raises(KafkaError, match=r"depends on metadata\.version level 23"):
         cluster.run(update((ELR, 1, UPGRADE)))
 
 
@@ -129,3 +139,97 @@ def test_a_level_that_is_not_served_can_be_given_up() -> None:
     cluster = Cluster.started(bootstrap=records)
     cluster.run(update(("group.version", 0, SAFE_DOWNGRADE)))
     assert cluster.image.features.levels() == {"metadata.version": 30}
+
+
+class OldKafka(KafkaController):
+    """A controller whose cluster began with the oldest metadata.version."""
+
+    def prepare(self) -> None:
+        self._write_properties()
+        arguments = ("format", "-t", CLUSTER_ID, "-c", self._properties, "-r", "3.3-IV3")
+        kafka_dist.run_tool("kafka.tools.StorageTool", *arguments)
+        super().prepare()
+
+
+@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+def test_levels_of_metadata_version_as_in_kafka(tmp_path: Path) -> None:
+    """If this fails, kafka-features.sh refuses here what Kafka does, or loses metadata that Kafka keeps."""
+    first = [VersionedRecord(messages.FeatureLevelRecord(name="metadata.version", feature_level=7))]
+    cluster = Cluster({"node.id": NODE_ID})
+    cluster.run(Activate(first, in_transaction=False))
+    kafka = OldKafka(tmp_path)
+
+    def both(*updates: tuple[str, int, int], validate_only: bool = True) -> tuple[Any, Any]:
+        """Our answer and Kafka's."""
+        ours: tuple[int, str | None] = (0, None)
+        try:
+            cluster.run(UpdateFeatures([FeatureUpdate(*each) for each in updates], 0, validate_only))
+        except KafkaError as error:
+            ours = (int(error.code), error.message)
+        key = messages.UpdateFeaturesRequest.FeatureUpdateKey
+        request = messages.UpdateFeaturesRequest(
+            feature_updates=[key(feature=n, max_version_level=to, upgrade_type=kind) for n, to, kind in updates],
+            timeout_ms=30_000,
+            validate_only=validate_only,
+        )
+        answer = kafka.ask(request, 2)
+        message = (answer.error_message or "").partition("since the following feature had an error: ")[2] or None
+        return ours, (answer.error_code, message)
+
+    try:
+        kafka.start()
+        for level in range(7, 31):
+            for other in (*range(6, level + 1), 32, -1):
+                ours, theirs = both(("metadata.version", other, SAFE_DOWNGRADE))
+                assert ours == theirs, (level, other)
+            for update in (
+                ("metadata.version", 7, UNSAFE_DOWNGRADE),
+                ("metadata.version", level - 1, UPGRADE),
+                ("metadata.version", level, 7),
+                ("eligible.leader.replicas.version", 1, UPGRADE),
+                ("transaction.version", 3, UPGRADE),
+                ("transaction.version", -1, SAFE_DOWNGRADE),
+                ("transaction.version", 1, SAFE_DOWNGRADE),
+            ):
+                ours, theirs = both(update)
+                assert ours == theirs, (level, update)
+            if level < 30:
+                assert both(("metadata.version", level + 1, UPGRADE), validate_only=False) == ((0, None), (0, None))
+        ours, theirs = both(("metadata.version", 23, SAFE_DOWNGRADE), (ELR, 1, UPGRADE))
+        assert ours == theirs
+    finally:
+        kafka.close()
+
+
+def test_a_broker_registers_its_directories_once_the_log_can_have_them(tmp_path: Path) -> None:
+    """If this fails, the controller does not know after an upgrade which replicas a failed disk takes."""
+    cluster = Cluster()
+    first = [VersionedRecord(messages.FeatureLevelRecord(name="metadata.version", feature_level=16))]
+    cluster.run(Activate(first, in_transaction=False))
+
+    class Controller:
+        """Runs operations on the cluster."""
+
+        async def run(self, operation: Any, *_: Any) -> Any:
+            reply = cluster.run(operation)
+            await asyncio.sleep(0)
+            return reply
+
+    async def work() -> None:
+        config = BrokerConfig.from_properties({"node.id": "1", "log.dirs": "unused"})
+        loop = asyncio.get_running_loop()
+        membership = BrokerMembership(config, Controller(), loop, CLUSTER_ID, UUID(int=1), lambda: cluster.image, dict)
+        await membership.register({}, (DIRECTORY,))
+        membership.run()
+        await membership.unfenced()
+        known = cluster.image.brokers[1]
+        assert known.log_dirs == ()
+        cluster.run(update(("metadata.version", 17, UPGRADE)))
+        membership.hurry()
+        async with asyncio.timeout(30):
+            while not cluster.image.brokers[1].log_dirs:
+                await asyncio.sleep(0)
+        assert cluster.image.brokers[1]._replace(log_dirs=()) == known._replace(log_dirs=())
+        await membership.stop()
+
+    asyncio.run(work())

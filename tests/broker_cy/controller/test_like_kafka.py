@@ -139,8 +139,30 @@ class Pair:
         self._is_deleted = False
         self.first_ids = kafka.image.next_producer_id
         self._last_beat: dict[int, float] = {}
+        # By topic, the brokers that were eligible leaders until min.insync.replicas was changed; then, of deleted ones.
+        self._cleared: dict[str, set[int]] = {}
+        self._dangling: set[int] = set()
+
+    def _fails_in_kafka(self, act: Act) -> bool:
+        """Kafka 4.3.1 does not take a partition out of its index of eligible leaders when a change of
+        min.insync.replicas clears them. Once the topic is deleted, its controller fails with "Topic ID existed in
+        isrMembers, but not in the topics map" when such a broker is unregistered, or registers after a crash.
+        """
+        is_unclean = act.kind == "register" and not act.args[2]
+        return (is_unclean or act.kind == "unregister") and act.args[0] in self._dangling
+
+    def _note_cleared(self, act: Act) -> None:
+        if act.kind == "config" and act.args[1] == "min.insync.replicas":
+            topic = self.kafka.image.topics.by_name(act.args[0])
+            for partition in topic.partitions.values() if topic else ():
+                self._cleared.setdefault(act.args[0], set()).update(partition.elr)
+        elif act.kind == "delete":
+            self._dangling |= self._cleared.pop(act.args[0], set())
 
     def act(self, act: Act) -> None:
+        if self._fails_in_kafka(act):
+            return
+        self._note_cleared(act)
         self._is_deleted |= act.kind == "delete"
         if act.kind == "beat" and self._is_deleted:
             # Kafka 4.3.1 fails if a directory that goes offline had a replica of a topic that was deleted.
@@ -175,6 +197,7 @@ class Pair:
         }
         self._is_deleted |= bool(strange)
         for name in strange:
+            self._note_cleared(Act("delete", (name,)))
             for image, ask in ((self.cluster.image, self.ask_ours), (self.kafka.image, self.kafka.ask)):
                 ask(*request_of(Act("delete", (name,)), image, CLUSTER_ID))
 

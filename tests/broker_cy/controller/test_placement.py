@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from broker_cy.controller.create_topics import CreateTopics
@@ -74,6 +75,83 @@ def test_any_cluster(found: list[tuple[str | None, str, bool, bool]], factor: in
         assert len(set(replicas)) == len(replicas) == factor
         assert not by_id[replicas[0]].fenced
         assert len({by_id[r].listeners["A"].host for r in replicas}) == min(factor, len(hosts))
+
+
+class KafkasList:
+    """A list of brokers as Kafka's placer goes through it: from an offset that grows with each partition that asks."""
+
+    def __init__(self, brokers: list[int], start: int) -> None:
+        self.brokers = sorted(brokers)
+        self.offset = start
+        self.partition = -1
+        self.taken = 0
+
+    def next(self, partition: int) -> int | None:
+        if self.partition != partition:
+            self.offset += self.partition >= 0
+            self.partition, self.taken = partition, 0
+        if self.taken >= len(self.brokers):
+            return None
+        self.taken += 1
+        return self.brokers[(self.offset + self.taken - 1) % len(self.brokers)]
+
+
+def kafkas_placement(brokers: list[BrokerImage], count: int, factor: int, start: int) -> list[tuple[int, ...]]:
+    """What Kafka's placer does with the same offsets, until it mixes for the first time."""
+    names = sorted({b.rack for b in brokers}, key=lambda rack: (rack is not None, rack or ""))
+    lists = {
+        (name, fenced): KafkasList([b.broker_id for b in brokers if b.rack == name and b.fenced is fenced], start)
+        for name in names
+        for fenced in (False, True)
+    }
+    placed = []
+    for partition in range(count):
+        turns = [names[(start + partition + i) % len(names)] for i in range(len(names))]
+        leader_rack, replicas = turns[0], []
+        for leader_rack in turns:
+            if (leader := lists[leader_rack, False].next(partition)) is not None:
+                replicas.append(leader)
+                break
+        followers = itertools.cycle(turns)
+        is_passed_over = False
+        while len(replicas) < factor:
+            rack = next(followers)
+            if rack == leader_rack and not is_passed_over:
+                is_passed_over = True
+                continue
+            found = lists[rack, False].next(partition)
+            if found is None:
+                found = lists[rack, True].next(partition)
+            if found is not None:
+                replicas.append(found)
+        placed.append(tuple(replicas))
+    return placed
+
+
+@given(BROKERS, st.integers(1, 5), st.integers(0, 50))
+def test_as_kafka_where_each_broker_has_a_host_of_its_own(
+    found: list[tuple[str | None, str, bool, bool]], factor: int, start: int
+) -> None:
+    """If this fails, partitions are spread less evenly than by Kafka, or over fewer racks, also beside fenced ones."""
+    brokers = [broker(i, rack, fenced=fenced) for i, (rack, _, fenced, _) in enumerate(found)]
+    active = sum(not b.fenced for b in brokers)
+    assume(active and factor <= len(brokers))
+    assert place(brokers, active, factor, start) == kafkas_placement(brokers, active, factor, start)
+
+
+def test_leaders_are_spread_over_the_brokers_of_racks() -> None:
+    """If this fails, the partitions of topics with few replicas are on one broker of each rack."""
+    brokers = [broker(i, f"rack-{i % 3}") for i in range(9)]
+    assert Counter(replicas[0] for replicas in place(brokers, 9, 1, 5)) == dict.fromkeys(range(9), 1)
+
+
+def test_fenced_brokers_take_turns() -> None:
+    """If this fails, one broker has all the replicas that fenced ones get, and does their work once it is back."""
+    brokers = [broker(1), broker(2), broker(3, fenced=True), broker(4, fenced=True), broker(5, fenced=True)]
+    counts = Counter(replicas[2] for replicas in place(brokers, 90, 3, 0))
+    # Not exactly 30 each, because the order is mixed now and then.
+    assert set(counts) == {3, 4, 5}
+    assert max(counts.values()) - min(counts.values()) <= 6
 
 
 def test_racks_take_turns() -> None:

@@ -168,7 +168,8 @@ def test_no_broker_is_up() -> None:
     (result,) = create(cluster, topic("a"))
     assert outcome(result) == (
         "INVALID_REPLICATION_FACTOR",
-        "Unable to replicate the partition 1 time(s): All brokers are currently fenced.",
+        "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have all their log "
+        "directories cordoned.",
     )
 
 

@@ -152,3 +152,37 @@ def test_a_leader_answers_when_its_epoch_and_what_was_before_it_are_committed_to
         assert committed.end_offset == tail + 1
 
     run(work)
+
+
+def test_an_activation_that_was_not_written_is_done_again() -> None:
+    """If this fails, a disk that is full at the wrong moment leaves a new cluster without its features for good, or
+    records of an earlier leader's open transaction in front of all others.
+    """
+
+    async def work() -> None:
+        loop, files, driver = asyncio.get_running_loop(), Files(), Driver()
+        config = MetadataBroker(Path("/nowhere")).config
+        committed = CommittedMetadata(Loader(), files, loop, [], lambda *_: None, [].append)  # type: ignore[arg-type]
+        active = ActiveController(config, ManualClock(), MACHINE_RANDOMNESS, loop, driver, committed)  # type: ignore[arg-type]
+        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+        activated = active.activate(default_bootstrap())
+        for _ in range(2):
+            asked = active.submit(StartBroker(1, UUID(int=1), LISTENERS, (UUID(int=2),), None))
+            driver.quorum.end_offset = 1
+            active.not_written(error, 1)
+            for each in (activated, asked):
+                with pytest.raises(KafkaError, match="no space left"):
+                    await each
+        assert await _both(active, driver) == "answered"
+        features = committed.image.features
+        assert features.levels() == {each.message.name: each.message.feature_level for each in default_bootstrap()}
+        offset = driver.quorum.end_offset
+        await _both(active, driver)
+        assert driver.quorum.end_offset == offset, "it was done once more"
+
+    async def _both(active: ActiveController, driver: Driver) -> str:
+        asked = active.submit(Question())
+        active.commit(driver.quorum.end_offset)
+        return await asked
+
+    run(work)

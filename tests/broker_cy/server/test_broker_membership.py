@@ -10,8 +10,9 @@ from uuid import UUID
 import pytest
 
 from broker_cy.metadata.image import MetadataImage
+from broker_cy.server.metadata import broker_membership
 from broker_cy.server.metadata.broker_membership import BrokerMembership
-from tests.broker_cy.server.metadata_broker import MetadataBroker, run
+from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
 
 
 class Silent:
@@ -49,6 +50,36 @@ def test_a_stop_ends_reports_and_heartbeats(beats: bool) -> None:
         assert controller.asked == expected
         await membership.stop()
         assert controller.cancelled == expected
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(work)
+
+
+def test_what_a_broker_waits_for_is_in_its_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If this fails, a broker that is not registered, or stays fenced, waits without a word."""
+    monkeypatch.setattr(broker_membership, "NOTE_S", 0.001)
+
+    async def work() -> None:
+        config = MetadataBroker(Path("/nowhere")).config
+        loop = asyncio.get_running_loop()
+        membership = BrokerMembership(
+            config, Silent(), loop, "id", UUID(int=1), MetadataImage, dict, lambda: "host:9093: connection refused"
+        )
+        for work, said in (
+            (membership.register({}, ()), "this broker is not registered yet"),
+            (membership.unfenced(), "this broker is registered, and still fenced"),
+        ):
+            waiting = asyncio.ensure_future(work)
+            await until(lambda said=said: said in caplog.text)  # type: ignore[misc]
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        reason = caplog.records[-1].fields["reason"]  # type: ignore[attr-defined]
+        assert reason.startswith(
+            "no active controller was found. No controller answers at host:9093: connection refused."
+        )
+        await membership.stop()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(work)

@@ -67,6 +67,7 @@ def test_each_api_is_served_where_it_belongs() -> None:
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
         ApiKey.UNREGISTER_BROKER,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     }
     only = {
         ApiKey.BROKER_REGISTRATION,

@@ -14,6 +14,7 @@ from broker_cy.server.coordinators import coordinator_service
 from broker_cy.server.coordinators.coordinator_runtime import LoadState
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.server.coordinators.group_runtime import GroupRuntime
+from broker_cy.server.coordinators.txn_runtime import TransactionRuntime
 from broker_cy.wire import messages
 from tests.broker_cy.server.group_broker import GROUP, GroupBroker, commit_request, run, until
 from tests.broker_cy.server.other_brokers import broker_image, change
@@ -205,6 +206,10 @@ class Behind:
     def __init__(self, partition: Any) -> None:
         self._partition = partition
         self.high_watermark = 0
+        self.waiting: list[Any] = []
+
+    def call_when_committed(self, end_offset: int, done: Any) -> None:
+        self.waiting.append(done)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._partition, name)
@@ -224,14 +229,59 @@ def test_coordinator_waits_until_what_it_loaded_is_committed(tmp_path: Path) -> 
             runtime = GroupRuntime(behind, 0, groups._runtime_context, groups.settings)
             await runtime.load()
             assert runtime.check() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert runtime._timer is None, "it polls"
             behind.high_watermark = behind.log.log_end_offset
-            await until(lambda: runtime.state is LoadState.ACTIVE)
+            (committed,) = behind.waiting
+            committed(None)
+            assert runtime.check() is ErrorCode.NONE
             assert runtime.machine.offsets.count == 1
             runtime.close()
             closed = GroupRuntime(Behind(behind), 0, groups._runtime_context, groups.settings)  # type: ignore[arg-type]
             await closed.load()
             closed.close()
+            closed.partition.waiting[0](None)  # type: ignore[attr-defined]
             assert (closed.state, closed._timer) == (LoadState.CLOSED, None)
+
+    run(work)
+
+
+def test_a_producer_waits_for_a_coordinator_that_is_being_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, each move of a transaction coordinator costs producers an error and a pause."""
+
+    async def work() -> None:
+        async with TxnBroker(tmp_path) as broker:
+            await broker.prepare_txn()
+            producer_id, epoch = await broker.producer()
+            await broker.add((producer_id, epoch))
+            cluster, verify = Cluster(broker, broker.service), broker.service.verify
+            may_load = asyncio.Event()
+            right = TransactionRuntime._replay_log
+
+            async def replay(self: TransactionRuntime) -> int:
+                await may_load.wait()
+                return await right(self)
+
+            monkeypatch.setattr(TransactionRuntime, "_replay_log", replay)
+            monkeypatch.setattr(coordinator_service, "LOAD_WAIT_S", 60.0)
+            for adds in (False, True):
+                may_load.clear()
+                cluster.elect(2)
+                cluster.elect(1)
+                asked = verify(ID, producer_id, epoch, [P0], add=adds)
+                await until(lambda: len(broker.service.waiters) == 1)
+                assert not asked.done()
+                may_load.set()
+                assert await asked == {P0: ErrorCode.NONE}
+            # A coordinator that is not loaded in time says so.
+            may_load.clear()
+            monkeypatch.setattr(coordinator_service, "LOAD_WAIT_S", 0.01)
+            cluster.elect(2)
+            cluster.elect(1)
+            for adds in (False, True):
+                late = await verify(ID, producer_id, epoch, [P0], add=adds)
+                assert late == {P0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
     run(work)
 

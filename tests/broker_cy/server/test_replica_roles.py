@@ -88,6 +88,33 @@ def test_roles_follow_the_image(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_who_waits_until_records_of_an_earlier_start_are_committed(tmp_path: Path) -> None:
+    """If this fails, a coordinator never answers, or answers for records that another leader does not have."""
+
+    async def scenario() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            roles = Roles(broker)
+            partition: Any = roles.led_by(1, 0)
+            batch = encode_batch([Record(timestamp=0, key=b"k", value=b"v")])
+            waiting = partition.append_records(batch, 0)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert (partition.high_watermark, partition.log.written_end_offset) == (0, 1)
+            heard: list[Any] = []
+            partition.call_when_committed(1, heard.append)
+            partition.tick()
+            assert heard == []
+            # The follower leaves the partition: the leader has all that is in sync.
+            roles.led_by(1, 1, (1,))
+            assert (partition.high_watermark, heard) == (1, [None])
+            assert await waiting == 0
+            partition.call_when_committed(2, heard.append)
+            roles.led_by(2, 2)
+            assert isinstance(heard[-1], KafkaError)
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_who_waits_for_a_record_hears_that_the_partition_is_closed(tmp_path: Path, is_deleted: bool) -> None:
     """If this fails, a transaction whose marker waits for its replicas never ends once its topic is deleted, a producer

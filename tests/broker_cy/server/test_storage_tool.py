@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,8 +12,13 @@ import pytest
 
 from bench.launch import kafka_dist
 from broker_cy.core import uuid as uuids
+from broker_cy.metadata import releases
+from broker_cy.metadata.loader import Loader
+from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.server import storage_tool
+from tests.support.kafka_dump import dump_log_segments
 
+EVERY_LEVEL = [f"{name}={level}" for name, since in releases.DEFAULTS.items() for level in range(len(since))]
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 DIRECTORY = "OaHpCZBOSDerlvQQLHPsCg"
 VOTERS = f"1@127.0.0.1:9093:{DIRECTORY},2@127.0.0.1:9094:OaHpCZBOSDerlvQQLHPsCw"
@@ -59,7 +67,10 @@ CASES: list[tuple[dict[str, str], list[list[str]]]] = [
 ]
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+needs_kafka = pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+
+
+@needs_kafka
 @pytest.mark.parametrize(("settings", "calls"), CASES)
 def test_the_same_as_kafkas_tool(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], settings: dict[str, str], calls: list[list[str]]
@@ -106,6 +117,125 @@ def _without_ids(text: str) -> str:
     return text[:at] + text[at + len("directory.id=") + 22 :]
 
 
+@needs_kafka
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["version-mapping"],
+        ["version-mapping", "--release-version", "3.9.1"],
+        ["version-mapping", "-r", "4.0-IV1"],
+        ["version-mapping", "-r", "4.4"],
+        [
+            "feature-dependencies",
+            *(
+                option
+                for name in ("metadata.version=7", "metadata.version=31", *EVERY_LEVEL, "group.version=2")
+                for option in ("-f", name)
+            ),
+        ],
+        ["feature-dependencies", "--feature", " share.version = +1 ", "-f", "foo=1"],
+        ["feature-dependencies", "-f", "kraft.version=x"],
+    ],
+    ids=" ".join,
+)
+def test_the_same_tables_as_kafkas_tool(capfd: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    """If this fails, an operator who plans an upgrade learns other levels than those of Kafka."""
+    code = storage_tool.run(arguments)
+    said = capfd.readouterr()
+    done = kafka_dist.run_tool("kafka.tools.StorageTool", *arguments, check=False)
+    assert (code, said.out, said.err) == (done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+CREDENTIALS = [
+    "SCRAM-SHA-256=[name=alice,password=alice-secret,salt=W22ZaJ0SNY7soEsUEjb6gQ]",
+    'SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]',
+    " SCRAM-SHA-512=[password=pässword=1,salt=N3E=,name=b\u00f6b,iterations=16384] ",
+]
+
+
+def dumped_credentials(file: Path) -> list[str]:
+    text = dump_log_segments([file], "--cluster-metadata-decoder")
+    return re.findall(r'payload: (\{"type":"USER_SCRAM_CREDENTIAL_RECORD".*)', text)
+
+
+@needs_kafka
+def test_the_same_credentials_as_kafkas_tool(tmp_path: Path) -> None:
+    """If this fails, a user whose password an operator sets cannot log in to the new cluster."""
+    options = [option for each in CREDENTIALS for option in ("--add-scram", each)]
+    file = properties(tmp_path, STATIC)
+    assert storage_tool.run(["format", "-c", str(file), "-t", CLUSTER, *options]) == 0
+    ours = dumped_credentials(tmp_path / "data/bootstrap.checkpoint")
+    subprocess.run(["rm", "-rf", str(tmp_path / "data")], check=True)
+    kafka_dist.run_tool("kafka.tools.StorageTool", "format", "-c", file, "-t", CLUSTER, *options)
+    assert ours == dumped_credentials(tmp_path / "data/bootstrap.checkpoint")
+    assert len(ours) == 3
+
+
+@needs_kafka
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["SCRAM-SHA-1=[name=a,password=b]"],
+        ["SCRAM-SHA-256=[password=b,]"],
+        ["SCRAM-SHA-256=[name=a,salt=N3E=,saltedpassword=Y]"],
+        ["SCRAM-SHA-256=[name=a,password=b,iterations=4095]"],
+        ["SCRAM-SHA-512=[name=a,password=b,iterations=16385]"],
+        ["SCRAM-SHA-256=[name=a,password=b,z=1,c=2]"],
+        ["SCRAM-SHA-256=[name=a,password=b]", "-r", "3.5-IV1"],
+    ],
+    ids=" ".join,
+)
+def test_credentials_are_refused_as_by_kafkas_tool(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    """If this fails, a credential that nobody can use is in the metadata, or Kafka's scripts do not work."""
+    arguments = ["format", "-c", str(properties(tmp_path, STATIC)), "-t", CLUSTER, "--add-scram", *options]
+    assert storage_tool.run(arguments) == 1
+    said = capfd.readouterr()
+    done = kafka_dist.run_tool("kafka.tools.StorageTool", *arguments, check=False)
+    assert (done.returncode, said.err) == (1, done.stderr.decode())
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SCRAM-SHA-256", "Failed to find equals sign in SCRAM argument 'SCRAM-SHA-256'"),
+        ("SCRAM-SHA-256=name=a", "Expected configuration string to start with ["),
+        ("SCRAM-SHA-256=[name=a", "Expected configuration string to end with ]"),
+        ("SCRAM-SHA-256=[name]", "No equals sign found in SCRAM component: name"),
+        ("SCRAM-SHA-256=[name=a]", "You must supply one of 'password' or 'saltedpassword' to add-scram"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=YCE=]", "You must supply 'salt' with 'saltedpassword' to add-scram"),
+        ("SCRAM-SHA-256=[name=a,password=b,salt=!]", "Failed to decode given salt: !"),
+        ("SCRAM-SHA-256=[name=a,salt=N3E=,saltedpassword=]", "given saltedPassword: the salted password is empty"),
+        ("SCRAM-SHA-256=[name=a,password=b,iterations=many]", "Failed to parse iterations count: many"),
+    ],
+)
+def test_credentials_that_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    """If this fails, a node is formatted with another credential than its operator asked for."""
+    file = properties(tmp_path, STATIC)
+    assert storage_tool.run(["format", "-c", str(file), "-t", CLUSTER, "-S", text]) == 1
+    assert capsys.readouterr().err.strip().endswith(message)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_credential_without_a_salt_gets_one_of_its_own(tmp_path: Path) -> None:
+    """If this fails, two users with one password have one credential, so that whoever has one has both."""
+    option = ["--add-scram", "SCRAM-SHA-256=[name=a,password=b]", "--add-scram", "SCRAM-SHA-256=[name=b,password=b]"]
+    file = properties(tmp_path, STATIC)
+    assert storage_tool.run(["format", "-c", str(file), "-t", CLUSTER, *option]) == 0
+    loader = Loader()
+    loader.load_snapshot((tmp_path / "data/bootstrap.checkpoint").read_bytes(), SnapshotId(0, 0))
+    records = [loader.image.kept["scram", name, 1] for name in "ab"]
+    assert records[0].salt != records[1].salt
+    for record in records:
+        assert 20 <= len(record.salt) <= 26
+        salted = hashlib.pbkdf2_hmac("sha256", b"b", record.salt, record.iterations)
+        assert (record.iterations, record.server_key) == (4096, hmac.digest(salted, b"Server Key", "sha256"))
+
+
 def test_info_of_a_directory_that_is_not_formatted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, an operator does not learn why a node does not start."""
     file = properties(tmp_path, STATIC)
@@ -119,7 +249,6 @@ def test_info_of_a_directory_that_is_not_formatted(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["-s", "--add-scram", "SCRAM-SHA-256=[name=a,password=b]"], "--add-scram is not supported yet"),
         (["-I", "x"], "'x' is not ID@HOST:PORT:DIRECTORY-ID"),
         (["-I", f"1@a:0:{DIRECTORY}"], "is not ID@HOST:PORT:DIRECTORY-ID"),
         (["-I", f"1@a:1:{DIRECTORY},1@b:1:{DIRECTORY}"], "contain an id twice"),

@@ -50,12 +50,11 @@ _EMPTY = "the code for names that are not allowed; Kafka's handler fails on the 
 
 # ACLs, quotas, SASL and tokens, KIP-848, share and streams groups, the quorum.
 _NOT_SERVED = (
-    *(29, 30, 31, 48, 49, 50, 51, 38, 39, 40, 41, 17, 36),
+    *(29, 30, 31, 48, 49, 38, 39, 40, 41, 17, 36),
     *(34, 55, 80, 81),
     *(68, 69, 76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92),
 )
 _FEATURES = ("group.version", "share.version", "streams.version")
-_KEPT = "the level of metadata.version cannot be changed yet"
 _API_VERSIONS = (
     "transaction_versions-*, then",
     "api_versions-*",
@@ -64,7 +63,6 @@ _API_VERSIONS = (
 )
 
 DELIBERATE: list[Difference] = [
-    Difference("refused_updates-*: metadata.version lower*", ".error_message", TEXT, TEXT, _KEPT),
     Difference("produce_*", "*.error_message", ABSENT, TEXT, _WORDS),
     Difference("producers_after_restart-*", "*.error_message", ABSENT, TEXT, _WORDS),
     Difference("delete_disabled-*", "*.error_message", ABSENT, TEXT, _WORDS),

@@ -1,0 +1,54 @@
+"""SCRAM credentials (RFC 5802, RFC 7677): what a server keeps of a password, as Kafka computes and limits it (KIP-84).
+
+A password is its UTF-8 bytes, without SASLprep, as in Kafka. Whoever has the salted password can log in; the stored key
+and the server key only let a server check who has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Final, NamedTuple
+
+
+class Mechanism(NamedTuple):
+    """A SCRAM mechanism; `type` stands for it in records and requests, `digest` is the name of its hash function."""
+
+    type: int
+    name: str
+    digest: str
+
+
+MECHANISMS: Final = (Mechanism(1, "SCRAM-SHA-256", "sha256"), Mechanism(2, "SCRAM-SHA-512", "sha512"))
+# Kafka's limits, which are those of both mechanisms. The most bound the work of a client that logs in.
+ITERATIONS_MIN: Final = 4_096
+ITERATIONS_MAX: Final = 16_384
+ITERATIONS_DEFAULT: Final = 4_096
+
+
+class Keys(NamedTuple):
+    """What a server keeps."""
+
+    stored_key: bytes
+    server_key: bytes
+
+
+def of_type(number: int) -> Mechanism | None:
+    """The mechanism that a record or a request names by its number; None if there is none."""
+    return next((each for each in MECHANISMS if each.type == number), None)
+
+
+def of_name(name: str) -> Mechanism | None:
+    return next((each for each in MECHANISMS if each.name == name), None)
+
+
+def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    """RFC 5802's SaltedPassword := Hi(password, salt, i)."""
+    return hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
+
+
+def keys_of(mechanism: Mechanism, salted: bytes) -> Keys:
+    """RFC 5802's StoredKey := H(HMAC(SaltedPassword, "Client Key")) and ServerKey."""
+    client_key = hmac.digest(salted, b"Client Key", mechanism.digest)
+    stored_key = hashlib.new(mechanism.digest, client_key).digest()
+    return Keys(stored_key, hmac.digest(salted, b"Server Key", mechanism.digest))

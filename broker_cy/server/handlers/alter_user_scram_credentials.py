@@ -1,0 +1,41 @@
+"""AlterUserScramCredentials (51), version 0: set and delete SCRAM credentials (KIP-554).
+
+One result for each user. The request has no error of its own, so that an error of all is that of each user.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from broker_cy.core.errors import KafkaError
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import BOTH, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+
+@handler(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=(0, 0), on=BOTH)
+async def alter_user_scram_credentials(
+    ctx: RequestContext, request: messages.AlterUserScramCredentialsRequest
+) -> messages.AlterUserScramCredentialsResponse:
+    # Imported here, because most nodes are never asked, and start sooner without it.
+    from broker_cy.controller.scram_ops import AlterScramCredentials
+
+    response = messages.AlterUserScramCredentialsResponse
+    try:
+        if (answer := await ctx.broker.controller.forward(ctx, request, response)) is not None:
+            return cast(messages.AlterUserScramCredentialsResponse, answer)
+        return cast(
+            messages.AlterUserScramCredentialsResponse,
+            await ctx.broker.controller.submit(AlterScramCredentials(request)),
+        )
+    except KafkaError as error:
+        users = {each.name for each in request.deletions} | {each.name for each in request.upsertions}
+        return response(
+            results=[
+                response.AlterUserScramCredentialsResult(
+                    user=user, error_code=int(error.code), error_message=error.message
+                )
+                for user in sorted(users)
+            ]
+        )

@@ -1,0 +1,22 @@
+"""DescribeUserScramCredentials (50), version 0: the mechanisms and iterations of users, from the committed metadata
+(KIP-554).
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+
+@handler(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions=(0, 0))
+def describe_user_scram_credentials(
+    ctx: RequestContext, request: messages.DescribeUserScramCredentialsRequest
+) -> messages.DescribeUserScramCredentialsResponse:
+    # Imported here, because most nodes are never asked, and start sooner without it.
+    from broker_cy.controller.scram_ops import describe
+
+    return cast(messages.DescribeUserScramCredentialsResponse, describe(ctx.broker.image, request.users))
