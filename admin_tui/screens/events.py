@@ -37,12 +37,12 @@ class EventsView(View):
             [
                 *time_columns(lambda row: row.time_ms, lambda: self.console_app.settings.utc),
                 Column("What", lambda row: Text(kind_of(row.event), STYLES[tone_of(row.event)]), 17),
-                Column("About", lambda row: subject_of(row.event), 16, lambda row: row.event.key, letter="A"),
+                Column("About", lambda row: subject_of(row), 16, lambda row: row.key, letter="A"),
                 Column("How", lambda row: line_of(row.event), 20, flex=True),
                 Column("By", lambda row: by_of(row.event) or "-", 20, drop=1),
                 Column("Broker", lambda row: str(row.broker), 6, None, "right", drop=3),
             ],
-            key=lambda row: (row.time_ms, row.event.TYPE, row.event.key),
+            key=lambda row: (row.time_ms, row.event.TYPE, row.key),
             title="Events",
             stays_first=True,
         )
@@ -56,5 +56,5 @@ class EventsView(View):
     def on_grid_moved(self, event: Grid.Moved) -> None:
         event.stop()
         row: Any = self.grid.selected
-        shown = "" if row is None else detail_of(row.event, utc=self.console_app.settings.utc)
+        shown = "" if row is None else detail_of(row, utc=self.console_app.settings.utc)
         self.query_one(Static).update(Text(shown))

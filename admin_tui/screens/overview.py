@@ -90,7 +90,7 @@ actions."""
                     Column("Time", lambda row: self._when(row), 8),
                     Column("What", _what, 20, flex=True),
                 ],
-                key=lambda row: (row.time_ms, row.event.TYPE, row.event.key),
+                key=lambda row: (row.time_ms, row.event.TYPE, row.key),
                 title="Recent events",
                 stays_first=True,
                 id="events",
@@ -140,4 +140,4 @@ actions."""
 
 def _what(row: Stamped) -> Text:
     style = STYLES[tone_of(row.event)]
-    return Text(f"{kind_of(row.event)} {subject_of(row.event)}: {line_of(row.event)}", style)
+    return Text(f"{kind_of(row.event)} {subject_of(row)}: {line_of(row.event)}", style)

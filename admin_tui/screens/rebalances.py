@@ -126,7 +126,7 @@ class RebalancesView(View):
     def on_grid_moved(self, event: Grid.Moved) -> None:
         event.stop()
         row: Any = self.grid.selected
-        shown = "" if row is None else detail_of(row.event, utc=self.console_app.settings.utc)
+        shown = "" if row is None else detail_of(row, utc=self.console_app.settings.utc)
         self.query_one(Static).update(Text(shown))
 
 

@@ -47,7 +47,7 @@ may be lost for good."""
                 Column("Replicas", lambda row: _ids(row.info.replicas), 10),
                 Column("In sync", lambda row: _ids(row.info.in_sync_replicas), 10),
                 Column("Missing", lambda row: _ids(row.missing), 9, drop=1),
-                Column("Needs", lambda row: count(row.min_in_sync), 5, None, "right", drop=2),
+                Column("Needs", lambda row: count(row.needed), 5, None, "right", drop=2),
                 Column("May lead", lambda row: "-" if row.eligible is None else _ids(row.eligible.eligible), 9, drop=3),
             ],
             key=lambda row: row.partition,

@@ -25,7 +25,9 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The answer of DescribeCluster. `controller_id` is the broker for changes, -1 if there is none."""
+    """The answer of DescribeCluster. `controller_id` is a broker for changes, any one where each forwards them
+    (KIP-590), -1 if there is none.
+    """
 
     cluster_id: str
     controller_id: int

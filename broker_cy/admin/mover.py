@@ -3,7 +3,8 @@ progress. What was not done when it ends early is as it was before.
 
 Steps: set the throttle; as long as there are moves, keep `concurrent` of them under way; remove the throttle. If the
 caller stops, or fails, the moves that are under way are cancelled first: without the throttle they would take the whole
-network. The same plan computed again continues where this one ended.
+network. If somebody else cancels a move, no other one is started, because whoever cancels removes the throttle as well.
+The same plan computed again continues where this one ended.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ EVERY_S: Final = 1.0
 # How often a move may be missing at the controller, with the old replicas at the brokers, until it counts as cancelled
 # by somebody: brokers learn of its end a little later.
 MISSING_MAX: Final = 10
+# From so many on no other move is started. One that is complete is missing as well, until the brokers have learned it.
+MISSING_SUSPECT: Final = 2
 # Time over which the rate is measured.
 RATE_WINDOW_S: Final = 15.0
 # Calls in a row that may fail while it moves, until it gives up.
@@ -72,6 +75,14 @@ class _State:
     missing: dict[TopicPartition, int] = field(default_factory=dict)
     copied: dict[TopicPartition, int] = field(default_factory=dict)
     samples: deque[tuple[float, int]] = field(default_factory=deque)
+    cancelled: list[TopicPartition] = field(default_factory=list)
+    """The moves that somebody else has cancelled."""
+
+    @property
+    def may_start(self) -> bool:
+        """Whether nobody seems to have cancelled anything."""
+        suspects = (self.missing.get(key, 0) >= MISSING_SUSPECT for key in self.under_way)
+        return not self.cancelled and not any(suspects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +139,8 @@ class Mover:
 
     async def run(self, progress: Callable[[MoveProgress], None]) -> None:
         """Move everything, and call `progress` after each look at the cluster. Raises ClientError if the cluster does
-        not answer any more; CancelledError if the task is cancelled, after everything was put back.
+        not answer any more, or somebody cancelled a move, which ends the plan; CancelledError if the task is cancelled,
+        after everything was put back.
         """
         async with self._throttled():
             try:
@@ -192,7 +204,7 @@ class Mover:
     async def _move_all(self, progress: Callable[[MoveProgress], None]) -> None:
         self._state.samples.append((asyncio.get_running_loop().time(), 0))
         failures = 0
-        while self._state.waiting or self._state.under_way:
+        while self._state.under_way or (self._state.waiting and not self._state.cancelled):
             try:
                 await self._start_some()
                 progress(self._progress())
@@ -205,11 +217,17 @@ class Mover:
                     raise
                 await asyncio.sleep(self._every_s)
         progress(self._progress())
+        if self._state.waiting:
+            key = self._state.cancelled[0]
+            raise ClientError(
+                Failure.REFUSED,
+                f"somebody cancelled the move of {key}, which ends the plan; computed again, it continues",
+            )
 
     async def _start_some(self) -> None:
         state = self._state
         batch: list[Move] = []
-        while state.waiting and len(state.under_way) + len(batch) < self._concurrent:
+        while state.waiting and state.may_start and len(state.under_way) + len(batch) < self._concurrent:
             batch.append(state.waiting.popleft())
         if not batch:
             return
@@ -252,6 +270,8 @@ class Mover:
         if state.missing[key] < MISSING_MAX and (error is None or error.retriable):
             return
         del state.under_way[key]
+        if replicas is not None and set(replicas) == set(move.before):
+            state.cancelled.append(key)
         shown = ",".join(map(str, replicas or ())) or "none"
         state.failed[key] = error or ClientError(
             Failure.REFUSED,

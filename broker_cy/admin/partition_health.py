@@ -50,7 +50,14 @@ class PartitionHealth:
     @property
     def is_below_min_isr(self) -> bool:
         """Whether writes with acks=all are refused."""
-        return self.min_in_sync is not None and len(self.info.in_sync_replicas) < self.min_in_sync
+        return self.needed is not None and len(self.info.in_sync_replicas) < self.needed
+
+    @property
+    def needed(self) -> int | None:
+        """How many replicas must be in sync for acks=all: one with fewer replicas than the setting needs all of them
+        (Kafka's effective min.insync.replicas).
+        """
+        return None if self.min_in_sync is None else min(self.min_in_sync, len(self.info.replicas))
 
     @property
     def is_healthy(self) -> bool:

@@ -20,6 +20,7 @@ from broker_cy.metrics.events import (
     PartitionsAdded,
     Rebalance,
     RecordsDeleted,
+    Stamped,
     StaticReplacement,
     TopicCreated,
     TopicDeleted,
@@ -36,9 +37,9 @@ def kind_of(event: Event) -> str:
     return event.TYPE.replace("_", " ")
 
 
-def subject_of(event: Event) -> str:
+def subject_of(stamped: Stamped) -> str:
     """The resource that the event is about."""
-    return clean(event.key) or "all brokers"
+    return clean(stamped.key) or "all brokers"
 
 
 def by_of(event: Event) -> str:

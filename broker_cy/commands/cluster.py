@@ -10,6 +10,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.commands.context import Target, cluster_command
 from broker_cy.commands.output import EXIT_FAILED, Cell, number, print_json, print_table
 from broker_cy.commands.quorum import show as show_quorum
+from broker_cy.console.described import described_now
 from broker_cy.console.moving import moves_under_way, throttle_now
 
 EPILOG = """\b
@@ -32,12 +33,14 @@ def command() -> None:
 @command.command("describe", epilog=EPILOG)
 @cluster_command
 async def describe(target: Target, client: AdminClient) -> None:
-    """Show the cluster id and the brokers."""
-    described = await client.cluster.describe()
+    """Show the cluster id, the brokers and the active controller."""
+    described = await described_now(client)
     if target.as_json:
         print_json(described)
         return
-    click.echo(f"cluster {described.cluster_id}")
+    known = described.controller_id >= 0
+    controller = f"active controller {described.controller_id}" if known else "no active controller"
+    click.echo(f"cluster {described.cluster_id}, {controller}")
     rows: list[Sequence[Cell]] = [
         [
             broker.broker_id,

@@ -165,7 +165,7 @@ def _line(entry: Entry[Stamped]) -> str:
     event: Event = stamped.event
     moment = datetime.fromtimestamp(stamped.time_ms / 1000).isoformat(timespec="milliseconds")
     by = by_of(event)
-    return clean(f"{moment}  {event.TYPE:<21}  {subject_of(event)}: {line_of(event)}{f' (by {by})' if by else ''}")
+    return clean(f"{moment}  {event.TYPE:<21}  {subject_of(stamped)}: {line_of(event)}{f' (by {by})' if by else ''}")
 
 
 def _json_line(entry: Entry[Stamped]) -> str:

@@ -17,6 +17,7 @@ from broker_cy.metrics.events import (
     InSyncBelowMin,
     LeadersElected,
     RecordsDeleted,
+    Stamped,
     TopicDeleted,
     TransactionTimedOut,
 )
@@ -25,9 +26,10 @@ from broker_cy.metrics.events import (
 _MOMENTS = frozenset({"started_ms", "commit_ms", "record_time_ms"})
 
 
-def detail_of(event: Event, *, utc: bool) -> str:
+def detail_of(stamped: Stamped, *, utc: bool) -> str:
     """Return the event in a sentence, and every field; times and durations also in readable form."""
-    return "\n".join([f"{subject_of(event)}: {line_of(event)}", "", *_lines(asdict(event), 0, utc)])
+    event = stamped.event
+    return "\n".join([f"{subject_of(stamped)}: {line_of(event)}", "", *_lines(asdict(event), 0, utc)])
 
 
 def _shown(name: str, value: Any, utc: bool) -> str:

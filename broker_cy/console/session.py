@@ -26,6 +26,7 @@ from broker_cy.admin.quorum import QuorumDescription
 from broker_cy.admin.segments import segments_of
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
 from broker_cy.client.turns import Turns
+from broker_cy.console.described import described_now
 from broker_cy.console.feeds import Feed, Feeds
 from broker_cy.console.figures import TopicCounts, counts_of
 from broker_cy.console.history import Events, Samples
@@ -153,7 +154,8 @@ class Session:
         self.events.kick()
 
     def cluster(self) -> Feed[ClusterDescription]:
-        return self._feeds.get("cluster", self._quick.cluster.describe, 5.0)
+        """With the active controller."""
+        return self._feeds.get("cluster", lambda: described_now(self._quick), 5.0)
 
     def topics(self) -> Feed[tuple[TopicInfo, ...]]:
         return self._feeds.get("topics", self._quick.topics.list_all, TOPICS_AGE_S)

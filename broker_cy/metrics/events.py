@@ -235,10 +235,6 @@ class BrokerStarted(Event):
     truncated_bytes: int = 0
     truncated: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def key(self) -> str:
-        return "broker"
-
 
 @dataclass(slots=True)
 class BrokerStopped(Event):
@@ -246,10 +242,6 @@ class BrokerStopped(Event):
 
     TYPE: ClassVar[str] = "broker_stopped"
     uptime_ms: int = 0
-
-    @property
-    def key(self) -> str:
-        return "broker"
 
 
 @dataclass(slots=True)
@@ -386,11 +378,18 @@ T = TypeVar("T", bound="DataclassInstance")
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
-    """An event with its time and broker."""
+    """An event with its time, and the broker that wrote it."""
 
     time_ms: int
     broker: int
     event: Event
+
+    @property
+    def key(self) -> str:
+        """The subject of the event; that of its own start and stop is the broker."""
+        if isinstance(self.event, BrokerStarted | BrokerStopped):
+            return f"broker {self.broker}"
+        return self.event.key
 
 
 def encode(stamped: Stamped) -> tuple[bytes, bytes]:
@@ -398,7 +397,7 @@ def encode(stamped: Stamped) -> tuple[bytes, bytes]:
     event = stamped.event
     head = {"type": event.TYPE, "version": event.VERSION, "time_ms": stamped.time_ms, "broker": stamped.broker}
     value = json.dumps(head | asdict(event), separators=(",", ":"), ensure_ascii=False)
-    return event.key.encode(), value.encode("utf-8", "surrogatepass")
+    return stamped.key.encode(), value.encode("utf-8", "surrogatepass")
 
 
 def prefix_of(kind: type[Event]) -> bytes:

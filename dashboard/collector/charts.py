@@ -162,7 +162,7 @@ def marks(events: Iterable[Stamped], scope: Scope) -> list[list[Any]]:
     return [
         [
             each.time_ms,
-            clean(f"{kind_of(each.event)} {subject_of(each.event)}: {line_of(each.event)}"),
+            clean(f"{kind_of(each.event)} {subject_of(each)}: {line_of(each.event)}"),
             tone_of(each.event).name,
         ]
         for each in seen_events(events, scope)

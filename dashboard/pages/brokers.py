@@ -113,7 +113,7 @@ def _missing(row: Sick) -> str:
 
 
 def _needs(row: Sick) -> str:
-    least = None if row.health is None else row.health.min_in_sync
+    least = None if row.health is None else row.health.needed
     return "-" if least is None else count(least)
 
 

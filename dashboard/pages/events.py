@@ -87,9 +87,9 @@ class Events(_OfEvents, Ranged, TableChannel[Stamped]):
 
     SUBJECT = frozenset({"range", "kind"})
     COLUMNS = (
-        Column("time", "Time", lambda row: f"@{row.time_ms}", width=185, is_time=True),
+        Column("time", "Time", lambda row: f"@{row.time_ms}", width=205, is_time=True),
         Column("what", "What", lambda row: Cell(kind_of(row.event), tone_of(row.event)), width=145),
-        Column("about", "About", lambda row: subject_of(row.event), width=140),
+        Column("about", "About", lambda row: subject_of(row), width=140),
         Column("how", "How", lambda row: line_of(row.event), width=260, is_flex=True),
         Column("by", "By", lambda row: by_of(row.event) or "-", width=150),
         Column("broker", "Broker", lambda row: str(row.broker), None, True, 75),
@@ -126,7 +126,7 @@ class Events(_OfEvents, Ranged, TableChannel[Stamped]):
         return id_of(row)
 
     def row_text(self, row: Stamped) -> str:
-        return f"{kind_of(row.event)} {subject_of(row.event)} {line_of(row.event)} {by_of(row.event)}"
+        return f"{kind_of(row.event)} {subject_of(row)} {line_of(row.event)} {by_of(row.event)}"
 
     def _cells(self, row: Stamped) -> list[Any]:
         time, what, about, *rest = super()._cells(row)
@@ -171,7 +171,7 @@ class EventDetail(_OfEvents, TableChannel[tuple[int, str]]):
         events = await self.hub.history.events(time_ms, time_ms + 1, KINDS, LIMIT_MAX)
         found = next((each for each in events if id_of(each) == self.params["event"]), None)
         if found is not None and may_see(found, self.scope):
-            text = detail_of(shown_to(found, self.scope).event, utc=True)
+            text = detail_of(shown_to(found, self.scope), utc=True)
             lines = [line for line in text.split("\n") if line != f"kept: {KEPT_UNKNOWN}"]
             self._rows = [(at, line[:DETAIL_CHARACTERS_MAX]) for at, line in enumerate(lines)]
         elif self.hub.history.events_covered_from_ms is not None:

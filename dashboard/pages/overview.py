@@ -134,7 +134,7 @@ class RecentEvents(TableChannel[Stamped]):
             "what",
             "What",
             lambda row: Cell(
-                clean(f"{kind_of(row.event)} {subject_of(row.event)}: {line_of(row.event)}"), tone_of(row.event)
+                clean(f"{kind_of(row.event)} {subject_of(row)}: {line_of(row.event)}"), tone_of(row.event)
             ),
             width=200,
             is_flex=True,
@@ -151,7 +151,7 @@ class RecentEvents(TableChannel[Stamped]):
         return seen_events(reversed(events.items), self.scope)
 
     def row_id(self, row: Stamped) -> str:
-        return f"{row.time_ms} {row.event.TYPE} {row.event.key}"
+        return f"{row.time_ms} {row.event.TYPE} {row.key}"
 
 
 def layout(context: Context, cluster: str, range: str = "") -> Component:

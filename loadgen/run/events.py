@@ -114,5 +114,5 @@ def _entry(stamped: Stamped, begun_ms: int, warm_up_s: float) -> dict[str, Any]:
     return {
         "second": (stamped.time_ms - begun_ms) / 1000 - warm_up_s,
         "kind": kind_of(event),
-        "text": f"{subject_of(event)}: {line_of(event)}",
+        "text": f"{subject_of(stamped)}: {line_of(event)}",
     }

@@ -217,3 +217,32 @@ def test_controllers_and_brokers_of_their_own(tmp_path: Path) -> None:
         ids = {ask(node.port, request_ids, messages.InitProducerIdResponse).producer_id for node in brokers}
         assert len(ids) == 2
         assert min(ids) >= 0
+
+
+def test_a_broker_with_a_new_disk_leads_again_when_it_is_in_sync(tmp_path: Path) -> None:
+    """If this fails, a broker whose disk was replaced never leads what it had: its partitions have no leader when the
+    other brokers fail, although it has every record. Nor must it lead before it has them.
+    """
+    with cluster(tmp_path, ("controller", "broker", "broker")) as nodes:
+        _, other, replaced = nodes
+        assert create_topic(other.port, "t", 4, 2) is ErrorCode.NONE
+        until(lambda: in_sync(other.port, "t", 2), "two replicas in sync", 60)
+        replaced.kill()
+        shutil.rmtree(replaced.data_dir)
+        replaced.format()
+        replaced.restart()
+        until(lambda: in_sync(other.port, "t", 2), "its replicas in sync again", 60, tolerate=(ClientError,))
+
+        def led_by_replaced() -> bool:
+            return {part.leader_id for part in topics(replaced.port)["t"].partitions} == {replaced.node_id}
+
+        # Its new directory is known a moment after it is in sync.
+        elect = messages.ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=30_000)
+
+        def leads_something() -> bool:
+            ask(other.port, elect, messages.ElectLeadersResponse)
+            return replaced.node_id in {part.leader_id for part in topics(other.port)["t"].partitions}
+
+        until(leads_something, "preferred leaders on the new disk", 60, tolerate=(ClientError,))
+        other.kill()
+        until(led_by_replaced, "all leaders on the new disk", 60, tolerate=(ClientError,))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from bench.launch.nodes import broker_command
+from bench.launch.processes import run
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
 from tests.support.cluster import DynamicNode, create_topic, in_sync, quorum
@@ -50,6 +52,48 @@ def test_new_controllers_and_one_whose_disk_was_replaced_join(tmp_path: Path) ->
             tolerate=(ClientError,),
         )
         assert [node.stop() for node in nodes] == [0, 0, 0]
+    finally:
+        for node in nodes:
+            node.close()
+
+
+def test_a_second_process_with_the_id_of_a_voter(tmp_path: Path) -> None:
+    """If this fails, a copied server.properties takes the vote of the node that it was copied from, and that one takes
+    it back, for as long as both run.
+    """
+    settings = {"controller.quorum.auto.join.enable": "true"}
+    roles = {"first": "broker,controller", "second": "broker,controller", "copy": "broker,controller"}
+    roles["controller"] = "controller"
+    first, second, *copies = nodes = [
+        DynamicNode(tmp_path / name, 1 if name == "first" else 2, role, settings) for name, role in roles.items()
+    ]
+    for node in nodes:
+        node.choose_ports()
+    try:
+        for node in nodes:
+            node.write_servers(f"{first.controller},{second.controller}")
+            node.format("--standalone" if node is first else "--no-initial-controllers")
+        for node in (first, second):
+            node.launch()
+
+        def voters() -> dict[int, object]:
+            return {each.replica_id: each.replica_directory_id for each in quorum(first.port).current_voters}
+
+        until(lambda: sorted(voters()) == [1, 2], "two voters", 60, tolerate=(ClientError, AssertionError))
+        until(lambda: first.brokers() == 2, "two brokers", 60)
+        before = voters()
+        reason = f"runs, and answers at {second.controller}: this node has its node.id and another directory"
+        copy, controller = copies
+        done = run([*broker_command(), "start", "--config", copy.properties], timeout_s=90, check=False)
+        assert done.returncode == 1, done
+        assert reason in done.stderr.decode().strip().splitlines()[-1]
+        # Nothing waits for the start of one that is only a controller: it goes on as an observer.
+        controller.launch()
+        until(lambda: reason in controller.stderr(), "the reason", 60)
+        assert controller.stop() == 0
+        assert voters() == before
+        assert first.brokers() == 2
+        assert [node.stop() for node in (second, first)] == [0, 0]
     finally:
         for node in nodes:
             node.close()

@@ -74,6 +74,8 @@ class FakeCluster:
         # Errors of the next requests of a kind: an error code for the whole answer.
         self.refuse: dict[ApiKey, ErrorCode] = {}
         self.moving_most = 0
+        # What DescribeCluster names, which may be any broker; the quorum is led by 1.
+        self.controller_id = 1
         # Called before each request.
         self.before_request: Callable[[], None] = lambda: None
         self.voters: list[tuple[int, UUID]] = [(1, UUID(int=101))]
@@ -125,7 +127,7 @@ class FakeCluster:
 
     def on_DescribeCluster(self, request: messages.DescribeClusterRequest) -> messages.DescribeClusterResponse:
         return messages.DescribeClusterResponse(
-            cluster_id="cluster", controller_id=1,
+            cluster_id="cluster", controller_id=self.controller_id,
             brokers=[
                 messages.DescribeClusterResponse.DescribeClusterBroker(
                     broker_id=each, host="127.0.0.1", port=each, rack=rack, is_fenced=each in self.fenced
@@ -306,6 +308,8 @@ class FakeCluster:
 
     def on_DescribeQuorum(self, request: messages.DescribeQuorumRequest) -> messages.DescribeQuorumResponse:
         kind = messages.DescribeQuorumResponse
+        if (code := self.refuse.get(ApiKey.DESCRIBE_QUORUM)) is not None:
+            return kind(error_code=code)
 
         def states(replicas: list[tuple[int, UUID]], end: int) -> list[Any]:
             # The last ones of the list have fetched last.

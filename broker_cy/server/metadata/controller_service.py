@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from broker_cy.server.metadata.broker_watch import BrokerWatch
     from broker_cy.server.metadata.controller_link import ControllerLink
     from broker_cy.server.metadata.controller_membership import ControllerMembership
+    from broker_cy.server.metadata.directory_reports import DirectoryReports
     from broker_cy.server.metadata.quorum_network import QuorumNetwork
     from broker_cy.storage.log_manager import LogManager
     from broker_cy.wire.codec import Message
@@ -128,6 +129,7 @@ class ControllerService:
         self._leadership = Leadership(config, clock, loop, randomness, metadata_log, on_committed)
         self._membership: BrokerMembership | None = None
         self._controller_membership: ControllerMembership | None = None
+        self._directory_reports: DirectoryReports | None = None
         self._pools: tuple[Pool, ...] = ()
         # None for a node that nobody else can talk to.
         self._network: QuorumNetwork | None = None
@@ -222,7 +224,18 @@ class ControllerService:
                 await self._leadership.wait()
             # Imported here, because a node that is alone registers itself in one step.
             from broker_cy.server.metadata.broker_membership import BrokerMembership
+            from broker_cy.server.metadata.directory_reports import DirectoryReports
 
+            if len(self._directory_ids) == 1:
+                self._directory_reports = DirectoryReports(
+                    self.node_id,
+                    self._directory_ids[0],
+                    self,
+                    self._loop,
+                    lambda: self.image,
+                    lambda: self.broker_epoch,
+                )
+                self._listeners.append(self._directory_reports.apply)
             self._membership = BrokerMembership(
                 self.config,
                 self,
@@ -418,6 +431,8 @@ class ControllerService:
                 LOGGER.warning("could not fence the broker before its stop", extra=facts(reason=error))
         if self._controller_membership is not None:
             await self._controller_membership.stop()
+        if self._directory_reports is not None:
+            await self._directory_reports.stop()
         if self._snapshots is not None:
             await self._snapshots.stop()
         self._leadership.stop("the broker is stopping")

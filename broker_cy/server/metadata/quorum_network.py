@@ -33,6 +33,7 @@ from broker_cy.quorum.messages import (
     FetchSnapshot,
     FetchSnapshotResponse,
     JoinVoters,
+    OffsetAndEpoch,
     Request,
     Response,
     UpdateVoter,
@@ -41,6 +42,7 @@ from broker_cy.quorum.messages import (
     VoteResponse,
 )
 from broker_cy.quorum.step import BOOTSTRAP, AddVoter, Received, Role
+from broker_cy.quorum.voters import ReplicaKey
 from broker_cy.server.telemetry.log_events import RateLimit
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
@@ -97,11 +99,13 @@ class QuorumNetwork:
         request_ms: int,
         files: MetadataLog,
         clock: Clock,
+        own: frozenset[Address] = frozenset(),
     ) -> None:
         """`address_of` returns the address of a node, or of a bootstrap server by its negative id. `request_ms` is how
-        long the machine waits for a response.
+        long the machine waits for a response. `own` are the addresses at which other nodes reach this one.
         """
         self._me = me
+        self._own = own
         self.address_of = address_of
         self._pool = pool
         self._loop = loop
@@ -156,6 +160,13 @@ class QuorumNetwork:
     async def _exchange(self, to: int, request: Request) -> Response | None:
         """The response; None if none arrives in time, or the machine has sent a newer request."""
         deadline = Deadline(self._request_s)
+        if isinstance(request, DropVoter) and await self._is_alive(request.key, request.epoch):
+            self._refuse(
+                request.key.id,
+                f"the voter {request.key} runs, and answers at {self.address_of(request.key.id)}: this node has its "
+                "node.id and another directory. Give this node a node.id and directories of its own, or stop the other",
+            )
+            return None
         while True:
             try:
                 response = await self._ask(to, request, deadline)
@@ -194,6 +205,29 @@ class QuorumNetwork:
         response: Any
         response, _ = await self._pool.ask(peer, message, response_class, deadline, at_least=version, at_most=version)
         return wire.from_response(self._me, request, response)
+
+    async def _is_alive(self, voter: ReplicaKey, epoch: int) -> bool:
+        """Whether a voter with the id of this node, whose place it is to take because its disk is lost, answers at its
+        address. It is asked by a pre-vote, which binds nobody: only who has the disk takes it for its own.
+        """
+        address = self.address_of(voter.id)
+        if address is None or address in self._own:
+            return False
+        ask = VoteRequest(epoch, OffsetAndEpoch(0, 0), True, self._me.replica.directory_id, voter)
+        version = wire.PRE_VOTE_VERSION
+        try:
+            found, _ = await self._pool.ask(
+                Peer(address, None, "voter"),
+                wire.to_request(self._me, ask, version),
+                messages.VoteResponse,
+                Deadline(self._request_s / 2),
+                at_least=version,
+                at_most=version,
+            )
+            answer = wire.from_response(self._me, ask, found)
+        except (ClientError, KafkaError, WireError):
+            return False
+        return isinstance(answer, VoteResponse) and answer.error is ErrorCode.NONE
 
     def _accepted(self, to: int, response: Response) -> None:
         """A node has answered, and so it has this cluster's id."""

@@ -90,6 +90,7 @@ def open_network(
     if voters.ids == (config.node_id,) and not config.network.controller_listeners:
         return None
     # Imported here, because a node that is alone does not need these modules.
+    from broker_cy.client.address import Address
     from broker_cy.client.pool import Pool
     from broker_cy.quorum.wire import Identity
     from broker_cy.server.metadata.controller_link import ControllerLink
@@ -107,6 +108,7 @@ def open_network(
         config["controller.quorum.request.timeout.ms"],
         files,
         outgoing.clock,
+        frozenset(Address(one.host, one.port) for one in me.endpoints),
     )
     link = ControllerLink(config.node_id, own, forwarded, lambda: quorum.leader_id, address_of)
     return Reach(pools, network, link)

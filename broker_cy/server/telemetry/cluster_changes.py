@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, PartitionImage
 
 NO_LEADER: Final = -1
+RECOVERING: Final = 1
 
 
 def writer(image: MetadataImage) -> int:
@@ -93,7 +94,10 @@ def _partitions(delta: ImageDelta, image: MetadataImage, min_isr: Callable[[str]
 
 
 def _is_unclean(old: PartitionImage, new: PartitionImage) -> bool:
-    return new.leader not in old.isr and new.leader not in old.elr
+    """Whether the new leader may lack acknowledged records: the controller marks the partition (KIP-704). The end of a
+    reassignment also elects a leader that was not in sync in the image before, but has everything by now.
+    """
+    return new.leader_recovery_state == RECOVERING and new.leader not in (*old.isr, *old.elr)
 
 
 def _is_active(image: MetadataImage, broker_id: int) -> bool:

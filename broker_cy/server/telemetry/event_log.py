@@ -2,8 +2,8 @@
 
 Changes of topics, settings and brokers come from the committed metadata, which every broker follows: the one that leads
 the topic by that change writes them (cluster_changes.writer). Their author is the client that the handler named with
-`acting` while it waited for the change; for changes that no client requested, or that came by another broker, `by` is
-the broker itself.
+`acting` while it waited for the change, which only the active controller's node does. For changes that no client
+requested `by` is the broker itself; where there are several brokers, the author may be unknown, and `by` is empty.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ RESOURCE_NAMES = {
     RESOURCE_CLIENT_METRICS: "client_metrics",
 }
 THE_BROKER = Client(client_id="", host="", principal="broker")
+UNKNOWN = Client(client_id="", host="", principal="")
 
 Resource = tuple[int, str]
 
@@ -126,7 +127,10 @@ class EventLog:
                     del self._actors[key]
 
     def _by(self, resource_type: int, name: str) -> Client:
-        return self._actors.get((resource_type, name), THE_BROKER)
+        actor = self._actors.get((resource_type, name))
+        if actor is None:
+            actor = THE_BROKER if len(self._brokers) <= 1 else UNKNOWN
+        return actor
 
     # ---- the metadata ----
 

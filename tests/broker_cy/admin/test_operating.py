@@ -144,12 +144,14 @@ def test_health_names_what_each_partition_lacks(cluster: FakeCluster, monkeypatc
     cluster.min_isr = 2
     cluster.parts[key(3)] = Part((1, 2), 30, isr=(1,))
     cluster.parts[TopicPartition("u", 0)] = Part((2, 1))
+    # It has all the replicas that it can have: nothing is refused.
+    cluster.parts[TopicPartition("u", 1)] = Part((2,))
 
     async def job(client: AdminClient) -> None:
         found = await client.partition_health.of(await client.topics.list_all())
-        assert len(found) == 7
+        assert len(found) == 8
         (sick,) = [each for each in found if not each.is_healthy]
-        assert (sick.partition, sick.missing, sick.min_in_sync) == (key(3), (2,), 2)
+        assert (sick.partition, sick.missing, sick.min_in_sync, sick.needed) == (key(3), (2,), 2, 2)
         assert (sick.is_offline, sick.is_under_replicated, sick.is_below_min_isr) == (False, True, True)
         assert sick.eligible is not None
         assert sick.eligible.eligible == (2,)
@@ -268,6 +270,33 @@ def test_a_move_that_somebody_cancels_is_reported(cluster: FakeCluster, monkeypa
 
     cluster.run(monkeypatch, job)
     assert looks > MISSING_MAX
+
+
+def test_nothing_moves_after_somebody_cancels(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, an operator cancels the moves of a drain, which removes its throttle, and the drain goes on with
+    the others at full speed.
+    """
+    looks = 0
+
+    def cancel_all(progress: MoveProgress) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            for each in progress.under_way:
+                cluster._move(each, None)
+            cluster.configs.clear()
+
+    async def job(client: AdminClient) -> None:
+        run = client.mover.of(MOVES, concurrent=2, throttle_bytes_per_s=500, every_s=0.01)
+        with pytest.raises(ClientError, match="somebody cancelled the move of t-0, which ends the plan"):
+            await run.run(cancel_all)
+        assert (run.done, len(run.failed), len(run.untouched)) == ((), 2, 4)
+        moved = [each for sent in cluster.kinds(messages.AlterPartitionReassignmentsRequest) for each in sent.topics]
+        assert sum(len(each.partitions) for each in moved) == 2
+
+    cluster.step_bytes = 1
+    cluster.run(monkeypatch, job)
+    assert all(part.target is None for part in cluster.parts.values())
 
 
 def test_what_is_refused_does_not_stop_the_rest(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,16 @@ from broker_cy.admin.own_topics import EVENTS_TOPIC, Entry, OwnTopic
 from broker_cy.admin.sample_window import windows
 from broker_cy.client.event_text import line_of, subject_of, topics_of
 from broker_cy.metrics import events
-from broker_cy.metrics.events import EVENTS, Commits, Committed, ConfigChange, ConfigChanged, Stamped
+from broker_cy.metrics.events import (
+    EVENTS,
+    BrokerStarted,
+    BrokerStopped,
+    Commits,
+    Committed,
+    ConfigChange,
+    ConfigChanged,
+    Stamped,
+)
 from broker_cy.metrics.sample import Api, Connection, Sample, Times, Topic
 
 
@@ -101,11 +110,14 @@ def test_every_event_is_shown_in_a_line() -> None:
         for each in fields(event):
             if each.type == "str":
                 setattr(event, each.name, "\x1b[2J")
-        assert "\x1b" not in line_of(event) + subject_of(event)
+        assert "\x1b" not in line_of(event) + subject_of(Stamped(1, 1, event))
         assert line_of(event) != kind.TYPE or not fields(event), kind.TYPE
         assert isinstance(topics_of(event), frozenset)
         _, value = events.encode(Stamped(1, 1, event))
         assert value.startswith(events.prefix_of(kind))
+    # Which of the brokers started, where there are several.
+    assert subject_of(Stamped(1, 7, BrokerStarted())) == "broker 7"
+    assert events.encode(Stamped(1, 7, BrokerStopped()))[0] == b"broker 7"
     many = Commits("g", [Committed("t", index, 5, 1, 1, 10) for index in range(50)])
     assert line_of(many).endswith("t-3: 5 of 10, and 46 others")
     changed = ConfigChanged("topic", "t", [ConfigChange("retention.ms", None, "1")])

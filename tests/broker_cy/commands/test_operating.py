@@ -269,6 +269,17 @@ def test_an_unclean_election_asks_for_the_topic(
     assert (sent.election_type, sent.topic_partitions[0].partitions) == (1, [1])
 
 
+def test_the_active_controller_is_named(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, an operator restarts another node than the active controller: brokers answer with any of them."""
+    cluster.controller_id = 3
+    assert bare("cluster", "describe", "--json").json["controller_id"] == 1
+    shown = bare("cluster", "describe").out.splitlines()
+    assert shown[0] == "cluster cluster, active controller 1"
+    assert [line.split()[0] for line in shown if line.endswith("yes")] == ["1"]
+    cluster.refuse[ApiKey.DESCRIBE_QUORUM] = ErrorCode.INVALID_REQUEST
+    assert bare("cluster", "describe").out.startswith("cluster cluster, no active controller\n")
+
+
 def test_health_has_an_exit_code(bare: Cli, cluster: FakeCluster) -> None:
     """If this fails, a script that watches the cluster reports it as healthy while writes are refused."""
     assert bare("cluster", "health", "--json").json["partitions"] == 4

@@ -12,7 +12,7 @@ from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, Par
 from broker_cy.metrics import sample
 from broker_cy.metrics.events import BrokerFenced, BrokerUnfenced, Event, InSyncBelowMin, LeadersElected
 from broker_cy.metrics.sample import Sample
-from broker_cy.server.telemetry.cluster_changes import failures, writer
+from broker_cy.server.telemetry.cluster_changes import RECOVERING, failures, writer
 from tests.broker_cy.commands.conftest import TIMEOUT_S, bare  # noqa: F401 (a fixture)
 from tests.support.cluster import cluster, create_topic, in_sync, topics
 from tests.support.wait import until
@@ -56,10 +56,19 @@ def test_a_lost_broker_and_what_follows() -> None:
     assert changed(clean, clean, up, down) == [BrokerUnfenced(1, 10)]
     gone = clean._replace(leader=-1)
     assert changed(clean, gone, down, down) == [LeadersElected("no_leader", ["t-0"], 1)]
-    assert changed(gone, clean._replace(leader=3, isr=(3,)), down) == [LeadersElected("unclean", ["t-0"], 1)]
+    lossy = clean._replace(leader=3, isr=(3,), leader_recovery_state=RECOVERING)
+    assert changed(gone, lossy, down) == [LeadersElected("unclean", ["t-0"], 1)]
     # Eligible leader replicas have every acknowledged record (KIP-966); a preferred election is no failure.
     assert changed(gone._replace(elr=(3,)), clean._replace(leader=3), down) == [LeadersElected("failure", ["t-0"], 1)]
     assert changed(old, old._replace(leader=2), up) == []
+
+
+def test_the_end_of_a_reassignment_is_no_failure() -> None:
+    """If this fails, moving replicas looks like a loss of acknowledged records: the new leader was not in sync."""
+    up = [broker(1), broker(2), broker(3)]
+    moving = PartitionImage((3, 1, 2), (1, 2), 1, 5, 5, adding_replicas=(3,), removing_replicas=(1,))
+    ended = PartitionImage((3, 2), (2, 3), 3, 6, 6)
+    assert changed(moving, ended, up) == []
 
 
 def test_why_a_broker_was_fenced() -> None:
@@ -96,6 +105,8 @@ def test_failures_of_a_cluster_are_written_once_and_survive(bare: Any, tmp_path:
         until(replicated, "own topics with three replicas", TIMEOUT_S)
         assert create_topic(nodes[0].port, "t", 3, 3) == 0
         leader = topics(nodes[0].port)["__cluster_events"].partitions[0].leader_id
+        for node in nodes:
+            assert create_topic(node.port, f"at-{node.node_id}", 1, 1) == 0
         victim, other = nodes[leader - 1], nodes[leader % 3]
         victim.kill()
         where = ["--bootstrap", other.bootstrap, "--timeout", str(TIMEOUT_S)]
@@ -112,6 +123,11 @@ def test_failures_of_a_cluster_are_written_once_and_survive(bare: Any, tmp_path:
         assert found["broker_fenced", leader] == 1
         assert found["leaders_elected", "failure"] >= 1
         assert sum(each["type"] == "topic_created" and each["topic"] == "t" for each in written()) == 1
+        by = {each["topic"]: each["by"] for each in written() if each["type"] == "topic_created"}
+        # Whoever does not know the author invents none: the broker did not create these.
+        assert all(
+            each["client_id"] or not each["principal"] for each in (by[name] for name in ("at-1", "at-2", "at-3"))
+        )
         starts = [each for each in written() if each["type"] == "broker_started"]
         assert {each["broker"] for each in starts} == {1, 2, 3}
         # Their directories were formatted a moment ago: nothing crashed.
