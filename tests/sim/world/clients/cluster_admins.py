@@ -34,6 +34,7 @@ REFUSED = frozenset(
 class ClusterAdmin(Admin):
     may_refuse_create = REFUSED
     sees_at_once = False
+    pauses_when_refused = True
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
