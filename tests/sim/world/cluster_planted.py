@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker_cy.quorum import elections
 from broker_cy.replica import following, leading
 from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.replica import Role
@@ -13,7 +14,7 @@ from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
-from tests.sim.world.plan import CLUSTER
+from tests.sim.world.plan import CLUSTER, CLUSTER_ROLES
 from tests.sim.world.planted import Planted
 
 # As long as other draws do not change it, the first one finds the defect.
@@ -85,6 +86,11 @@ def loaded_coordinators_wake_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CoordinatorRuntime, "load", wrong)
 
 
+def observers_stay_with_their_leader(patch: pytest.MonkeyPatch) -> None:
+    """A broker that is no controller does not search for another leader when its own does not answer."""
+    patch.setattr(elections, "_search", lambda state: None)
+
+
 # Those that worlds find, with a seed that does.
 CLUSTER_PLANTED: dict[str, Planted] = {
     plant.__name__: Planted(plant, SEEDS, first, CLUSTER)
@@ -98,4 +104,7 @@ CLUSTER_PLANTED: dict[str, Planted] = {
         (requests_do_not_wait_for_coordinators, 0),
         (loaded_coordinators_wake_nobody, 0),
     ]
+} | {
+    # Worlds in which all nodes are voters do not reach it.
+    observers_stay_with_their_leader.__name__: Planted(observers_stay_with_their_leader, SEEDS, 0, CLUSTER_ROLES),
 }

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from broker_cy.config import BrokerConfig
 from broker_cy.core.randomness import Randomness
 from broker_cy.server.connections.sockets import Buffers
+from broker_cy.server.controller_lifecycle import ControllerServer
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.seams import Seams
 from broker_cy.storage.data_directory import DataDirectory
 from tests.sim.world import disks
 from tests.sim.world.checks import check_partitions
 from tests.sim.world.clock import MachineClock
-from tests.sim.world.cluster import format_directory
+from tests.sim.world.cluster import format_directory, node_of
 from tests.sim.world.coordinators import check_groups, check_reloads, check_transactions, check_waiting, is_ending
 from tests.sim.world.disks import End
 from tests.sim.world.groups import SIZE_MAX
@@ -68,7 +69,7 @@ class Machine:
     def __init__(self, world: World, host: str, root: str, settings: dict[str, str], rate: float) -> None:
         self.world = world
         self.host = host
-        self.settings = {**SETTINGS, "node.id": host.removeprefix("broker"), "log.dirs": root, **settings}
+        self.settings = {**SETTINGS, "node.id": str(node_of(host)), "log.dirs": root, **settings}
         self.settings.setdefault("advertised.listeners", f"PLAINTEXT://{host}:{PORT}")
         self.is_broker = "broker" in self.settings.get("process.roles", "broker")
         self.draw = world.draws(host)
@@ -78,7 +79,7 @@ class Machine:
         self.disk.takes_notes = True
         self.clock = MachineClock(world.time, rate)
         self.boot = 0
-        self.server: BrokerServer | None = None
+        self.server: BrokerServer | ControllerServer | None = None
         self.loop: SimLoop | None = None
         self.listening: list[Listening] = []
         self._gathering = Gathering()
@@ -127,7 +128,7 @@ class Machine:
         config = BrokerConfig.from_properties(self.settings)
         with self._inside():
             seams = Seams(self.clock.given, Randomness(self.draw), self.loop.as_loop, self, self)
-            server = BrokerServer(config, seams)
+            server = BrokerServer(config, seams) if self.is_broker else ControllerServer(config, seams)
             self.server = server
             starting = self.loop.create_task(server.start())
 
@@ -256,11 +257,11 @@ class Machine:
             return
         self.run(self.loop.turn)
         self._gathering.collect()
-        if self.is_started:
+        if self.is_started and self.world.plan.is_cluster:
+            self.world.cluster.check(self)
+        if self.is_started and self.is_broker:
             check_partitions(self)
             check_waiting(self)
-            if self.world.plan.is_cluster:
-                self.world.cluster.check(self)
             self.turns += 1
             if self.turns % COORDINATORS_EVERY == 0:
                 check_groups(self)

@@ -95,7 +95,7 @@ class World:
             os.mkdir(directory)
             settings = SYNCED if plan.is_synced else {}
             if plan.is_cluster:
-                settings = settings | settings_of(plan.hosts, host)
+                settings = settings | settings_of(plan, host)
             self.machines[host] = Machine(self, host, directory, settings, 1 + drift / 1e6)
         # What a client talks to.
         self.sites: dict[str, Site] = dict(self.machines)

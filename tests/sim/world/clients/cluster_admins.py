@@ -38,7 +38,7 @@ class ClusterAdmin(Admin):
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
-        self.nodes = [node_of(each) for each in world.plan.hosts]
+        self.nodes = [node_of(each) for each, machine in world.machines.items() if machine.is_broker]
         self.acts = [*self.acts, *2 * (self._reassign, self._reassign, self._cancel, self._elect)]
 
     def settings_of(self, topic: str) -> dict[str, str]:
