@@ -55,7 +55,7 @@ PARTS = min(5, SEEDS)
 # Of each profile besides that of the whole world.
 PROFILE_SEEDS = max(1, SEEDS // 20)
 # Of the profile `cluster`, in which three nodes run.
-CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "10"))
+CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "200"))
 CLUSTER_SOAK_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "20000"))
 CLUSTER_PARTS = min(CLUSTER_SEEDS, max(5, CLUSTER_SEEDS // 10))
 # Of `cluster-disks`, and of `cluster-roles`.
