@@ -1,9 +1,10 @@
 """Defects of replication, which its simulation must find. Each is planted by replacing one function or value.
 
-Six that it finds in thousands of seeds at best are in tests/broker_cy/replica instead: proposals without broker epochs
-(KAFKA-14617), records of a later epoch than the fetch (KAFKA-18723), and answers from before a truncation
-(test_in_sync); followers that are dropped while their leader stands still or is cut off itself, and again and again
-(test_silence).
+Seven that it finds in thousands of seeds at best are in tests/broker_cy/replica instead: proposals without broker
+epochs (KAFKA-14617), records of a later epoch than the fetch (KAFKA-18723), answers from before a truncation, and
+proposals that are given up because no answer came (test_in_sync): hardly ever does the leader learn of the metadata so
+much later than of a lost answer that the high watermark moves meanwhile; followers that are dropped while their leader
+stands still or is cut off itself, and again and again (test_silence).
 """
 
 from __future__ import annotations
@@ -134,20 +135,6 @@ def unknown_followers_do_not_count(patch: Patch) -> None:
         return found
 
     patch.setattr(InSync, "bound", bound)
-
-
-def gives_up_a_proposal_that_timed_out(patch: Patch) -> None:
-    """A leader forgets the proposed replica when it gets no answer, although the controller may have committed it."""
-    right = InSync.answered
-
-    def answered(self: InSync, proposal: Proposal, answer: Altered) -> None:
-        if proposal is self.proposal and answer.error == ErrorCode.REQUEST_TIMED_OUT:
-            self._commit(self.isr)
-        else:
-            right(self, proposal, answer)
-
-    patch.setattr(InSync, "answered", answered)
-    patch.setattr(InSync, "_is_joining", lambda self, broker_id, end_offset: False)
 
 
 def epochs_are_not_truncated(patch: Patch) -> None:
@@ -323,7 +310,6 @@ DEFECTS: dict[Planter, int] = {
     joins_behind_the_epoch_start: 100,
     joins_although_it_is_far_behind: 40,
     unknown_followers_do_not_count: 60,
-    gives_up_a_proposal_that_timed_out: 1500,
     epochs_are_not_truncated: 120,
     high_watermark_below_log_start: 10,
     log_start_above_high_watermark: 10,

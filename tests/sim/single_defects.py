@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from broker_cy.coordinator import fetch
+from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import snapshots, wire_log
 from broker_cy.quorum.state import QuorumState
 from broker_cy.quorum.step import Snapshotted
 from broker_cy.replica import following
-from broker_cy.replica.in_sync import ANY_BROKER_EPOCH, InSync
+from broker_cy.replica.in_sync import ANY_BROKER_EPOCH, Altered, InSync, Proposal
 from broker_cy.server.metadata.active_controller import ActiveController
 from broker_cy.server.metadata.leadership import Leadership
 from broker_cy.server.metadata.metadata_snapshots import SnapshotKeeper
@@ -28,6 +29,20 @@ from tests.sim.defects import Patch, Planter
 def proposal_names_no_incarnations(patch: Patch) -> None:
     """A proposal has no broker epochs: a broker that lost its records since it fetched joins by it (KAFKA-14617)."""
     patch.setattr(InSync, "_epoch_of", lambda self, broker_id: ANY_BROKER_EPOCH)
+
+
+def gives_up_a_proposal_that_timed_out(patch: Patch) -> None:
+    """A leader forgets the proposed replica when it gets no answer, although the controller may have committed it."""
+    right = InSync.answered
+
+    def answered(self: InSync, proposal: Proposal, answer: Altered) -> None:
+        if proposal is self.proposal and answer.error == ErrorCode.REQUEST_TIMED_OUT:
+            self._commit(self.isr)
+        else:
+            right(self, proposal, answer)
+
+    patch.setattr(InSync, "answered", answered)
+    patch.setattr(InSync, "_is_joining", lambda self, broker_id, end_offset: False)
 
 
 def appends_records_of_later_epochs(patch: Patch) -> None:
@@ -179,9 +194,18 @@ def _in_version_1(message: Any) -> Any:
     return message._replace(version=1) if type(message).__name__ == "LeaderChange" else message
 
 
+def resigned_leader_is_followed_again(patch: Patch) -> None:
+    """A voter takes the answer of a leader that has resigned, and names itself, for a sign of life."""
+    ignored = property(lambda self: False, lambda self, has_ended: None)
+    patch.setattr(QuorumState, "has_ended", ignored, raising=False)
+
+
 # The test that must fail, below tests/broker_cy.
 DEFECTS: dict[Planter, str] = {
     proposal_names_no_incarnations: "replica/test_in_sync.py::test_a_proposal_names_the_incarnation_that_fetched",
+    gives_up_a_proposal_that_timed_out: (
+        "replica/test_in_sync.py::test_a_proposed_replica_counts_until_the_controller_has_answered"
+    ),
     appends_records_of_later_epochs: "replica/test_in_sync.py::test_a_follower_appends_what_belongs_to_its_fetch",
     empty_log_begins_at_any_offset: "replica/test_in_sync.py::test_an_empty_log_begins_within_no_batch",
     offsets_that_are_not_written_are_returned: (
@@ -214,5 +238,8 @@ DEFECTS: dict[Planter, str] = {
     ),
     leader_is_announced_in_version_1: (
         "quorum/test_wire.py::test_a_leader_is_announced_in_the_version_that_kafka_reads"
+    ),
+    resigned_leader_is_followed_again: (
+        "quorum/test_several_voters.py::test_a_leader_that_has_resigned_is_not_followed_again"
     ),
 }

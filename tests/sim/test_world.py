@@ -29,7 +29,17 @@ from tests.sim.world.clock import EPOCH_MS
 from tests.sim.world.cluster_planted import CLUSTER_PLANTED
 from tests.sim.world.fault_defects import FAULT_SEEDS, ONLY
 from tests.sim.world.faults import KINDS, begin, end_all
-from tests.sim.world.plan import CLUSTER, CLUSTER_DISKS, EVERYTHING, NAMES, PROFILES, Fault, Plan, plan_of
+from tests.sim.world.plan import (
+    CLUSTER,
+    CLUSTER_DISKS,
+    CLUSTER_ROLES,
+    EVERYTHING,
+    NAMES,
+    PROFILES,
+    Fault,
+    Plan,
+    plan_of,
+)
 from tests.sim.world.planted import PLANTED, Planted
 from tests.sim.world.run import GARBAGE_OBJECTS, MEMORY, Result, collect_seldom, run_plan, run_seed, shrink
 from tests.sim.world.world import World
@@ -44,12 +54,12 @@ SOAK_SEEDS = int(os.environ.get("WORLD_SEEDS", "20000"))
 PARTS = min(5, SEEDS)
 # Of each profile besides that of the whole world.
 PROFILE_SEEDS = max(1, SEEDS // 20)
-# Of the profile `cluster`, in which three nodes run: each takes 1 to 2 s of a core.
-CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "10"))
+# Of the profile `cluster`, in which three nodes run.
+CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "200"))
 CLUSTER_SOAK_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "20000"))
 CLUSTER_PARTS = min(CLUSTER_SEEDS, max(5, CLUSTER_SEEDS // 10))
-# Of `cluster-disks`.
-BROKEN_CLUSTER_SEEDS = max(1, CLUSTER_SEEDS // 2)
+# Of `cluster-disks`, and of `cluster-roles`.
+OTHER_CLUSTER_SEEDS = max(1, min(10, CLUSTER_SEEDS))
 # One seed of so many runs twice.
 TWICE_EVERY = 100
 # Of the profile `cluster`, so many from the first one on.
@@ -116,7 +126,12 @@ def test_no_seed_of_a_cluster_finds_anything(part: int) -> None:
 
 def test_no_seed_of_a_cluster_with_a_broken_disk_finds_anything() -> None:
     """The same, while the disk of one node fails: the others lose nothing, and it comes back."""
-    run_seeds(FIRST_SEED, BROKEN_CLUSTER_SEEDS, CLUSTER_DISKS)
+    run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_DISKS)
+
+
+def test_no_seed_of_a_cluster_with_controllers_of_its_own_finds_anything() -> None:
+    """If this fails, brokers that are no controllers do not find the active one again, or lose records meanwhile."""
+    run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_ROLES)
 
 
 @pytest.mark.soak
@@ -141,6 +156,14 @@ def test_many_seeds_of_a_profile_find_nothing(profile: str) -> None:
 def test_many_seeds_of_a_cluster_find_nothing(first: int) -> None:
     """The same, for clusters."""
     run_seeds(FIRST_SEED + first, min(SOAK_PART, CLUSTER_SOAK_SEEDS - first), CLUSTER)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK_TIMEOUT_S)
+@pytest.mark.parametrize("profile", [CLUSTER_DISKS, CLUSTER_ROLES])
+def test_many_seeds_of_other_clusters_find_nothing(profile: str) -> None:
+    """The same, with a broken disk, and with controllers of their own."""
+    run_seeds(FIRST_SEED, min(SOAK_PART, CLUSTER_SOAK_SEEDS), profile)
 
 
 def digests(hash_seed: int, seed: int, count: int, profile: str, garbage: int = GARBAGE_OBJECTS) -> str:
@@ -254,7 +277,8 @@ def test_a_plan_is_data() -> None:
     assert Plan.from_json(plan.to_json()) == plan
     assert plan_of(7) == plan != plan_of(8)
     assert len({plan_of(7, profile).to_json() for profile in NAMES}) == len(NAMES)
-    assert Plan.from_json(plan_of(7, CLUSTER).to_json()) == plan_of(7, CLUSTER) != plan_of(7, CLUSTER_DISKS)
+    for profile in (CLUSTER, CLUSTER_ROLES):
+        assert Plan.from_json(plan_of(7, profile).to_json()) == plan_of(7, profile) != plan_of(7, CLUSTER_DISKS)
     fewer = plan.without_workers({0})
     assert fewer.clients == (plan.clients[0], *plan.clients[2:])
     assert Fault(1, "kill", "broker1") not in plan.without_faults(set(range(len(plan.faults)))).faults

@@ -88,6 +88,23 @@ def test_a_proposal_names_the_incarnation_that_fetched() -> None:
     assert not replica.fetched(2, 102, 10, 0, 2)["wants_alter"]
 
 
+def test_a_proposed_replica_counts_until_the_controller_has_answered() -> None:
+    """If this fails, a record is acknowledged that a member of the set lacks: the controller may have committed the
+    proposal although its answer was lost, and elect the replica before the leader hears of it.
+    """
+    replica = leader(isr=(1, 2))
+    replica.fetched(3, 103, 10, 0, 1)
+    proposal = in_sync_of(replica).sent()
+    replica.wrote(12, 12, 1 << 60)
+    replica.fetched(2, 102, 12, 0, 2)
+    assert replica.high["offset"] == 10
+    found = replica.answered(proposal, Altered(ErrorCode.REQUEST_TIMED_OUT))
+    assert (found["high_watermark"], found["wants_alter"]) == (10, True)
+    assert in_sync_of(replica).sent() is proposal
+    assert replica.answered(proposal, Altered(ErrorCode.NONE, 5, 8, REPLICAS))["high_watermark"] == 10
+    assert replica.fetched(3, 103, 12, 0, 3)["high_watermark"] == 12
+
+
 def test_a_fetch_is_refused_as_in_kafka() -> None:
     """If this fails, a follower waits where it should look for its leader, or the other way round."""
     replica = leader()

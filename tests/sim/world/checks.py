@@ -18,13 +18,13 @@ def check_partitions(machine: Machine) -> None:
     """Raises AssertionError if offsets are not in their order, or if the high watermark or the log start go back."""
     assert machine.server is not None
     checks_all = machine.turns % ALL_EVERY == 0
-    known = machine.high_watermarks
+    known, nothing = machine.high_watermarks, (0, 0, 0)
     for partition in machine.server.broker.partitions:
         if partition.offline is not None or partition.unopened:
             continue
         log = partition.log
         watermark, end = partition.high_watermark, log.log_end_offset
-        before, end_before, start_before = known.get(partition, (0, 0, 0))
+        before, end_before, start_before = known.get(partition, nothing)
         if watermark == before and end == end_before and not checks_all:
             continue
         start, written = log.log_start_offset, log.written_end_offset

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from broker_cy.metadata.image import MetadataImage, TopicImage
     from broker_cy.storage.log import Log
     from tests.sim.world.machine import Machine
+    from tests.sim.world.plan import Plan
     from tests.sim.world.world import World
 
 READ_BYTES = 1 << 20
@@ -56,14 +57,17 @@ class Site(Protocol):
         """Whether it has run since then without any fault."""
 
 
-def settings_of(hosts: tuple[str, ...], host: str) -> dict[str, str]:
+def settings_of(plan: Plan, host: str) -> dict[str, str]:
     """The settings of one node."""
+    listeners = {"broker": f"PLAINTEXT://{host}:{PORT}", "controller": f"CONTROLLER://{host}:{CONTROLLER_PORT}"}
+    roles = list(listeners) if not plan.controllers else ["controller" if host in plan.controllers else "broker"]
+    voters = plan.controllers or plan.hosts
     return {
-        "process.roles": "broker,controller",
-        "listeners": f"PLAINTEXT://{host}:{PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
-        "advertised.listeners": f"PLAINTEXT://{host}:{PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
+        "process.roles": ",".join(roles),
+        "listeners": ",".join(listeners[role] for role in roles),
+        "advertised.listeners": ",".join(listeners[role] for role in roles),
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": ",".join(f"{node_of(each)}@{each}:{CONTROLLER_PORT}" for each in hosts),
+        "controller.quorum.voters": ",".join(f"{node_of(each)}@{each}:{CONTROLLER_PORT}" for each in voters),
         "default.replication.factor": "3",
         "min.insync.replicas": "2",
         "offsets.topic.replication.factor": "3",
@@ -74,7 +78,7 @@ def settings_of(hosts: tuple[str, ...], host: str) -> dict[str, str]:
 
 
 def node_of(host: str) -> int:
-    return int(host.removeprefix("broker"))
+    return int(host.removeprefix("broker").removeprefix("controller"))
 
 
 def format_directory(root: str, node_id: int, draw: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker_cy.quorum import elections
 from broker_cy.replica import following, leading
 from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.replica import Role
@@ -14,7 +15,7 @@ from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.server.replication.fetcher import LeaderFetcher
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
-from tests.sim.world.plan import CLUSTER
+from tests.sim.world.plan import CLUSTER, CLUSTER_ROLES
 from tests.sim.world.planted import Planted
 
 # As long as other draws do not change it, the first one finds the defect.
@@ -97,6 +98,11 @@ def followers_ask_before_they_write(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaderFetcher, "_notice", wrong)
 
 
+def observers_stay_with_their_leader(patch: pytest.MonkeyPatch) -> None:
+    """A broker that is no controller does not search for another leader when its own does not answer."""
+    patch.setattr(elections, "_search", lambda state: None)
+
+
 # Those that worlds find, with a seed that does.
 CLUSTER_PLANTED: dict[str, Planted] = {
     plant.__name__: Planted(plant, SEEDS, first, CLUSTER)
@@ -111,4 +117,7 @@ CLUSTER_PLANTED: dict[str, Planted] = {
         (loaded_coordinators_wake_nobody, 0),
         (followers_ask_before_they_write, 7),
     ]
+} | {
+    # Worlds in which all nodes are voters do not reach it.
+    observers_stay_with_their_leader.__name__: Planted(observers_stay_with_their_leader, SEEDS, 0, CLUSTER_ROLES),
 }

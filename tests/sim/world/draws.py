@@ -4,24 +4,49 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Callable
+
+# Entries of a trace that go into its digest together: hardly anything is called as often as `Trace.add`.
+ENTRIES_MAX = 10_000
+# A line, the time of an event, or the name of a stream and what it drew.
+Entry = str | int | tuple[str, object]
 
 
 class Trace:
-    """A digest of all that happened, in order; with `keeps` also the lines themselves."""
+    """A digest of all that happened, in order; with `keeps` also a line for each entry."""
 
     def __init__(self, *, keeps: bool = False) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
+        self._entries: list[Entry] = []
+        self._count = 0
         self.lines: list[str] | None = [] if keeps else None
-        self.count = 0
+        self.add: Callable[[Entry], None] = self._entries.append
 
-    def note(self, line: str) -> None:
-        self.count += 1
-        self._digest.update(line.encode())
-        if self.lines is not None:
-            self.lines.append(line)
+    @property
+    def count(self) -> int:
+        return self._count + len(self._entries)
+
+    def digest_entries(self, at_least: int = 0) -> None:
+        """Let the digest have the entries that it does not have yet, if they are more than `at_least`."""
+        if len(self._entries) > at_least:
+            self._count += len(self._entries)
+            self._digest.update(repr(self._entries).encode())
+            if self.lines is not None:
+                self.lines += map(_line, self._entries)
+            self._entries.clear()
 
     def hexdigest(self) -> str:
+        self.digest_entries()
         return self._digest.hexdigest()
+
+
+def _line(entry: Entry) -> str:
+    match entry:
+        case int():
+            return f"{entry} event"
+        case str():
+            return entry
+    return f"{entry[0]} draws {entry[1]}"
 
 
 class Draws(random.Random):
@@ -31,10 +56,10 @@ class Draws(random.Random):
 
     def __init__(self, seed: int, name: str, trace: Trace) -> None:
         self._name = name
-        self._trace: Trace | None = None
+        self._add: Callable[[Entry], None] | None = None
         self._bits = super().getrandbits
         super().__init__(f"{seed}/{name}")
-        self._trace = trace
+        self._add = trace.add
 
     def random(self) -> float:
         value = super().random()
@@ -50,10 +75,9 @@ class Draws(random.Random):
         """What random.Random does, in fewer calls: hardly anything is called as often."""
         bits = n.bit_length()
         value = self._bits(bits)
-        self._note(value)
         while value >= n:
             value = self._bits(bits)
-            self._note(value)
+        self._note(value)
         return value
 
     def randint(self, a: int, b: int) -> int:
@@ -63,5 +87,5 @@ class Draws(random.Random):
         return self.random() < probability
 
     def _note(self, value: object) -> None:
-        if self._trace is not None:
-            self._trace.note(f"{self._name} draws {value}")
+        if self._add is not None:
+            self._add((self._name, value))

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from broker_cy.config import BrokerConfig
 from broker_cy.core.randomness import Randomness
 from broker_cy.server.connections.sockets import Buffers
+from broker_cy.server.controller_lifecycle import ControllerServer
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.seams import Seams
 from broker_cy.storage.data_directory import DataDirectory
 from tests.sim.world import disks
 from tests.sim.world.checks import check_partitions
 from tests.sim.world.clock import MachineClock
-from tests.sim.world.cluster import format_directory
+from tests.sim.world.cluster import format_directory, node_of
 from tests.sim.world.coordinators import check_groups, check_reloads, check_transactions, check_waiting, is_ending
 from tests.sim.world.disks import End
 from tests.sim.world.groups import SIZE_MAX
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 # An orderly stop may take this long, and a broker that failed to start is started again after this time.
 # Turns between two checks of the coordinators, and of what a start would find of them; while the disk fails more often.
-COORDINATORS_EVERY, RELOADS_EVERY, RELOADS_EVERY_BROKEN = 10, 500, 15
+COORDINATORS_EVERY, RELOADS_EVERY, RELOADS_EVERY_BROKEN = 10, 500, 10
 STOP_US = 20_000_000
 RESTART_US = 300_000
 # Few internal partitions, and short intervals: a world lasts for seconds.
@@ -68,7 +69,7 @@ class Machine:
     def __init__(self, world: World, host: str, root: str, settings: dict[str, str], rate: float) -> None:
         self.world = world
         self.host = host
-        self.settings = {**SETTINGS, "node.id": host.removeprefix("broker"), "log.dirs": root, **settings}
+        self.settings = {**SETTINGS, "node.id": str(node_of(host)), "log.dirs": root, **settings}
         self.settings.setdefault("advertised.listeners", f"PLAINTEXT://{host}:{PORT}")
         self.is_broker = "broker" in self.settings.get("process.roles", "broker")
         self.draw = world.draws(host)
@@ -78,7 +79,7 @@ class Machine:
         self.disk.takes_notes = True
         self.clock = MachineClock(world.time, rate)
         self.boot = 0
-        self.server: BrokerServer | None = None
+        self.server: BrokerServer | ControllerServer | None = None
         self.loop: SimLoop | None = None
         self.listening: list[Listening] = []
         self._gathering = Gathering()
@@ -93,7 +94,10 @@ class Machine:
         self.ends = 0
         # Until then a fault has effects; when the last start was over.
         self.disturbed_until_us = self.started_us = 0
+        # When the process has its next turn, and, in a cluster, all times for which there is an event of it. Elsewhere
+        # there may be several for a time: see SimLoop.
         self._turn_at_us = -1
+        self._planned_us: set[int] = set()
         self._directories: list[DataDirectory] = []
         # Of this life of the process: high watermark and log end that were seen last, and by (topic id, partition) the
         # offset before which records were deleted. An unclean end may bring deleted records back, as in Kafka.
@@ -110,14 +114,21 @@ class Machine:
         if self.server is not None or self.stays_down:
             return
         self.world.note(f"{self.host} starts")
-        self.loop = SimLoop(self.clock, self.draw, self._wake, lambda: disks.current.is_dead)
+        self.loop = SimLoop(
+            self.clock,
+            self.draw,
+            self._wake,
+            self._wake_now,
+            lambda: disks.current.is_dead,
+            forgets_tasks_at_once=not self.world.plan.is_cluster,
+        )
         self.high_watermarks.clear()
         self.floors.clear()
         self.pending_since_us.clear()
         config = BrokerConfig.from_properties(self.settings)
         with self._inside():
             seams = Seams(self.clock.given, Randomness(self.draw), self.loop.as_loop, self, self)
-            server = BrokerServer(config, seams)
+            server = BrokerServer(config, seams) if self.is_broker else ControllerServer(config, seams)
             self.server = server
             starting = self.loop.create_task(server.start())
 
@@ -193,6 +204,9 @@ class Machine:
             else:
                 self.disk.kill(evicts=False)
         delay_us = self.draw.choice([0, RESTART_US, 4 * RESTART_US, 20 * RESTART_US])
+        if self.world.recovers and self.world.plan.is_cluster:
+            # All are stopped then, and all must be there again: every second world would wait for 6 s.
+            delay_us = min(delay_us, RESTART_US)
         self.world.at(self.world.time.now_us + delay_us + 1, self.start)
 
     def discard(self) -> None:
@@ -205,19 +219,34 @@ class Machine:
 
     def _wake(self, monotonic_s: float) -> None:
         """The loop has something to do at that time."""
-        self._schedule_at(self.clock.world_us(monotonic_s))
+        if not self._is_due:
+            self._schedule_at(self.clock.world_us(monotonic_s))
+
+    def _wake_now(self) -> None:
+        if not self._is_due:
+            self._schedule_at(self.world.time.now_us)
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether the next turn is due already: nothing can make it come earlier."""
+        return 0 <= self._turn_at_us <= self.world.time.now_us
 
     def _schedule(self) -> None:
-        if self.loop is not None and (due_s := self.loop.next_s()) is not None:
+        if self.loop is not None and not self._is_due and (due_s := self.loop.next_s()) is not None:
             self._wake(due_s)
 
     def _schedule_at(self, at_us: int) -> None:
         at_us = max(at_us, self.world.time.now_us, self.paused_until_us)
         if self._turn_at_us < 0 or at_us < self._turn_at_us:
             self._turn_at_us = at_us
-            self.world.at(at_us + self.draw.randint(1, 60), lambda: self._turn(at_us))
+            # The time of a timer is asked for after each turn.
+            if at_us not in self._planned_us:
+                if self.world.plan.is_cluster:
+                    self._planned_us.add(at_us)
+                self.world.at(at_us + self.draw.randint(1, 60), lambda: self._turn(at_us))
 
     def _turn(self, planned_us: int) -> None:
+        self._planned_us.discard(planned_us)
         if planned_us != self._turn_at_us:
             return
         self._turn_at_us = -1
@@ -228,17 +257,18 @@ class Machine:
             return
         self.run(self.loop.turn)
         self._gathering.collect()
-        if self.is_started:
+        if self.is_started and self.world.plan.is_cluster:
+            self.world.cluster.check(self)
+        if self.is_started and self.is_broker:
             check_partitions(self)
             check_waiting(self)
-            if self.world.plan.is_cluster:
-                self.world.cluster.check(self)
             self.turns += 1
             if self.turns % COORDINATORS_EVERY == 0:
                 check_groups(self)
                 check_transactions(self)
-            if self.turns % (RELOADS_EVERY_BROKEN if self.disk.faults.active else RELOADS_EVERY) == 0:
-                check_reloads(self)
+                every = RELOADS_EVERY_BROKEN if self.disk.faults.active else RELOADS_EVERY
+                if self.turns % every == 0:
+                    check_reloads(self)
         if self.when_ending is not None and self.is_started and is_ending(self):
             begin, self.when_ending = self.when_ending, None
             begin()

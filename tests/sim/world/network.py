@@ -104,6 +104,7 @@ class Connection:
         # The broker's descriptor, once it has accepted.
         self.fd = -1
         self.is_over = False
+        # What the broker's socket had no room for.
         self.unsent = b""
         self._ends = False
         world, host = network.world, listening.host
@@ -140,14 +141,15 @@ class Connection:
             try:
                 sent = self.ours.send(self.unsent)
             except BlockingIOError:
-                return
+                return self.listening.gathering.has_no_room(self)
             except OSError:
                 self.unsent = b""
-                return
+                return None
             self.unsent = self.unsent[sent:]
         if self._ends:
             self.ours.shutdown(socket.SHUT_WR)
             self._ends = False
+        return None
 
     def collect(self) -> None:
         """Send to the client what the broker has written."""
@@ -215,7 +217,14 @@ class Gathering:
 
     def __init__(self) -> None:
         self._by_fd: dict[int, Connection] = {}
+        # Those whose sockets have no room, in the order of their numbers.
+        self._full: list[Connection] = []
         self._poll = select.epoll()
+
+    def has_no_room(self, connection: Connection) -> None:
+        if connection not in self._full:
+            self._full.append(connection)
+            self._full.sort(key=lambda each: each.number)
 
     def add(self, connection: Connection) -> None:
         self._by_fd[connection.ours.fileno()] = connection
@@ -227,9 +236,11 @@ class Gathering:
 
     def collect(self) -> None:
         """Let the packets go that the broker has written, and give it what it had no room for."""
-        for connection in list(self._by_fd.values()):
-            if connection.unsent:
-                connection.push()
+        if self._full:
+            full, self._full = self._full, []
+            for connection in full:
+                if not connection.is_over:
+                    connection.push()
         if ready := self._poll.poll(0):
             # Numbers of descriptors differ between two runs.
             for connection in sorted((self._by_fd[fd] for fd, _ in ready), key=lambda each: each.number):
@@ -248,21 +259,21 @@ class Listening:
         self.port = port
         self.wake = wake
         self.connections: dict[int, Connection] = {}
-        self._gathering = gathering
+        self.gathering = gathering
         self._backlog: list[Connection] = []
         # Readable as long as somebody waits to be accepted.
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_SEMAPHORE)
 
     def add(self, connection: Connection) -> None:
         self.connections[connection.number] = connection
-        self._gathering.add(connection)
+        self.gathering.add(connection)
         self._backlog.append(connection)
         os.eventfd_write(self.fd, 1)
         self.wake()
 
     def forget(self, connection: Connection) -> None:
         if self.connections.pop(connection.number, None) is not None:
-            self._gathering.forget(connection)
+            self.gathering.forget(connection)
 
     def accept(self) -> Incoming:
         """Raises BlockingIOError if nobody waits."""

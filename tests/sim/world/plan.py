@@ -47,6 +47,8 @@ class Plan:
     is_cluster: bool = False
     # They are processes of one machine.
     is_one_machine: bool = False
+    # Those of the hosts that are only controllers (process.roles); if there are any, the others are only brokers.
+    controllers: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -57,6 +59,7 @@ class Plan:
         found: dict[str, Any] = json.loads(text)
         found["hosts"], found["drifts_ppm"] = tuple(found["hosts"]), tuple(found["drifts_ppm"])
         found["clients"] = tuple((name, host) for name, host in found["clients"])
+        found["controllers"] = tuple(found["controllers"])
         found["faults"] = tuple(Fault(**each) for each in found["faults"])
         return Plan(**found)
 
@@ -108,6 +111,7 @@ class Profile:
 EVERYTHING = "everything"
 CLUSTER = "cluster"
 CLUSTER_DISKS = "cluster-disks"
+CLUSTER_ROLES = "cluster-roles"
 PROFILES = {
     EVERYTHING: Profile(
         (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
@@ -132,7 +136,7 @@ PROFILES = {
 
 
 # Also the names of profiles whose plans are drawn in another way.
-NAMES = (*PROFILES, CLUSTER, CLUSTER_DISKS)
+NAMES = (*PROFILES, CLUSTER, CLUSTER_DISKS, CLUSTER_ROLES)
 
 
 def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
@@ -141,6 +145,8 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         return _cluster_plan(seed)
     if profile == CLUSTER_DISKS:
         return _broken_cluster_plan(seed)
+    if profile == CLUSTER_ROLES:
+        return _roles_plan(seed)
     content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
     is_synced = draw.chance(content.synced)
@@ -194,6 +200,23 @@ def _broken_cluster_plan(seed: int) -> Plan:
     broken = [_fault(draw, DISKS, (host,), plan.duration_us) for _ in range(draw.randint(1, 3))]
     faults = tuple(sorted((*plan.faults, *broken), key=lambda each: each.at_us))
     return replace(plan, is_synced=True, faults=faults)
+
+
+def _roles_plan(seed: int) -> Plan:
+    """The same plan with three brokers and three controllers; half of the faults are those of controllers. They have no
+    partitions, and sync what they have before they say so: each of them may lose its power.
+    """
+    plan = _cluster_plan(seed)
+    draw = Draws(seed, "roles", Trace())
+    controllers = ("controller4", "controller5", "controller6")
+    faults = tuple(replace(each, host=draw.choice(controllers)) if draw.chance(0.5) else each for each in plan.faults)
+    return replace(
+        plan,
+        hosts=(*plan.hosts, *controllers),
+        drifts_ppm=(*plan.drifts_ppm, *(draw.randint(-300, 300) for _ in controllers)),
+        faults=faults,
+        controllers=controllers,
+    )
 
 
 def with_only(plan: Plan, kind: str) -> Plan:

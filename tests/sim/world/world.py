@@ -30,7 +30,7 @@ from tests.sim.world.clients.readers import LastReader, Reader
 from tests.sim.world.clients.transactions import Fencer, TransactionalProducer
 from tests.sim.world.clock import EPOCH_MS, MachineClock, WorldTime
 from tests.sim.world.cluster import CLUSTER, Cluster, Site, settings_of
-from tests.sim.world.draws import Draws, Trace
+from tests.sim.world.draws import ENTRIES_MAX, Draws, Trace
 from tests.sim.world.fenced import Fenced
 from tests.sim.world.groups import Groups
 from tests.sim.world.loop import SimLoop
@@ -85,7 +85,9 @@ class World:
         self.recovers = self.over = False
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._count = 0
+        # When the clients have their next turn, and all times for which there is an event of theirs.
         self._clients_turn_us = -1
+        self._clients_planned_us: set[int] = set()
         self._addresses: dict[str, str] = {}
         self.machines: dict[str, Machine] = {}
         for host, drift in zip(plan.hosts, plan.drifts_ppm, strict=True):
@@ -93,7 +95,7 @@ class World:
             os.mkdir(directory)
             settings = SYNCED if plan.is_synced else {}
             if plan.is_cluster:
-                settings = settings | settings_of(plan.hosts, host)
+                settings = settings | settings_of(plan, host)
             self.machines[host] = Machine(self, host, directory, settings, 1 + drift / 1e6)
         # What a client talks to.
         self.sites: dict[str, Site] = dict(self.machines)
@@ -102,7 +104,13 @@ class World:
             self.sites = {CLUSTER: self.cluster}
         # Nothing that was written and not synced is ever lost.
         self.keeps_unsynced = plan.is_synced or not any(each.kind.startswith("lose_power") for each in plan.faults)
-        self.clients = SimLoop(MachineClock(self.time), self.draws("clients"), self._wake_clients)
+        self.clients = SimLoop(
+            MachineClock(self.time),
+            self.draws("clients"),
+            self._wake_clients,
+            self._wake_clients_now,
+            forgets_tasks_at_once=not plan.is_cluster,
+        )
         self.all_clients: list[Client] = []
 
     # --- what everything in the world uses
@@ -116,7 +124,7 @@ class World:
         heapq.heappush(self._events, (us, self._count, work))
 
     def note(self, line: str) -> None:
-        self.trace.note(f"{self.time.now_us} {line}")
+        self.trace.add(f"{self.time.now_us} {line}")
 
     def wall_ms(self) -> int:
         """The clients' wall clock."""
@@ -218,8 +226,9 @@ class World:
         while self._events and self._events[0][0] <= end_us:
             self.time.now_us, _, work = heapq.heappop(self._events)
             self.steps += 1
-            self.trace.note(f"{self.time.now_us} event")
+            self.trace.add(self.time.now_us)
             work()
+        self.trace.digest_entries(ENTRIES_MAX)
         assert self.steps < EVENTS_MAX, f"{EVENTS_MAX} events"
         self.time.now_us = end_us
 
@@ -233,12 +242,21 @@ class World:
     # --- turns
 
     def _wake_clients(self, at_s: float) -> None:
-        at_us = max(self.clients.clock.world_us(at_s), self.time.now_us)
+        self._wake_clients_at(self.clients.clock.world_us(at_s))
+
+    def _wake_clients_now(self) -> None:
+        self._wake_clients_at(self.time.now_us)
+
+    def _wake_clients_at(self, at_us: int) -> None:
+        at_us = max(at_us, self.time.now_us)
         if self._clients_turn_us < 0 or at_us < self._clients_turn_us:
             self._clients_turn_us = at_us
-            self.at(at_us, lambda: self._turn_clients(at_us))
+            if at_us not in self._clients_planned_us:
+                self._clients_planned_us.add(at_us)
+                self.at(at_us, lambda: self._turn_clients(at_us))
 
     def _turn_clients(self, planned_us: int) -> None:
+        self._clients_planned_us.discard(planned_us)
         if planned_us != self._clients_turn_us:
             return
         self._clients_turn_us = -1

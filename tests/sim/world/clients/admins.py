@@ -29,6 +29,8 @@ class Admin(Client):
     # Further errors of CreateTopics; and whether Metadata shows at once what was done.
     may_refuse_create: frozenset[ErrorCode] = frozenset()
     sees_at_once = True
+    # Before another attempt to create the topics of the world.
+    pauses_when_refused = False
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
@@ -46,7 +48,8 @@ class Admin(Client):
     async def begin(self) -> None:
         for topic, partitions in STABLE.items():
             while topic not in await self._topics():
-                await self._create(topic, partitions)
+                if not await self._create(topic, partitions) and self.pauses_when_refused:
+                    await self.back_off()
 
     async def step(self) -> None:
         act = self.draw.choice(self.acts)
@@ -60,7 +63,8 @@ class Admin(Client):
         await self.look()
         return {spot.topic: spot.topic_id for spot in self.spots}
 
-    async def _create(self, topic: str, partitions: int) -> None:
+    async def _create(self, topic: str, partitions: int) -> bool:
+        """Returns whether it was created."""
         settings = self.settings_of(topic)
         Config = m.CreateTopicsRequest.CreatableTopicConfig
         created = m.CreateTopicsRequest.CreatableTopic(
@@ -72,7 +76,7 @@ class Admin(Client):
         try:
             answer = (await self.once(m.CreateTopicsRequest(topics=[created]), 7)).topics[0]
         except Lost:
-            return
+            return False
         code = ErrorCode(answer.error_code)
         allowed = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_SERVER_ERROR}
         assert code in RETRIABLE | self.may_refuse_create | allowed, (
@@ -81,6 +85,7 @@ class Admin(Client):
         if code is ErrorCode.NONE and self.sees_at_once:
             known = await self._topics()
             assert known.get(topic) == answer.topic_id, f"{topic} was created as {answer.topic_id}, and is {known}"
+        return code is ErrorCode.NONE
 
     async def _delete(self, topic: str, topic_id: UUID) -> None:
         for partition in range(PARTITIONS_MAX):

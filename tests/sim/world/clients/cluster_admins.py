@@ -34,10 +34,11 @@ REFUSED = frozenset(
 class ClusterAdmin(Admin):
     may_refuse_create = REFUSED
     sees_at_once = False
+    pauses_when_refused = True
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
-        self.nodes = [node_of(each) for each in world.plan.hosts]
+        self.nodes = [node_of(each) for each, machine in world.machines.items() if machine.is_broker]
         self.acts = [*self.acts, *2 * (self._reassign, self._reassign, self._cancel, self._elect)]
 
     def settings_of(self, topic: str) -> dict[str, str]:

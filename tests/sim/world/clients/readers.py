@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 EARLIEST, LATEST = -2, -1
+# Between two questions whether a transaction of a cluster is still open.
+STABLE_S = 0.3
 # Versions of Fetch: the last one in which topics have names, and one in which they have ids.
 BY_NAME, BY_ID = 12, 17
 
@@ -212,4 +215,7 @@ class LastReader(Fetcher):
             ends = [await self.offset_of(spot, LATEST, committed=committed) for committed in (False, True)]
             if ends[0] is not None and ends[0] == ends[1]:
                 return ends[0]
-            await self.back_off()
+            if self.world.plan.is_cluster:
+                await asyncio.sleep(STABLE_S)
+            else:
+                await self.back_off()

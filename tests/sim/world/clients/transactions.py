@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Transaction timeouts. Those that took too long are aborted within CLEANUP_MS, and a little more.
 TIMEOUTS_MS = (1_000, 1_000, 20_000)
+# Of a cluster, in which more transactions are left open: it waits until the last one is aborted.
+CLUSTER_TIMEOUTS_MS = (1_000, 1_000, 6_000)
 CLEANUP_MS, LATE_MS = 1_000, 500
 ATTEMPTS = 12
 BEFORE_MAX = 10
@@ -39,7 +41,7 @@ class TransactionalProducer(Sender):
         self.takes_volatile = self.is_v2
         self.transactions = 0
         self.transactional_id = name
-        self.timeout_ms = self.draw.choice(TIMEOUTS_MS)
+        self.timeout_ms = self.draw.choice(CLUSTER_TIMEOUTS_MS if world.plan.is_cluster else TIMEOUTS_MS)
         # Who the predecessors were: (transactional id, producer id, epoch).
         self.before: deque[tuple[str, int, int]] = deque(maxlen=BEFORE_MAX)
 
