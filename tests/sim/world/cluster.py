@@ -169,6 +169,15 @@ class Cluster:
             f"{host}: another node had other partitions at offset {image.offset} of the metadata"
         )
 
+    def has_deposed_leader(self, topic: str, index: int) -> bool:
+        """Whether a node leads a partition that has a newer leader, of which it has not heard."""
+        partitions = (
+            machine.server.broker.partitions.get(topic, index)
+            for machine in self._world.machines.values()
+            if machine.server is not None and machine.is_started
+        )
+        return sum(each is not None and each.replica.role == Role.LEADER for each in partitions) > 1
+
     # --- at the end
 
     def out_of_sync(self) -> list[Lagging]:

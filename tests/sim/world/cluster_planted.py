@@ -12,7 +12,6 @@ from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.replica import Role
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
-from broker_cy.server.replication.fetcher import LeaderFetcher
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
 from tests.sim.world.plan import CLUSTER, CLUSTER_ROLES
@@ -87,17 +86,6 @@ def loaded_coordinators_wake_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CoordinatorRuntime, "load", wrong)
 
 
-def followers_ask_before_they_write(patch: pytest.MonkeyPatch) -> None:
-    """Whatever is reported while a follower takes an answer lets it ask again before it has written all of it."""
-
-    def wrong(self: LeaderFetcher) -> None:
-        self._news.set()
-        if self._is_running and not self._is_asking:
-            self._ask_soon()
-
-    patch.setattr(LeaderFetcher, "_notice", wrong)
-
-
 def observers_stay_with_their_leader(patch: pytest.MonkeyPatch) -> None:
     """A broker that is no controller does not search for another leader when its own does not answer."""
     patch.setattr(elections, "_search", lambda state: None)
@@ -115,7 +103,6 @@ CLUSTER_PLANTED: dict[str, Planted] = {
         (deposed_leaders_go_on, 2),
         (requests_do_not_wait_for_coordinators, 0),
         (loaded_coordinators_wake_nobody, 0),
-        (followers_ask_before_they_write, 7),
     ]
 } | {
     # Worlds in which all nodes are voters do not reach it.

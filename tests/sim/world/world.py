@@ -130,10 +130,6 @@ class World:
         """The clients' wall clock."""
         return EPOCH_MS + self.time.now_us // 1000
 
-    def is_calm(self) -> bool:
-        """Whether the faults of a cluster are over, and all its nodes have the same."""
-        return self.recovers and not self.over and self.plan.is_cluster and not self.cluster.out_of_sync()
-
     def is_trimmed(self, spot: Spot) -> bool:
         """Whether somebody has asked to delete records."""
         return (spot.topic_id, spot.partition) in self._trims
