@@ -70,7 +70,7 @@ class EventReader:
             assert message.error() is None
             found = events.decode(message.value() or b"")
             assert found is not None
-            assert message.key() == found.event.key.encode()
+            assert message.key() == found.key.encode()
             self.all.append(found)
 
     def of(self, kind: type[E]) -> list[E]:
