@@ -96,7 +96,7 @@ CLUSTER_PLANTED: dict[str, Planted] = {
     plant.__name__: Planted(plant, SEEDS, first, CLUSTER)
     for plant, first in [
         (high_watermark_is_the_leaders_end, 0),
-        (min_insync_replicas_is_ignored, 36),
+        (min_insync_replicas_is_ignored, 24),
         (nothing_is_truncated, 0),
         (diverging_logs_are_not_noticed, 2),
         (empty_epochs_are_not_cut, 2),

@@ -155,7 +155,7 @@ LATE: dict[Plant, Planted] = {
         Planted(group_defects.expired_member_is_kept, 120, profile="groups"),
         # A member has to be idle between two joins for longer than its session, and not commit: few seeds do so.
         Planted(group_defects.session_timer_is_not_set_again, 30, first=1570, profile="groups"),
-        Planted(group_defects.response_is_sent_before_the_write, 30, first=170, profile="groups"),
+        Planted(group_defects.response_is_sent_before_the_write, 30, first=350, profile="groups"),
         Planted(group_defects.stale_generation_heartbeats, 30, first=130, profile="groups"),
         Planted(txn_defects.commit_turns_into_abort_by_a_retry, 30, first=22, profile="transactions"),
         Planted(txn_defects.failed_marker_counts_as_written, 30, first=8, profile="transactions"),

@@ -36,6 +36,8 @@ class Batch:
     transaction: str | None = None
     # How many processes of brokers had ended when it was made.
     ends: int = 0
+    # A later one of its partition was taken first.
+    is_overtaken: bool = False
 
     def request(self, acks: int, transactional_id: str | None = None) -> Any:
         part = m.ProduceRequest.PartitionProduceData(index=self.spot.partition, records=self.data)
@@ -172,6 +174,8 @@ class PlainProducer(Sender):
                 continue
             if code is ErrorCode.NONE:
                 self.settle(batch, Fate.ACKED, base_offset)
+                for each in left:
+                    each.is_overtaken |= each.spot == batch.spot
             elif code in RETRIABLE:
                 left.append(batch)
             elif code in GONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
@@ -190,8 +194,11 @@ class PlainProducer(Sender):
     def _is_forgotten(self, batch: Batch) -> bool:
         """Whether the broker may not know a batch that was written: after a restart it knows those before the newest
         one of a producer from the log (storage.resends), which may have been trimmed or compacted. A deposed leader
-        does not know what its successor wrote.
+        does not know what its successor wrote. One that refuses a batch (NOT_ENOUGH_REPLICAS) and takes the next one,
+        of a producer that it does not know, refuses the first one when it comes again, as in Kafka.
         """
+        if batch.is_overtaken and self.world.plan.is_cluster:
+            return True
         if self.world.plan.is_cluster and self.world.cluster.has_deposed_leader(batch.spot.topic, batch.spot.partition):
             return True
         is_kept = batch.spot.topic[0] != "c" and not self.world.is_trimmed(batch.spot)
