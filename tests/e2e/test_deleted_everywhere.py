@@ -47,6 +47,12 @@ def brokers(node: Node) -> int:
         return connection.ask(METADATA, 1, array([])).i32()
 
 
+def append(connection: Connection) -> int:
+    """Write a record; returns the error."""
+    batch = RawBatch([RawRecord(value=b"v")]).encode()
+    return produce(connection, {TOPIC: {0: batch}})[TOPIC, 0].error
+
+
 def delete(leader: Node, offset: int, timeout_ms: int) -> tuple[ErrorCode, int]:
     """The error and the low watermark."""
     part = messages.DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
@@ -76,9 +82,10 @@ def test_the_answer_waits_for_all_replicas(tmp_path: Path, kind: str) -> None:
         leader = nodes[topics(nodes[0].port)[TOPIC].partitions[0].leader_id - 1]
         followers = [node for node in nodes if node is not leader]
         with Connection((leader.host, leader.port)) as connection:
-            for number in range(RECORDS):
-                batch = RawBatch([RawRecord(value=b"%d" % number)]).encode()
-                assert produce(connection, {TOPIC: {0: batch}})[TOPIC, 0].error == ErrorCode.NONE
+            # The leader may have yet to learn that it is the leader.
+            until(lambda: append(connection) != ErrorCode.NOT_LEADER_OR_FOLLOWER, "a leader that leads", WAIT_S)
+            for _ in range(1, RECORDS):
+                assert append(connection) == ErrorCode.NONE
 
         assert delete(leader, 5, PATIENT_MS) == (ErrorCode.NONE, 5)
         assert [first_offset(node) for node in nodes] == [5, 5, 5]
