@@ -43,9 +43,7 @@ class Cluster(Target):
 
     @property
     def pids(self) -> tuple[int, ...]:
-        return tuple(
-            pid for node in self.nodes for pid in (node.pids if isinstance(node, ClusterNode) else (node.pid,))
-        )
+        return tuple(pid for node in self.nodes for pid in node.pids)
 
     @property
     def copies(self) -> int:
@@ -75,8 +73,7 @@ class Cluster(Target):
 
     def broker_pid(self, broker_id: int) -> int:
         """Return the process of a broker that runs."""
-        node = self.nodes[self.number_of(broker_id)]
-        return node.broker_pid(broker_id) if isinstance(node, ClusterNode) else node.pid
+        return self.nodes[self.number_of(broker_id)].broker_pid(broker_id)
 
     def start(self) -> None:
         """Start all nodes, and wait until each of them shows all of them."""
@@ -173,11 +170,7 @@ class Cluster(Target):
         """Delete a topic and wait until its files are gone on all nodes."""
         super().delete_topic(topic)
         deadline = time.monotonic() + GONE_S
-        directories = [
-            each
-            for node in self.nodes
-            for each in (node.log_dirs if isinstance(node, ClusterNode) else [node.data_dir])
-        ]
+        directories = [each for node in self.nodes for each in node.log_dirs]
         while any(itertools.chain.from_iterable(each.glob(f"{topic}-*") for each in directories)):
             if time.monotonic() > deadline:
                 raise TargetError(f"{self.name} kept the files of the deleted topic {topic} for {GONE_S:g} s")

@@ -56,19 +56,18 @@ class ClusterNode(BrokerCy):
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes of the node, its parent first."""
-        return (self.pid, *(running(self.data_dir).values() if self.shards > 1 else ()))
+        """Return all processes of the node, the parent of its shards first."""
+        return (*super().pids, *(running(self.data_dir).values() if self.shards > 1 else ()))
 
     @property
     def log_dirs(self) -> list[Path]:
         if self.shards == 1:
-            return [self.data_dir]
+            return super().log_dirs
         return [self.data_dir / f"shard-{shard}" for shard in range(self.shards)]
 
     def broker_pid(self, broker_id: int) -> int:
-        """Return the process of one of the node's brokers. Raises KeyError if it does not run."""
         if self.shards == 1:
-            return self.pid
+            return super().broker_pid(broker_id)
         return running(self.data_dir)[broker_id // STEP]
 
     def choose_ports(self) -> None:

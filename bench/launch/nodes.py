@@ -123,6 +123,20 @@ class Node:
     def pid(self) -> int:
         return self.child.pid
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Return all processes of the node."""
+        return (self.pid,)
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        """Return the directories that have the logs."""
+        return [self.data_dir]
+
+    def broker_pid(self, broker_id: int) -> int:
+        """Return the process of one of the node's brokers. Raises KeyError if it does not run."""
+        return self.pid
+
     def alive(self) -> bool:
         """Return whether it was started and has not ended."""
         return self._child is not None and self._child.returncode is None

@@ -4,12 +4,15 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from bench.cluster_target import Cluster
 from bench.engine import FAILURES, Measured, Session, Stopped, fill_for_consumers, measure, new_topic
+from bench.launch import networks
+from bench.launch.processes import ProcessError
 from bench.perf import Counted
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Rate, Workload
 from bench.steady import Warming
-from bench.targets import Target
+from bench.targets import Target, TargetError
 from bench.warm import warm
 
 REHEARSAL_MOST_S = 2.0
@@ -45,6 +48,29 @@ def up(session: Session, specs: Sequence[TargetSpec], outcome: Outcome) -> Itera
             found[spec.name] = target
             outcome.versions[spec.name] = target.version()
         yield found
+
+
+@contextlib.contextmanager
+def cluster_up(
+    session: Session, spec: TargetSpec, outcome: Outcome, *, on_hosts: bool = False, link_bits_per_s: int = 0
+) -> Iterator[Cluster]:
+    """As `up`, for a cluster; with `on_hosts` each node is on a host of its own, whose link carries no more than
+    `link_bits_per_s`, unless that is 0. Raises TargetError.
+    """
+    with contextlib.ExitStack() as stack:
+        network = None
+        if on_hosts:
+            try:
+                network = stack.enter_context(networks.made(spec.nodes, link_bits_per_s))
+            except ProcessError as error:
+                raise TargetError(str(error)) from error
+        session.on_phase(f"{spec.name}: starting")
+        cluster = session.target(spec)
+        assert isinstance(cluster, Cluster)
+        cluster.network = network
+        stack.enter_context(cluster.running())
+        outcome.versions[spec.name] = cluster.version()
+        yield cluster
 
 
 def at_rate(workload: Workload, rate: float, unit: str) -> Workload:

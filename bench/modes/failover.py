@@ -3,23 +3,20 @@
 All clients write at the same time to the same topic. A run is of one client and one kind of failure, over all rounds.
 """
 
-import contextlib
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.cluster_target import Cluster
 from bench.engine import FAILURES, Measured, Session, Stopped
 from bench.failover.rounds import FREEZE_S, KINDS, Round, Rounds, Seen
 from bench.failover.writers import percentile
 from bench.launch import networks
 from bench.launch.processes import ProcessError
-from bench.modes.base import Outcome
+from bench.modes.base import Outcome, cluster_up
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.steady_clients import programs
-from bench.targets import TargetError
 
 CLIENTS = ("librdkafka", "franz-go", "java")
 ROUNDS = 10
@@ -70,18 +67,6 @@ def failover(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, pl
                 _cluster(session, spec, outcome, plan, clients, group, apart)
 
 
-@contextlib.contextmanager
-def _hosts(spec: TargetSpec, apart: bool) -> Iterator[networks.Network | None]:
-    if not apart:
-        yield None
-        return
-    try:
-        with networks.made(spec.nodes) as network:
-            yield network
-    except ProcessError as error:
-        raise TargetError(str(error)) from error
-
-
 def _cluster(
     session: Session,
     spec: TargetSpec,
@@ -92,23 +77,19 @@ def _cluster(
     apart: bool,
 ) -> None:
     """Measure some kinds on one cluster, each round of all clients."""
-    with _hosts(spec, apart) as network:
-        session.on_phase(f"{spec.name}: starting")
-        cluster = Cluster(session.root / spec.name, spec, network)
-        with cluster.running():
-            outcome.versions[spec.name] = cluster.version()
-            session.on_phase(f"{spec.name}: clients")
-            rounds = Rounds(cluster, clients, session.root / f"{spec.name}.clients", session.go_on, plan.freeze_s)
-            try:
-                rounds.settle()
-                for kind in kinds:
-                    outcome.runs += _kind(session, rounds, outcome, kind, plan)
-                    session.on_window()
-                rounds.finish()
-            except Stopped:
-                pass
-            finally:
-                rounds.close()
+    with cluster_up(session, spec, outcome, on_hosts=apart) as cluster:
+        session.on_phase(f"{spec.name}: clients")
+        rounds = Rounds(cluster, clients, session.root / f"{spec.name}.clients", session.go_on, plan.freeze_s)
+        try:
+            rounds.settle()
+            for kind in kinds:
+                outcome.runs += _kind(session, rounds, outcome, kind, plan)
+                session.on_window()
+            rounds.finish()
+        except Stopped:
+            pass
+        finally:
+            rounds.close()
 
 
 def _kind(session: Session, rounds: Rounds, outcome: Outcome, kind: str, plan: Plan) -> list[Measured]:

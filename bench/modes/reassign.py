@@ -22,8 +22,7 @@ from bench.cluster_target import Cluster
 from bench.copy_limit import copy_mb_per_s
 from bench.engine import FAILURES, Measured, Session, Stopped, fill, measure
 from bench.launch import networks
-from bench.launch.processes import ProcessError
-from bench.modes.base import Outcome, up
+from bench.modes.base import Outcome, cluster_up
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
@@ -69,27 +68,9 @@ def reassignments(
         for spec in list(specs)[:: -1 if pair % 2 else 1]:
             if session.stop.is_set() or outcome.failed:
                 return
-            with _up(session, spec, outcome, link_bits_per_s) as cluster:
+            on_hosts = link_bits_per_s > 0
+            with cluster_up(session, spec, outcome, on_hosts=on_hosts, link_bits_per_s=link_bits_per_s) as cluster:
                 outcome.runs += _measured(session, cluster, workload, outcome, size, pair)
-
-
-@contextlib.contextmanager
-def _up(session: Session, spec: TargetSpec, outcome: Outcome, link_bits_per_s: int) -> Iterator[Cluster]:
-    if not link_bits_per_s:
-        with up(session, [spec], outcome) as targets:
-            cluster = targets[spec.name]
-            assert isinstance(cluster, Cluster)
-            yield cluster
-        return
-    session.on_phase(f"{spec.name}: starting")
-    try:
-        with networks.made(spec.nodes, link_bits_per_s) as network:
-            cluster = Cluster(session.root / spec.name, spec, network)
-            with cluster.running():
-                outcome.versions[spec.name] = cluster.version()
-                yield cluster
-    except ProcessError as error:
-        raise TargetError(str(error)) from error
 
 
 def _measured(

@@ -56,14 +56,14 @@ class UpdateFeatures(Operation[int | None]):
             kept_by_quorum = update.name == features.KRAFT_VERSION
             current = self.kraft_version if kept_by_quorum else state.features.level(update.name)
             problem = _problem(state, update, current, context.config.node_id, self.voters)
+            problem = problem or _missing_dependency(state, update, self.updates)
             if problem is not None:
-                problem = f"Invalid update version {update.level} for feature {update.name}. {problem}"
-            elif update.name == features.METADATA_VERSION:
-                problem = _downgrade_problem(current, update)
-            else:
-                problem = _missing_dependency(state, update, self.updates)
-            if problem is not None:
-                raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, problem)
+                raise KafkaError(
+                    ErrorCode.INVALID_UPDATE_VERSION,
+                    f"Invalid update version {update.level} for feature {update.name}. {problem}",
+                )
+            if update.name == features.METADATA_VERSION:
+                _check_downgrade(current, update)
             if update.name == features.ELIGIBLE_LEADER_REPLICAS and update.level > 0:
                 records = one_min_isr(state, context) + records
             if kept_by_quorum:
@@ -124,16 +124,19 @@ def _problem(
     return None
 
 
-def _downgrade_problem(current: int, update: FeatureUpdate) -> str | None:
-    """The reason why metadata.version may not be lowered."""
+def _check_downgrade(current: int, update: FeatureUpdate) -> None:
+    """Raises KafkaError if metadata.version may not be lowered."""
     if update.level >= current or not releases.loses_metadata(current, update.level):
-        return None
+        return
     reason = (
         "Unsafe metadata downgrade is not supported in this version."
         if update.upgrade_type == UNSAFE_DOWNGRADE
         else "Refusing to perform the requested downgrade because it might delete metadata information."
     )
-    return f"Unsupported metadata.version downgrade from {current} to {update.level}. {reason}"
+    raise KafkaError(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"Unsupported metadata.version downgrade from {current} to {update.level}. {reason}",
+    )
 
 
 def _missing_dependency(state: MetadataImage, update: FeatureUpdate, updates: list[FeatureUpdate]) -> str | None:
@@ -141,10 +144,7 @@ def _missing_dependency(state: MetadataImage, update: FeatureUpdate, updates: li
     after = {**state.features.levels(), **{each.name: each.level for each in updates}}
     for name, level in releases.DEPENDENCIES.get((update.name, update.level), {}).items():
         if after.get(name, 0) < level:
-            return (
-                f"Invalid update version {update.level} for feature {update.name}. {update.name} could not be set to "
-                f"{update.level} because it depends on {name} level {level}"
-            )
+            return f"{update.name} could not be set to {update.level} because it depends on {name} level {level}"
     return None
 
 

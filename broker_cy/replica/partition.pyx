@@ -126,7 +126,8 @@ cdef class Partition(FlushedLog):
             self.take(self.replica.follow(self.assigned.leader_epoch))
         if is_new:
             self.leave_role()
-        self.settle_deletes()
+        else:
+            self.settle_deletes()
         return self.group.settle_moved([self])
 
     cdef int leave_role(self) except -1:

@@ -69,10 +69,8 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int, wait
     if "compact" in policies and "delete" not in policies:
         # A topic that is only compacted keeps its newest value of each key forever.
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.POLICY_VIOLATION)
-    if partition.offline is not None:
-        return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-    if partition.replica.role != Role.LEADER:
-        return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if (problem := hindrance(ctx, partition)) is not None:
+        return Result(partition_index=index, low_watermark=-1, error_code=problem)
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if target < 0 or target > partition.high_watermark:
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -91,6 +89,15 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int, wait
     return result
 
 
+def hindrance(ctx: RequestContext, partition: Partition) -> ErrorCode | None:
+    """Why records of a partition cannot be deleted here."""
+    if partition.closed:
+        return absent_partition_error(ctx.broker.image, partition.topic, partition.index)
+    if partition.offline is not None:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if partition.replica.role != Role.LEADER else None
+
+
 async def deleted_everywhere(ctx: RequestContext, waiting: list[Waiting], timeout_ms: int) -> None:
     """Wait for the other replicas, and set the results. As in Kafka, one that times out keeps its first low
     watermark.
@@ -104,16 +111,9 @@ async def deleted_everywhere(ctx: RequestContext, waiting: list[Waiting], timeou
             each.partition.settle_deletes()
     for each in waiting:
         partition, result = each.partition, each.result
-        if partition.closed:
-            result.error_code = absent_partition_error(ctx.broker.image, partition.topic, partition.index)
-        elif partition.offline is not None:
-            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        elif partition.replica.role != Role.LEADER:
-            result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        elif partition.low_watermark() < each.offset:
+        if (problem := hindrance(ctx, partition)) is not None:
+            result.error_code, result.low_watermark = problem, -1
+        elif (low_watermark := partition.low_watermark()) < each.offset:
             result.error_code = ErrorCode.REQUEST_TIMED_OUT
-            continue
         else:
-            result.low_watermark = partition.low_watermark()
-            continue
-        result.low_watermark = -1
+            result.low_watermark = low_watermark

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from broker_cy.controller.partition_change import RECOVERING
 from broker_cy.metadata.topic_names import CLUSTER_EVENTS
 from broker_cy.metrics.events import (
     PARTITIONS_REPORTED_MAX,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, PartitionImage
 
 NO_LEADER: Final = -1
-RECOVERING: Final = 1
 
 
 def writer(image: MetadataImage) -> int:

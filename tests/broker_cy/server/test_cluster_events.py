@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from broker_cy.controller.partition_change import RECOVERING
 from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, PartitionImage, TopicDelta, TopicImage
 from broker_cy.metrics import sample
 from broker_cy.metrics.events import BrokerFenced, BrokerUnfenced, Event, InSyncBelowMin, LeadersElected
 from broker_cy.metrics.sample import Sample
-from broker_cy.server.telemetry.cluster_changes import RECOVERING, failures, writer
+from broker_cy.server.telemetry.cluster_changes import failures, writer
 from tests.broker_cy.commands.conftest import TIMEOUT_S, bare  # noqa: F401 (a fixture)
 from tests.support.cluster import cluster, create_topic, in_sync, topics
 from tests.support.wait import until

@@ -197,9 +197,10 @@ class PlainProducer(Sender):
         does not know what its successor wrote. One that refuses a batch (NOT_ENOUGH_REPLICAS) and takes the next one,
         of a producer that it does not know, refuses the first one when it comes again, as in Kafka.
         """
-        if batch.is_overtaken and self.world.plan.is_cluster:
-            return True
-        if self.world.plan.is_cluster and self.world.cluster.has_deposed_leader(batch.spot.topic, batch.spot.partition):
+        spot = batch.spot
+        if self.world.plan.is_cluster and (
+            batch.is_overtaken or self.world.cluster.has_deposed_leader(spot.topic, spot.partition)
+        ):
             return True
         is_kept = batch.spot.topic[0] != "c" and not self.world.is_trimmed(batch.spot)
         return not is_kept and batch.ends != self.world.sites[self.host].ends
