@@ -43,6 +43,8 @@ COMPRESS_BYTES = 512
 RETRY_S = 0.5
 # How long the topic is not created because there are fewer brokers than it shall have replicas: others may be starting.
 BROKERS_WAIT_S = 30.0
+# How long the broker waits for its own metadata to show a topic that was created; after it the next record tries again.
+VISIBLE_WAIT_S = 30.0
 
 
 class OwnTopic:
@@ -163,8 +165,11 @@ class OwnTopic:
             self._drop(len(self._waiting), f"{ErrorCode(result.error_code).name}: {result.error_message}")
             self._waiting.clear()
             return
-        # The metadata may show it a little later: then the next record does this.
-        if self._partitions.get(self.name, 0) is not None or self._leader.exists(self.name):
+        # The metadata of this broker may show it a little later, and no other record may come that would look again.
+        deadline_s = self._loop.time() + VISIBLE_WAIT_S
+        while not self._leader.exists(self.name) and self._loop.time() < deadline_s:
+            await asyncio.sleep(RETRY_S)
+        if self._leader.exists(self.name):
             self.flush()
 
     def _drop(self, count: int, reason: str) -> None:

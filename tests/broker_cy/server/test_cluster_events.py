@@ -109,12 +109,18 @@ def test_failures_of_a_cluster_are_written_once_and_survive(bare: Any, tmp_path:
         for node in nodes:
             assert create_topic(node.port, f"at-{node.node_id}", 1, 1) == 0
         victim, other = nodes[leader - 1], nodes[leader % 3]
-        victim.kill()
         where = ["--bootstrap", other.bootstrap, "--timeout", str(TIMEOUT_S)]
 
         def written() -> list[dict[str, Any]]:
             said = bare("consume", "__cluster_events", "-e", "-f", "%s\n", *where)
             return [json.loads(line) for line in said.out.splitlines()]
+
+        def starts() -> list[dict[str, Any]]:
+            return [each for each in written() if each["type"] == "broker_started"]
+
+        # A broker writes its own start: what it has not written yet would be lost with it.
+        until(lambda: {each["broker"] for each in starts()} == {1, 2, 3}, "the events of the starts", TIMEOUT_S)
+        victim.kill()
 
         def kinds() -> Counter[tuple[str, Any]]:
             return Counter((each["type"], each.get("node", each.get("cause"))) for each in written())
@@ -129,10 +135,9 @@ def test_failures_of_a_cluster_are_written_once_and_survive(bare: Any, tmp_path:
         assert all(
             each["client_id"] or not each["principal"] for each in (by[name] for name in ("at-1", "at-2", "at-3"))
         )
-        starts = [each for each in written() if each["type"] == "broker_started"]
-        assert {each["broker"] for each in starts} == {1, 2, 3}
+        assert {each["broker"] for each in starts()} == {1, 2, 3}
         # Their directories were formatted a moment ago: nothing crashed.
-        assert all(each["clean"] for each in starts)
+        assert all(each["clean"] for each in starts())
         victim.start()
         until(lambda: kinds()["broker_unfenced", leader], "the event of its return", TIMEOUT_S)
 

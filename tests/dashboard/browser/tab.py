@@ -112,6 +112,8 @@ class Tab:
         """Return what axe finds wrong for people who cannot see or point, and still finds when all is drawn."""
         found: Any = []
         for _ in range(AXE_TRIES):
+            # A table that had no rows has them now, and draws its columns again.
+            self.settled()
             found = _AXE.run(self.page).response["violations"]
             if not found:
                 break

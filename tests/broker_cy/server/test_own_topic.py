@@ -1,0 +1,72 @@
+"""The topics that brokers write themselves, where metadata is late."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_cy.config import BrokerConfig
+from broker_cy.core.clock import ManualClock
+from broker_cy.core.errors import ErrorCode
+from broker_cy.server.telemetry import own_topic
+from broker_cy.server.telemetry.own_topic import OwnTopic
+from broker_cy.wire import messages
+
+TOPIC = "__cluster_events"
+
+
+class LateMetadata:
+    """A leader elsewhere of a topic that this broker's metadata shows when somebody has looked `late` times."""
+
+    may_grow = False
+
+    def __init__(self, late: int) -> None:
+        self.late = late
+        self.batches: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def exists(self, topic: str) -> bool:
+        self.late -= 1
+        return self.late < 0
+
+    def replicas(self) -> int:
+        return 3
+
+    def elsewhere(self, topic: str) -> int:
+        return 2
+
+    async def write(self, leader: int, topic: str, batch: bytes) -> None:
+        assert (leader, topic) == (2, TOPIC)
+        await self.batches.put(batch)
+
+
+class NoReplicas:
+    def get(self, topic: str, partition: int) -> None:
+        return None
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS])
+def test_the_only_record_is_written_when_the_topic_appears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+) -> None:
+    """If this fails, the start of a broker is written with its next event, hours later, or is lost with the broker."""
+    monkeypatch.setattr(own_topic, "RETRY_S", 0.001)
+
+    async def create(_: Any) -> messages.CreateTopicsResponse:
+        topic = messages.CreateTopicsResponse.CreatableTopicResult(name=TOPIC, error_code=code)
+        return messages.CreateTopicsResponse(topics=[topic])
+
+    async def scenario() -> None:
+        leader: Any = LateMetadata(late=5)
+        replicas: Any = NoReplicas()
+        config = BrokerConfig.from_properties({"log.dirs": str(tmp_path)})
+        loop = asyncio.get_running_loop()
+        topic = OwnTopic(TOPIC, config, ManualClock(), loop, replicas, create, leader)
+        topic.write(b"key", b"the start", 1)
+        assert b"the start" in await asyncio.wait_for(leader.batches.get(), 60)
+        await topic.stop()
+        assert topic.dropped == 0
+
+    asyncio.run(scenario())
