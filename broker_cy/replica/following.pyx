@@ -98,6 +98,11 @@ def take(Replica replica not None, asked: Ask, answer: Answer, epochs: Epochs) -
     return Step(NONE, restart_at, accepted, answer.high_watermark, answer.log_start_offset)
 
 
+def has_all(Replica replica not None, high_watermark: int) -> bool:
+    """Whether it has all that its leader has committed, or will have with the next write."""
+    return replica.staged.offset >= high_watermark
+
+
 def opening_high_watermark(checkpointed: int, log_start: int) -> int:
     """With what high watermark a replica opens its log: deletions may have been checkpointed after it (KAFKA-9491)."""
     return max(checkpointed, log_start)

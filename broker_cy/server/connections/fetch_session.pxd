@@ -34,6 +34,7 @@ cdef class FetchPartition:
     cdef list aborted                   # [(producer id, first offset)]; None if it is not sent
 
     cdef int ask(self, FetchTarget* target) except -1
+    cdef FetchPartition twin(self)
     cdef bint is_news(self) noexcept
     cdef bint is_urgent(self, bint reads_followers) noexcept
 
@@ -55,6 +56,8 @@ cdef class FetchContext:
     cdef list targets                   # of FetchPartition
     cdef bint any_unknown               # some of them do not exist
     cdef bint from_replica
+
+    cdef int detach(self) except -1
 
 cdef FetchContext refused(FetchView view, int16_t error)
 

@@ -35,6 +35,23 @@ cdef class FetchPartition:
         self.max_bytes = target.max_bytes
         return 0
 
+    cdef FetchPartition twin(self):
+        """The same without the last read."""
+        cdef FetchPartition part = FetchPartition.__new__(FetchPartition)
+        part.topic = self.topic
+        part.index = self.index
+        part.current_leader_epoch = self.current_leader_epoch
+        part.fetch_offset = self.fetch_offset
+        part.last_fetched_epoch = self.last_fetched_epoch
+        part.follower_start = self.follower_start
+        part.judged_epoch = -1
+        part.max_bytes = self.max_bytes
+        part.partition = self.partition
+        part.known_name = self.known_name
+        part.reported_high_watermark = self.reported_high_watermark
+        part.reported_log_start_offset = self.reported_log_start_offset
+        return part
+
     cdef bint is_news(self) noexcept:
         """Whether an incremental answer must name this partition."""
         return (self.error != 0 or self.records is not None or self.diverging_epoch >= 0 or self.preferred_replica >= 0
@@ -111,7 +128,12 @@ cdef class FetchSession:
 
 @cython.final
 cdef class FetchContext:
-    pass
+    cdef int detach(self) except -1:
+        """Share no partition with the request before this one, which is still being answered: each has its own reads."""
+        cdef FetchPartition part
+        self.targets = [part.twin() for part in self.targets]
+        self.session.partitions = {(part.topic, part.index): part for part in self.targets}
+        return 0
 
 
 @cython.final

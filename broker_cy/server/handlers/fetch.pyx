@@ -9,7 +9,8 @@ at its partitions and is repeated when enough was written, or answered with the 
 A follower (replica_id >= 0) reads up to the end of the log. The offset that it fetches from acknowledges everything before
 (replica.leading); its fetch waits for the next write. A high watermark comes with the next record, or after max_wait_ms (KAFKA-9952):
 an answer for it alone would double the fetches. One that is not in sync, and that
-a throttle holds (KIP-73), gets no records and waits for nothing but max_wait_ms. Consumers may read from followers
+a throttle holds (KIP-73), gets no records and waits for nothing but max_wait_ms. A fetch that waits is answered when its follower
+sends another one behind it. Consumers may read from followers
 up to their high watermarks, from version 11 on, and the leader names one in their rack if replica.selector.class says so (KIP-392):
 then its followers learn of a high watermark at once.
 Omissions: snapshots (SnapshotId is the metadata quorum's); a class of one's own as replica.selector.class.
@@ -563,10 +564,27 @@ cdef int look_up(FetchReply reply, FetchPartition target) except -1:
 
 # ---- the request ----
 
+cdef bint hurry_followers(AnswerQueue connection) except *:
+    """Answer what a follower waits for on this connection: it has sent a fetch behind it, for a partition that is not among those.
+    Returns whether a fetch still is being answered, by a worker.
+    """
+    cdef bint is_busy = False
+    cdef Reply reply = connection.head, following
+    while reply is not None:
+        following = reply.next
+        if type(reply) is FetchReply:
+            if (<FetchReply>reply).replica_id >= 0:
+                reply.hurry()
+            is_busy = is_busy or (<FetchReply>reply).context is not None
+        reply = following
+    return is_busy
+
+
 cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n,
                       RecvBuffer owner) except -1:
     cdef ServerCore server = connection.server
     cdef FetchReply reply = FetchReply.__new__(FetchReply)
+    cdef bint is_busy = connection.head is not None and hurry_followers(connection)
     _view.parse(Cursor.over(p, n, owner), version)
     reply.correlation_id = correlation_id
     reply.version = version
@@ -584,6 +602,8 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
     reply.min_bytes = min(_view.min_bytes, reply.max_bytes)
     reply.max_wait_ms = _view.max_wait_ms
     reply.context = (<SessionCache>server.fetch_sessions).context(_view, coarse_ms(&connection.clock.source))
+    if is_busy and reply.context.incremental:
+        reply.context.detach()
     reply.context.from_replica = reply.replica_id >= 0
     if reply.context.from_replica and leading is None:
         import_leading()

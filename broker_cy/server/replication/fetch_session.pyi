@@ -20,6 +20,8 @@ class Fetched:
 class FetchSession:
     session_id: int
     epoch: int
+    in_flight: int
+    may_overtake: bool
     is_empty: bool
 
     def __init__(self, node_id: int, config: BrokerConfig, throttle: ReplicaThrottle) -> None: ...

@@ -6,6 +6,9 @@ one; the leader knows the others. A partition that has something that is not wri
 its fetch offset would acknowledge that. The leader then answers soon, with or without records. Taken out is also one that
 a throttle holds (KIP-73), until its rate allows the next fetch.
 
+Two requests may be on their way: a leader that holds the first one would otherwise not learn of a partition that is fetched
+from now on. Answers come in the order of the requests, so the older of two is judged by what the leader had before the newer.
+
 Requests are written and answers read here, because a follower does both for each batch; the codec of `wire` is the oracle.
 """
 
@@ -75,7 +78,10 @@ cdef class FetchSession:
     cdef object config
     cdef object throttle            # replica.throttle.ReplicaThrottle
     cdef readonly int32_t session_id
-    cdef readonly int32_t epoch
+    cdef readonly int32_t epoch     # that of the next request
+    cdef readonly int in_flight     # requests without an answer, at most 2
+    cdef int stale                  # the oldest so many of them belong to a session that has ended
+    cdef dict overtaken             # key -> the Ask of the older of two requests, or None, where the newer one has another
     cdef dict partitions            # key -> Partition
     cdef dict keys                  # Partition -> key
     cdef dict asked                 # key -> following.Ask
@@ -95,6 +101,8 @@ cdef class FetchSession:
         self.throttle = throttle
         self.session_id = 0
         self.epoch = NEW_SESSION
+        self.in_flight = self.stale = 0
+        self.overtaken = {}
         self.partitions = {}
         self.keys = {}
         self.asked = {}
@@ -152,19 +160,32 @@ cdef class FetchSession:
         if key is not None:
             self.changed.add(key)
 
+    @property
+    def may_overtake(self):
+        """Whether a request may be made while one is on its way: the leader has the session, in which it says what is different."""
+        return self.in_flight == 1 and self.session_id != 0
+
     def restart(self):
-        """The leader does not have the session any more, or the connection is another one."""
+        """The connection is another one, or all answers of this one were dropped: none will come."""
+        self.in_flight = 0
+        self.begin_again()
+
+    cdef int begin_again(self) except -1:
+        """The leader does not have the session any more."""
+        self.stale = self.in_flight
+        self.overtaken.clear()
         self.session_id = 0
         self.epoch = NEW_SESSION
         self.asked.clear()
         self.starts.clear()
         self.forgotten.clear()
         self.changed.update(self.partitions)
+        return 0
 
     # ---- requests ----
 
     def request(self, int64_t broker_epoch, int64_t now_ms):
-        """The bytes of the next request, or None if no partition can be fetched now."""
+        """The bytes of the next request, or None if no partition can be fetched now. Nothing may be on its way, unless `may_overtake`."""
         cdef Writer out = self.writer
         cdef list wanted = self.take_changes(now_ms)
         cdef list forgotten
@@ -181,6 +202,9 @@ cdef class FetchSession:
         out.i8(0)                       # isolation_level: a follower reads everything
         out.i32(self.session_id)
         out.i32(self.epoch)
+        if self.epoch != NEW_SESSION:
+            self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+        self.in_flight += 1
         self.put_wanted(out, wanted)
         put_forgotten(out, forgotten)
         out.uvarint(1)                  # rack_id: ""
@@ -197,12 +221,15 @@ cdef class FetchSession:
         cdef list wanted = []
         self.hold(now_ms)
         for key in sorted(self.changed) if len(self.changed) > 1 else self.changed:
-            ask = self.ask(key)
+            ask, before = self.ask(key), self.asked.get(key)
+            if self.in_flight and ask != before:
+                self.overtaken[key] = before
             if ask is None:
-                if self.asked.pop(key, None) is not None:
+                if before is not None:
+                    del self.asked[key]
                     del self.starts[key]
                     self.forgotten.add(key)
-            elif self.asked.get(key) != ask or self.starts[key] != self.start_of(key):
+            elif before != ask or self.starts[key] != self.start_of(key):
                 self.asked[key] = ask
                 self.starts[key] = self.start_of(key)
                 self.forgotten.discard(key)
@@ -276,18 +303,25 @@ cdef class FetchSession:
 
     def take(self, body):
         """Note an answer: (its error code, [Fetched] of the partitions that are still fetched). Raises WireError."""
-        cdef dict asked = self.asked
+        cdef list found
         _view.parse(Cursor(body), VERSION)
+        self.in_flight -= 1
+        if self.stale:
+            self.stale -= 1
+            return 0, []
         if _view.error != 0 or _view.session_id == 0:
             # Without a session, each request names all partitions.
-            asked = dict(asked)
-            self.restart()
-            return _view.error, ([] if _view.error != 0 else self.parts(body, asked))
+            found = [] if _view.error != 0 else self.parts(body)
+            self.begin_again()
+            return _view.error, found
         self.session_id = _view.session_id
-        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
-        return 0, self.parts(body, asked)
+        if self.epoch == NEW_SESSION:
+            self.epoch = 1
+        found = self.parts(body)
+        self.overtaken.clear()
+        return 0, found
 
-    cdef list parts(self, body, dict asked):
+    cdef list parts(self, body):
         cdef TopicSpan* topic
         cdef FetchedPart* part
         cdef Fetched one
@@ -302,7 +336,7 @@ cdef class FetchSession:
                 # What follows an id in an answer is longer than an index.
                 key = key_of(topic.name, part.index)
                 partition = self.partitions.get(key)
-                ask = asked.get(key)
+                ask = self.overtaken[key] if key in self.overtaken else self.asked.get(key)
                 if partition is None or ask is None or key in self.paused:
                     continue
                 if part.error == 0:

@@ -1,4 +1,8 @@
-"""Fetches the partitions that follow one leader: one connection, one session, one request at a time.
+"""Fetches partitions that follow one leader, over one connection, in one session (replicas.Replicas says which).
+
+One request is on its way at a time. A second one follows it if a partition is fetched from now on: the leader holds the
+first one until it has something for it, up to replica.fetch.wait.max.ms, and answers it when the second one arrives. A
+leader that is Kafka reads the second one when it has answered the first.
 
 What an answer says is done in the order of following.Step. Everything that it appends is written at the end of this
 turn of the loop, and the next request is made right after that. So a fetch takes one turn, and wakes no task: the loop
@@ -75,17 +79,20 @@ class Follower:
 
 
 class LeaderFetcher:
-    """The partitions whose leader is the broker `leader_id`. `close` ends it."""
+    """Partitions whose leader is the broker `leader_id`. `close` ends it. `paced` is called after each answer of a
+    partition, with whether it was all that one answer may have of it.
+    """
 
-    def __init__(self, follower: Follower, leader_id: int) -> None:
+    def __init__(self, follower: Follower, leader_id: int, paced: Callable[[Fetched, bool], None]) -> None:
         self._follower = follower
         self._leader_id = leader_id
+        self._paced = paced
         self._session = FetchSession(follower.node_id, follower.config, follower.throttle)
         self._news = asyncio.Event()
         self._link: Link | None = None  # while it fetches
         self._stopped: asyncio.Future[list[Fetched]]  # the end of it, see `_rounds`
-        self._is_asking = False  # a fetch has no answer
         self._is_due = False  # `_ask` will be called
+        self._is_urgent = False  # a partition is not fetched yet, and waits for no answer
         self._later: asyncio.TimerHandle | None = None  # when it is to be called without news
         self._deadline = 0.0  # of the answer, on the time of the loop
         self._reachable = asyncio.Event()  # there is a reason to connect again now
@@ -110,6 +117,7 @@ class LeaderFetcher:
     def _continue(self, partition: Partition) -> None:
         partition.on_written = self._written
         self._session.add(partition)
+        self._is_urgent = True
         self._notice()
 
     def remove(self, partition: Partition) -> None:
@@ -128,8 +136,12 @@ class LeaderFetcher:
     def _notice(self) -> None:
         """There may be something to fetch."""
         self._news.set()
-        if self._is_running and not self._is_asking and not self._is_due:
+        if self._is_running and not self._is_due and self._may_ask:
             self._ask_soon()
+
+    @property
+    def _may_ask(self) -> bool:
+        return not self._session.in_flight or (self._is_urgent and self._session.may_overtake)
 
     @property
     def _is_running(self) -> bool:
@@ -155,6 +167,8 @@ class LeaderFetcher:
                     out_of_range = await self._rounds(link)
                     if out_of_range:
                         await self._look_up(link, out_of_range)
+                        # The answer to a second request may have come meanwhile, and was dropped.
+                        self._session.restart()
             except (LinkFailed, WireError) as error:
                 LOGGER.debug("fetching failed", extra=facts(leader=self._leader_id, reason=str(error)))
                 await self._pause()
@@ -180,7 +194,7 @@ class LeaderFetcher:
         returned. Raises LinkFailed, WireError.
         """
         self._link, self._stopped = link, self._follower.loop.create_future()
-        self._is_asking = self._is_due = False
+        self._is_due = False
         watch = self._follower.loop.create_task(self._watch(link), name="fetcher")
         try:
             self._ask()
@@ -196,8 +210,8 @@ class LeaderFetcher:
     async def _watch(self, link: Link) -> None:
         """Close a connection whose answer is overdue. A timer for each request would cost as much as the rest of it."""
         loop = self._follower.loop
-        while not self._is_asking or loop.time() < self._deadline:
-            await asyncio.sleep(self._deadline - loop.time() if self._is_asking else self._timeout_s)
+        while not self._session.in_flight or loop.time() < self._deadline:
+            await asyncio.sleep(self._deadline - loop.time() if self._session.in_flight else self._timeout_s)
         self._fail(LinkFailed(f"no answer within {self._timeout_s:g} s"))
         link.close()
 
@@ -218,7 +232,7 @@ class LeaderFetcher:
         """Send the next fetch, if there is something to fetch."""
         self._is_due = False
         self._forget_timer()
-        if not self._is_running or self._is_asking:
+        if not self._is_running or not self._may_ask:
             return
         self._news.clear()
         if self.is_idle:
@@ -230,15 +244,14 @@ class LeaderFetcher:
                 self._wait()
                 return
             assert self._link is not None
+            self._is_urgent = False
             self._deadline = self._follower.loop.time() + self._timeout_s
-            self._is_asking = True
             self._link.ask(ApiKey.FETCH, FETCH_VERSION, request, self)
         except Exception as error:
             self._fail(error)
 
     def answered(self, body: memoryview) -> None:
         """See links.Asking."""
-        self._is_asking = False
         if not self._is_running:
             return
         try:
@@ -248,7 +261,6 @@ class LeaderFetcher:
 
     def failed(self, error: LinkFailed) -> None:
         """See links.Asking."""
-        self._is_asking = False
         self._fail(error)
 
     def _fail(self, error: Exception) -> None:
@@ -336,6 +348,8 @@ class LeaderFetcher:
         self._carry_out(
             partition, following.take(partition.replica, found.asked, answer, partition.log.epochs), records
         )
+        share_bytes = self._follower.config["replica.fetch.max.bytes"]
+        self._paced(found, records is not None and len(records) >= share_bytes)
 
     def _carry_out(self, partition: Partition, step: Step, records: memoryview | None) -> None:
         """Do what a step says, in its order. Raises KafkaError, StorageError."""

@@ -1,56 +1,89 @@
-"""The fetchers of a broker, one for each leader that it follows."""
+"""The fetchers of a broker: of each leader that it follows one for what keeps up, and one for what is far behind.
+
+A replica that is being copied fills answers of megabytes. What acks=all waits for does not stand behind them: it has a
+connection and a session of its own. A partition begins among those that keep up. It is far behind if it is not in sync,
+and its answer is the most that one answer may have of it (replica.fetch.max.bytes), until it is in sync, or an answer
+brings all that the leader has committed.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from broker_cy.replica import following
 from broker_cy.server.replication.fetcher import Follower, LeaderFetcher
 
 if TYPE_CHECKING:
     from broker_cy.metadata.image import ImageDelta
     from broker_cy.replica.partition import Partition
+    from broker_cy.server.replication.fetch_session import Fetched
 
 NO_LEADER = -1
 
 
+class Lane(NamedTuple):
+    """What one fetcher fetches."""
+
+    leader_id: int
+    is_far_behind: bool
+
+
 class Replicas:
-    """Gives each following partition to the fetcher of its leader (partitions.partition_service.Replication)."""
+    """Gives each following partition to a fetcher of its leader (partitions.partition_service.Replication)."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
-        self._fetchers: dict[int, LeaderFetcher] = {}
-        self._leaders: dict[Partition, int] = {}
+        self._fetchers: dict[Lane, LeaderFetcher] = {}
+        self._lanes: dict[Partition, Lane] = {}
 
     def follow(self, partition: Partition, leader: int) -> None:
         """Fetch the partition from the broker `leader` from now on; -1 if there is no leader."""
         self.leave(partition)
-        if leader == NO_LEADER:
-            return
-        self._leaders[partition] = leader
-        if leader not in self._fetchers:
-            self._fetchers[leader] = LeaderFetcher(self._follower, leader)
-        self._fetchers[leader].add(partition)
+        if leader != NO_LEADER:
+            self._fetch(partition, Lane(leader, is_far_behind=False))
+
+    def _fetch(self, partition: Partition, lane: Lane) -> None:
+        self._lanes[partition] = lane
+        if lane not in self._fetchers:
+            self._fetchers[lane] = LeaderFetcher(self._follower, lane.leader_id, self._paced)
+        self._fetchers[lane].add(partition)
 
     def leave(self, partition: Partition) -> None:
         """Fetch the partition no more. A fetcher without partitions ends with its connection."""
-        leader = self._leaders.pop(partition, NO_LEADER)
-        if leader == NO_LEADER:
+        lane = self._lanes.pop(partition, None)
+        if lane is None:
             return
-        fetcher = self._fetchers[leader]
+        fetcher = self._fetchers[lane]
         fetcher.remove(partition)
         if fetcher.is_idle:
-            del self._fetchers[leader]
+            del self._fetchers[lane]
             fetcher.close()
+
+    def _paced(self, found: Fetched, is_whole_share: bool) -> None:
+        """See LeaderFetcher."""
+        partition = found.partition
+        lane = self._lanes.get(partition)
+        if lane is None or lane.is_far_behind == is_whole_share:
+            return
+        is_in_sync = partition.assigned is not None and self._follower.node_id in partition.assigned.isr
+        if lane.is_far_behind:
+            is_moved = is_in_sync or following.has_all(partition.replica, found.high_watermark)
+        else:
+            is_moved = not is_in_sync
+        if is_moved:
+            self.leave(partition)
+            self._fetch(partition, lane._replace(is_far_behind=not lane.is_far_behind))
 
     def apply(self, delta: ImageDelta) -> None:
         """Brokers that have registered, or are served again, may be reached now."""
-        for broker_id in delta.brokers:
-            if broker_id in self._fetchers:
-                self._fetchers[broker_id].wake()
+        registered = set(delta.brokers)
+        for lane, fetcher in self._fetchers.items():
+            if lane.leader_id in registered:
+                fetcher.wake()
 
     def close(self) -> None:
         """End all fetchers."""
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()
-        self._leaders.clear()
+        self._lanes.clear()

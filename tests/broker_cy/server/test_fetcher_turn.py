@@ -94,7 +94,7 @@ def test_the_next_request_has_what_came_beside_a_high_watermark(tmp_path: Path) 
         everything = Follower(
             2, lambda: 9, cast(Any, CONFIG), clock, loop, cast(Any, leader), cast(Any, None), group.flush, throttle
         )
-        fetcher = LeaderFetcher(everything, 1)
+        fetcher = LeaderFetcher(everything, 1, lambda found, is_whole_share: None)
         fetcher.add(known)
         fetcher.add(behind)
         try:
@@ -140,5 +140,64 @@ def test_a_request_without_what_is_not_written_yet_waits_for_little(tmp_path: Pa
         group.flush()
         session.note(second)
         assert request() == (True, {1: 2}, 0)
+
+    asyncio.run(work())
+
+
+class Holding:
+    """Answers the first request, which has no session yet, and holds the next ones."""
+
+    def __init__(self) -> None:
+        self.requests: list[messages.FetchRequest] = []
+        self.has_come = asyncio.Event()
+
+    async def connect(self, broker_id: int) -> Holding:
+        return self
+
+    def ask(self, api_key: int, version: int, body: bytes, asking: Asking) -> None:
+        self.requests.append(codec.decode(messages.FetchRequest, VERSION, body))
+        self.has_come.set()
+        if len(self.requests) == 1:
+            answer = memoryview(codec.encode(messages.FetchResponse(session_id=5), VERSION))
+            asyncio.get_running_loop().call_soon(asking.answered, answer)
+
+    async def asked(self, count: int) -> None:
+        while len(self.requests) < count:
+            self.has_come.clear()
+            await self.has_come.wait()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_partition_that_is_fetched_from_now_on_waits_for_no_answer(tmp_path: Path) -> None:
+    """If this fails, acks=all waits up to replica.fetch.wait.max.ms after an election, or for a replica that joins."""
+
+    async def work() -> None:
+        loop, clock = asyncio.get_running_loop(), ManualClock()
+        group = FlushGroup(loop, clock)
+        one, two, three = (follower(group, tmp_path, each, each + 1) for each in range(3))
+        leader = Holding()
+        throttle = ReplicaThrottle(11, 1000)
+        everything = Follower(
+            2, lambda: 9, cast(Any, CONFIG), clock, loop, cast(Any, leader), cast(Any, None), group.flush, throttle
+        )
+        fetcher = LeaderFetcher(everything, 1, lambda found, is_whole_share: None)
+        fetcher.add(one)
+        try:
+            async with asyncio.timeout(30):
+                await leader.asked(2)
+                fetcher.add(two)
+                await leader.asked(3)
+                # Not more than two have no answer: this one is part of the next request.
+                fetcher.add(three)
+        finally:
+            fetcher.close()
+        assert len(leader.requests) == 3
+        assert [(each.session_id, each.session_epoch) for each in leader.requests] == [(0, 0), (5, 1), (5, 2)]
+        asked = [
+            {part.partition: part.fetch_offset for part in topic.partitions} for topic in leader.requests[2].topics
+        ]
+        assert asked == [{1: 2}]
 
     asyncio.run(work())

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections import deque
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,43 +55,74 @@ def partitions(path: Path, draw: random.Random) -> list[Partition]:
 
 def expected_of(partition: Partition) -> tuple[int, int, int, int]:
     log = partition.log
-    return (7, log.log_end_offset, log.epochs.latest_epoch, log.log_start_offset)
+    return (partition.replica.leader_epoch, log.log_end_offset, log.epochs.latest_epoch, log.log_start_offset)
 
 
-def receive(known: Asked, body: bytes, session: FetchSession) -> None:
-    """What a leader does with a request."""
-    request = codec.decode(messages.FetchRequest, VERSION, body)
-    assert (request.session_id, request.session_epoch) == (session.session_id, session.epoch)
-    assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 9)
-    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10 << 20)
-    if request.session_epoch == 0:
-        assert not request.forgotten_topics_data
-        known.clear()
-    for forgotten in request.forgotten_topics_data:
-        for index in forgotten.partitions:
-            del known[forgotten.topic_id, index]
-    for topic in request.topics:
-        for each in topic.partitions:
-            assert each.partition_max_bytes == 1 << 20
-            known[topic.topic_id, each.partition] = (
-                each.current_leader_epoch,
-                each.fetch_offset,
-                each.last_fetched_epoch,
-                each.log_start_offset,
+class Leader:
+    """What a leader has of a session, and the requests that it has not answered."""
+
+    def __init__(self, session: FetchSession) -> None:
+        self.session = session
+        self.known: Asked = {}
+        # For each request what is fetched by it, and whether it continues the session that the leader has.
+        self.requests: deque[tuple[Asked, bool]] = deque()
+        self.is_over = False  # it has answered without a session
+
+    def receive(self, body: bytes, epoch: int) -> None:
+        request = codec.decode(messages.FetchRequest, VERSION, body)
+        assert (request.session_id, request.session_epoch) == (self.session.session_id, epoch)
+        assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 9)
+        assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10 << 20)
+        if request.session_epoch == 0:
+            assert not request.forgotten_topics_data
+            self.known.clear()
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                del self.known[forgotten.topic_id, index]
+        for topic in request.topics:
+            for each in topic.partitions:
+                assert each.partition_max_bytes == 1 << 20
+                self.known[topic.topic_id, each.partition] = (
+                    each.current_leader_epoch,
+                    each.fetch_offset,
+                    each.last_fetched_epoch,
+                    each.log_start_offset,
+                )
+        self.requests.append((dict(self.known), False))
+
+    def answer(self, draw: random.Random) -> tuple[bytes, int, Asked | None]:
+        """The oldest answer, its error, and what it is of; None: of a session that has ended, which says nothing."""
+        asked, is_stale = self.requests.popleft()
+        if is_stale:
+            return codec.encode(messages.FetchResponse(error_code=70), VERSION), 0, None
+        error = draw.choice([0, 0, 0, 0, 71])
+        session_id = draw.choice([5, 5, 5, 0]) if error == 0 else 0
+        if session_id == 0:
+            self.requests = deque((each, True) for each, _ in self.requests)
+        topics = {topic_id: messages.FetchResponse.FetchableTopicResponse(topic_id=topic_id) for topic_id, _ in asked}
+        for (topic_id, index), ask in asked.items():
+            topics[topic_id].partitions.append(
+                messages.FetchResponse.PartitionData(partition_index=index, high_watermark=ask[1], records=b"x" * index)
             )
+        response = messages.FetchResponse(
+            error_code=error, session_id=session_id, responses=list(topics.values()) if error == 0 else []
+        )
+        return codec.encode(response, VERSION), error, {} if error else asked
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(40))
 def test_the_leader_has_what_can_be_fetched(tmp_path: Path, seed: int) -> None:
-    """If this fails, partitions are no longer fetched, or a fetch acknowledges what a paused one does not have."""
+    """If this fails, partitions are no longer fetched, a fetch acknowledges what a paused one does not have, or an
+    answer is taken for that to a later request, of another leader epoch.
+    """
     draw = random.Random(seed)
     all_of_them = partitions(tmp_path, draw)
     session = FetchSession(2, cast(Any, CONFIG), ReplicaThrottle(11, 1000))
-    known: Asked = {}
+    leader = Leader(session)
     fetched: dict[Partition, bool] = {}  # and whether it is paused
-    for _ in range(60):
+    for _ in range(80):
         for partition in draw.sample(all_of_them, draw.randint(0, 3)):
-            match draw.choice(["add", "pause", "remove", "note"]):
+            match draw.choice(["add", "pause", "remove", "note", "epoch"]):
                 case "add":
                     session.add(partition)
                     fetched[partition] = False
@@ -103,32 +135,31 @@ def test_the_leader_has_what_can_be_fetched(tmp_path: Path, seed: int) -> None:
                     fetched.pop(partition, None)
                 case "note":
                     session.note(partition)
+                case "epoch":
+                    epoch = partition.replica.leader_epoch + 1
+                    partition.assign(PartitionImage((1, 2), (1, 2), 1, epoch, 0), False, cast(Any, None), -1)
+                    session.note(partition)
         if draw.random() < 0.1:
             session.restart()
-        wanted = {(each.topic_id, each.index): expected_of(each) for each, paused in fetched.items() if not paused}
-        body = session.request(9, 0)
-        assert session.is_empty == (not fetched)
-        if body is None:
-            assert wanted == {}
-            continue
-        receive(known, body, session)
-        assert known == wanted
-        error = draw.choice([0, 0, 0, 0, 71])
-        session_id = draw.choice([5, 5, 5, 0]) if error == 0 else 0
-        topics = {topic_id: messages.FetchResponse.FetchableTopicResponse(topic_id=topic_id) for topic_id, _ in known}
-        for (topic_id, index), asked in known.items():
-            topics[topic_id].partitions.append(
-                messages.FetchResponse.PartitionData(
-                    partition_index=index, high_watermark=asked[1], records=b"x" * index
-                )
-            )
-        answer = messages.FetchResponse(
-            error_code=error, session_id=session_id, responses=list(topics.values()) if error == 0 else []
-        )
-        code, found = session.take(memoryview(codec.encode(answer, VERSION)))
-        assert code == error
-        expected = {} if error else {key: (asked[:3], b"x" * key[1]) for key, asked in known.items()}
-        assert {
-            (each.partition.topic_id, each.partition.index): (tuple(each.asked), bytes(each.records or b""))
-            for each in found
-        } == expected
+            leader.requests.clear()
+        if session.in_flight == 0 or (session.may_overtake and draw.random() < 0.5):
+            wanted = {(each.topic_id, each.index): expected_of(each) for each, paused in fetched.items() if not paused}
+            epoch = session.epoch
+            body = session.request(9, 0)
+            assert session.is_empty == (not fetched)
+            if body is None:
+                assert wanted == {}
+            else:
+                leader.receive(body, epoch)
+                assert leader.known == wanted
+        assert session.in_flight == len(leader.requests) <= 2
+        if leader.requests and draw.random() < 0.7:
+            body, error, asked = leader.answer(draw)
+            code, found = session.take(memoryview(body))
+            assert code == error
+            served = {(each.topic_id, each.index) for each, paused in fetched.items() if not paused}
+            expected = {key: (ask[:3], b"x" * key[1]) for key, ask in (asked or {}).items() if key in served}
+            assert {
+                (each.partition.topic_id, each.partition.index): (tuple(each.asked), bytes(each.records or b""))
+                for each in found
+            } == expected

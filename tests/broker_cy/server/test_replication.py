@@ -30,7 +30,7 @@ from broker_cy.server.replication.alterations import Alterations
 from broker_cy.server.replication.broker_links import BrokerLink
 from broker_cy.server.replication.fetcher import Follower
 from broker_cy.server.replication.links import Link, LinkFailed
-from broker_cy.server.replication.replicas import Replicas
+from broker_cy.server.replication.replicas import Lane, Replicas
 from broker_cy.storage import maintenance
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -39,7 +39,7 @@ from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, decode_batches, encode_batch
 from tests.support.wait import until
 
-from .harness import SETTINGS, CoreHarness, fetch_from, produce_request, produce_to
+from .harness import SETTINGS, CoreHarness, fetch_from, fetch_request, produce_request, produce_to
 
 TOPIC = "t"
 LAG_MS = 10_000
@@ -280,6 +280,69 @@ def test_a_high_watermark_alone_answers_followers_only_where_consumers_read_from
         node.wait(lambda partition: partition.high_watermark == count + 2)
 
 
+def test_who_is_far_behind_is_not_in_the_way_of_the_others(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, acks=all waits behind megabytes for a replica that is being copied, or that one never joins."""
+    monkeypatch.setitem(CONFIG, "replica.fetch.max.bytes", 100)
+    lanes: list[tuple[int, Lane]] = []
+    right = Replicas._fetch
+
+    def fetch(self: Replicas, partition: Partition, lane: Lane) -> None:
+        lanes.append((self._follower.node_id, lane))
+        right(self, partition, lane)
+
+    monkeypatch.setattr(Replicas, "_fetch", fetch)
+    late = cluster.nodes[3]
+    late.cut()
+    cluster.give(isr=(1, 2))
+    values = [b"%d" % each * 50 for each in range(20)]
+    for value in values:
+        assert produce(cluster, 1, value) == ErrorCode.NONE
+    late.is_cut = False
+    late.harness.wait_until(lambda: cluster.image.isr == (1, 2, 3))
+    assert produce(cluster, 1, b"last") == ErrorCode.NONE
+    late.wait(lambda partition: partition.high_watermark == len(values))
+    assert late.records() == [*values, b"last"]
+    far, near = Lane(1, is_far_behind=True), Lane(1, is_far_behind=False)
+    late.harness.wait_until(lambda: set(late.replicas._fetchers) == {near})
+    found = [lane for node_id, lane in lanes if node_id == 3]
+    assert found.count(far) >= 1
+    assert found[-1] == near
+    # Who is in sync stays, however much there is to be fetched.
+    assert (2, far) not in lanes
+
+
+@pytest.mark.parametrize("replica_id", [3, -1], ids=["follower", "consumer"])
+def test_a_second_fetch_of_a_follower_ends_the_wait_of_the_first(cluster: Cluster, replica_id: int) -> None:
+    """If this fails, a partition whose leader this broker has become is fetched after replica.fetch.wait.max.ms, and
+    acks=all waits for it as long; or a consumer that sends requests in advance gets empty answers.
+    """
+    cluster.nodes[3].cut()
+    cluster.give(isr=(1, 2))
+    core = cluster.nodes[1].harness.core
+    client = cluster.nodes[1].harness.client()
+    first = fetch_request(TOPIC, 0, 0, session_id=0, session_epoch=0, replica_id=replica_id)
+    session_id = client.call(first, ApiKey.FETCH, 11, messages.FetchResponse).session_id
+    for epoch in (1, 2):
+        waits = messages.FetchRequest(
+            max_bytes=1 << 20,
+            min_bytes=1,
+            session_id=session_id,
+            session_epoch=epoch,
+            max_wait_ms=600_000,
+            replica_id=replica_id,
+        )
+        before = core.requests
+        client.send(client.encode(waits, ApiKey.FETCH, 11))
+        until(lambda before=before: core.requests > before, "the fetch")  # type: ignore[misc]
+    if replica_id >= 0:
+        _, answer = client.receive(ApiKey.FETCH, 11, messages.FetchResponse)
+        assert (answer.error_code, answer.responses) == (ErrorCode.NONE, [])
+    assert produce(cluster, 1, b"value", acks=1) == ErrorCode.NONE
+    _, answer = client.receive(ApiKey.FETCH, 11, messages.FetchResponse)
+    assert answer.responses[0].partitions[0].records
+    client.close()
+
+
 def test_a_deposed_leader_truncates_what_only_it_had(cluster: Cluster) -> None:
     """If this fails, replicas differ after a failover, and consumers read records that were never acknowledged."""
     assert produce(cluster, 1, b"shared") == ErrorCode.NONE
@@ -313,8 +376,8 @@ def test_a_follower_tries_at_once_when_its_leader_is_back(cluster: Cluster, monk
     monkeypatch.setitem(CONFIG, "replica.fetch.backoff.ms", 600_000)
     late = cluster.nodes[3]
     late.cut()
-    fetchers = late.replicas._fetchers
-    until(lambda: 1 in fetchers and fetchers[1].failures > 0, "a connection that failed")
+    fetchers, keeping_up = late.replicas._fetchers, Lane(1, is_far_behind=False)
+    until(lambda: keeping_up in fetchers and fetchers[keeping_up].failures > 0, "a connection that failed")
     cluster.give(isr=(1, 2))
     assert produce(cluster, 1, b"first") == ErrorCode.NONE
     late.is_cut = False
@@ -383,7 +446,8 @@ def test_a_throttle_holds_only_what_is_not_in_sync(cluster: Cluster, side: str) 
     if side == "leader":
         leader.wait(lambda partition: state.followers[3].end_offset == 0)
     else:
-        late.harness.wait_until(lambda: late.replicas._fetchers[1]._session.held_ms(0) is not None)
+        lane = Lane(1, is_far_behind=False)
+        late.harness.wait_until(lambda: late.replicas._fetchers[lane]._session.held_ms(0) is not None)
     for each in range(10):
         assert produce(cluster, 1, b"%d" % each) == ErrorCode.NONE
     assert len(in_sync.records()) == 11
