@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+PIECE_BYTES = 1 << 20  # written at once
+
 
 def evict(directory: Path) -> None:
     """Sync every file below `directory` to disk and drop it from the page cache. Raises OSError."""
@@ -13,3 +15,19 @@ def evict(directory: Path) -> None:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)
+
+
+def provide(directory: Path, size_bytes: int) -> None:
+    """Have the machine get memory for that many bytes of files, which the next writes use. Raises OSError.
+
+    The host of a virtual machine gives it memory page by page when it is first used: writes into such pages were 15
+    times as slow as later ones, and a measurement of writes would be one of that.
+    """
+    path = directory / "bench-memory"
+    piece = bytes(PIECE_BYTES)
+    try:
+        with open(path, "wb", buffering=0) as file:
+            for _ in range(-(-size_bytes // PIECE_BYTES)):
+                file.write(piece)
+    finally:
+        path.unlink(missing_ok=True)

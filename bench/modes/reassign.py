@@ -23,6 +23,7 @@ from bench.copy_limit import copy_mb_per_s
 from bench.engine import FAILURES, Measured, Session, Stopped, fill, measure
 from bench.launch import networks
 from bench.modes.base import Outcome, cluster_up
+from bench.page_cache import provide
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
@@ -88,6 +89,8 @@ def _measured(
             outcome.warm_ups.append(warming)
         if failed:
             raise TargetError(failed)
+        session.on_phase(f"{name}: memory")
+        provide(cluster.directory, size)
         runs.append(measure(session, name, cluster, workload, ALONE, pair))
         if not runs[-1].failed:
             runs.append(_beside(session, cluster, workload, move, size))
