@@ -44,6 +44,8 @@ TIMES = {
     "replica.socket.timeout.ms": "3000",
     "leader.imbalance.check.interval.seconds": "3",
 }
+# A replica that lacks more than some batches is far behind (server.replication.replicas).
+SIZES = {"replica.fetch.max.bytes": "600"}
 
 
 class Site(Protocol):
@@ -74,6 +76,7 @@ def settings_of(plan: Plan, host: str) -> dict[str, str]:
         "transaction.state.log.replication.factor": "3",
         "transaction.state.log.min.isr": "2",
         **TIMES,
+        **SIZES,
     }
 
 

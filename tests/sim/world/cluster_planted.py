@@ -9,9 +9,11 @@ import pytest
 from broker_cy.quorum import elections
 from broker_cy.replica import following, leading
 from broker_cy.replica.in_sync import InSync
+from broker_cy.replica.partition import Partition
 from broker_cy.replica.replica import Role
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
+from broker_cy.server.replication.replicas import Lane, Replicas
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
 from tests.sim.world.plan import CLUSTER, CLUSTER_ROLES
@@ -86,6 +88,17 @@ def loaded_coordinators_wake_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CoordinatorRuntime, "load", wrong)
 
 
+def who_is_far_behind_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A partition that is far behind leaves its fetcher, and is fetched by no other."""
+    right = Replicas._fetch
+
+    def wrong(self: Replicas, partition: Partition, lane: Lane) -> None:
+        if not lane.is_far_behind:
+            right(self, partition, lane)
+
+    patch.setattr(Replicas, "_fetch", wrong)
+
+
 def observers_stay_with_their_leader(patch: pytest.MonkeyPatch) -> None:
     """A broker that is no controller does not search for another leader when its own does not answer."""
     patch.setattr(elections, "_search", lambda state: None)
@@ -98,11 +111,12 @@ CLUSTER_PLANTED: dict[str, Planted] = {
         (high_watermark_is_the_leaders_end, 0),
         (min_insync_replicas_is_ignored, 24),
         (nothing_is_truncated, 0),
-        (diverging_logs_are_not_noticed, 2),
+        (diverging_logs_are_not_noticed, 91),
         (empty_epochs_are_not_cut, 2),
         (deposed_leaders_go_on, 2),
         (requests_do_not_wait_for_coordinators, 0),
         (loaded_coordinators_wake_nobody, 0),
+        (who_is_far_behind_is_forgotten, 0),
     ]
 } | {
     # Worlds in which all nodes are voters do not reach it.

@@ -389,7 +389,13 @@ class Member(Fetcher):
             if code is ErrorCode.NONE:
                 self.world.groups.commit(self.group, life, spot.place, at)
         for code in codes:
-            self._react(code)
+            if code not in self._unknown:
+                self._react(code)
+
+    @property
+    def _unknown(self) -> frozenset[ErrorCode]:
+        """Errors of a commit to a topic that the coordinator's broker does not know yet; the leader of it does."""
+        return GONE if self.world.plan.is_cluster else frozenset()
 
 
 class StaticMember(Member):
@@ -416,4 +422,6 @@ class StaticMember(Member):
         except Lost:
             return
         codes = {ErrorCode(part.error_code) for topic in answer.topics for part in topic.partitions}
-        assert codes <= RETRIABLE | REJOIN, f"{self.name}: a commit of {before}, which was replaced: {codes}"
+        assert codes <= RETRIABLE | REJOIN | self._unknown, (
+            f"{self.name}: a commit of {before}, which was replaced: {codes}"
+        )
