@@ -21,7 +21,9 @@ from bench.targets import TargetError
 
 TOPIC: Final = "bench-failover"
 PARTITIONS: Final = 6
-BEFORE_S: Final = 1.0  # of undisturbed writing before a failure, whose latency is that of "before"
+# Of undisturbed writing before a failure, whose latency is that of "before". Longer than a client waits between two
+# requests for metadata (2.5 s of franz-go): the election of preferred leaders that precedes it has made all ask.
+BEFORE_S: Final = 4.0
 AFTER_S: Final = 0.5  # and after it, once all clients are served again
 # What is acknowledged shortly after a cut was on its way before it: the gap ends with a record that is sent later.
 CUT_TAKES_S: Final = 0.1

@@ -74,7 +74,7 @@ cdef class FlushedLog:
     cdef list waiting_answers
     cdef list waiting_appends
     cdef list undone_appends            # of waiting_appends, those of a write that failed; told after the answers of the turn
-    cdef dict waiting_followers         # as waiting_fetches, but they wait for writes; None for the only replica
+    cdef dict waiting_followers         # as waiting_fetches, but for writes, and they stay; None for the only replica
     # What the waiting followers know: ends of the written records, and of the committed ones.
     cdef int64_t told_written
     cdef int64_t told_high

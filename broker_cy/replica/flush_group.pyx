@@ -94,6 +94,9 @@ cdef class FlushGroup:
         """Called after each flush; the server sends the answers that waited for it."""
         return 0
 
+    def before_ticks(self):
+        """Called before partitions look for slow followers; the server reports who has kept up."""
+
     cdef int failed(self, FlushedLog partition, object what, object error) except -1:
         """Called for each failed append, write, read or sync of a log; the server logs it."""
         return 0
@@ -304,6 +307,7 @@ cdef class FlushedLog:
         return 0
 
     cdef int add_follower(self, DelayedFetch waiting) except -1:
+        """Have `waiting` woken by each write from now on, until `remove_waiting`."""
         self.told_written = self.replica.written.bytes
         self.told_high = self.replica.high.offset
         self.waiting_followers[waiting] = None

@@ -222,6 +222,13 @@ class InSync:
         if self.proposal is None and broker_id not in self.isr and self._may_join(broker_id, high_watermark, log_end):
             self._propose_set(self.isr | {broker_id}, broker_id)
 
+    def kept_up(self, broker_id: int, until_ms: int) -> None:
+        """A follower that has everything has fetched again and again, last at `until_ms`, without calls of `fetched`."""
+        follower = self.followers.get(broker_id)
+        if follower is not None:
+            follower.caught_up_ms = max(follower.caught_up_ms, until_ms)
+            follower.fetched_ms = max(follower.fetched_ms, until_ms)
+
     def _may_join(self, broker_id: int, high_watermark: int, log_end: int) -> bool:
         """Behind the start of the leader's epoch the follower may lack what an earlier leader committed. Below
         min.insync.replicas the high watermark stands still, so that a follower that has reached it may be far behind:

@@ -71,4 +71,6 @@ cdef class Partition(FlushedLog):
     cdef int take_role(self) except -1
     cdef int leave_role(self) except -1
     cpdef int settle_deletes(self) except -1
+    cdef bint is_member(self, int32_t broker_id) except *
+    cdef int kept_up(self, int32_t broker_id, int64_t until_ms) except -1
     cdef bint take_fetch(self, int32_t broker_id, int64_t broker_epoch, int64_t offset, int64_t log_start) except *

@@ -151,6 +151,17 @@ cdef class Partition(FlushedLog):
             self.settle_deletes()
         return progress.moved
 
+    cdef bint is_member(self, int32_t broker_id) except *:
+        """Whether a follower is in the in-sync set that is committed, and no other one is proposed."""
+        in_sync = self.replica.in_sync
+        return in_sync is not None and in_sync.proposal is None and broker_id in in_sync.isr
+
+    cdef int kept_up(self, int32_t broker_id, int64_t until_ms) except -1:
+        """See InSync.kept_up."""
+        if self.replica.in_sync is not None:
+            self.replica.in_sync.kept_up(broker_id, until_ms)
+        return 0
+
     def answered(self, proposal, answer):
         """The controller has answered an AlterPartition of this partition (in_sync.Proposal, in_sync.Altered)."""
         self.take(self.replica.answered(proposal, answer))

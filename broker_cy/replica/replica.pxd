@@ -65,6 +65,7 @@ cdef class Replica:
     # Of partitions with several replicas. The other fields are as before a follower was added.
     cdef bint replicated
     cdef readonly object in_sync    # in_sync.InSync
+    cdef readonly object members    # its committed set when this leader last moved its high watermark, or tried to
     cdef readonly bint under_min    # its set is smaller than min.insync.replicas
     cdef int64_t known_high         # a follower's leader has said that this is committed
     cdef list marks             # (offset, bytes) of ends of writes above the high watermark; at most MARKS_MAX; None: one replica

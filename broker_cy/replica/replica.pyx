@@ -152,6 +152,7 @@ cdef class Replica:
         if self.role == LEADER:
             bound = self.in_sync.bound(end)
             self.under_min = self.in_sync.is_under_min
+            self.members = self.in_sync.isr
             found.wants_alter = self.in_sync.unsent
         elif self.role == FOLLOWER:
             bound = min(self.known_high, end)
@@ -227,7 +228,7 @@ cdef class Replica:
         """Follow the leader of an epoch. Nothing may be staged. Raises ValueError for an epoch that is over."""
         self.become(FOLLOWER, leader_epoch)
         self.replicate()
-        self.in_sync = None
+        self.in_sync = self.members = None
         self.under_min = False
         # What the leader of an epoch before had committed may be below records that this log lacks.
         self.known_high = NONE

@@ -45,6 +45,11 @@ def gives_up_a_proposal_that_timed_out(patch: Patch) -> None:
     patch.setattr(InSync, "_is_joining", lambda self, broker_id, end_offset: False)
 
 
+def quiet_followers_are_late(patch: Patch) -> None:
+    """Of a partition without news nobody notes that its followers fetch, so that they are late when it is written to."""
+    patch.setattr(InSync, "kept_up", lambda self, broker_id, until_ms: None)
+
+
 def appends_records_of_later_epochs(patch: Patch) -> None:
     """A follower appends what a later leader wrote, with which it has not compared its log (KAFKA-18723)."""
     right = following.belongs
@@ -205,6 +210,9 @@ DEFECTS: dict[Planter, str] = {
     proposal_names_no_incarnations: "replica/test_in_sync.py::test_a_proposal_names_the_incarnation_that_fetched",
     gives_up_a_proposal_that_timed_out: (
         "replica/test_in_sync.py::test_a_proposed_replica_counts_until_the_controller_has_answered"
+    ),
+    quiet_followers_are_late: (
+        "server/test_replication.py::test_who_has_everything_of_a_quiet_partition_stays_when_it_is_written_to"
     ),
     appends_records_of_later_epochs: "replica/test_in_sync.py::test_a_follower_appends_what_belongs_to_its_fetch",
     empty_log_begins_at_any_offset: "replica/test_in_sync.py::test_an_empty_log_begins_within_no_batch",

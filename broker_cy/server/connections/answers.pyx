@@ -110,6 +110,10 @@ cdef class ServerCore(FlushGroup):
             self.schedule_flush()
         return self.now_ms
 
+    def before_ticks(self):
+        if self.fetch_sessions is not None:
+            self.fetch_sessions.tick()
+
     cdef int answer_waiting(self) except -1:
         """After the write of this turn: every answer that waited for it goes, unless it waits for a sync."""
         cdef list replies = self.unflushed

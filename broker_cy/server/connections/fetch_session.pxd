@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
 
+from broker_cy.replica.flush_group cimport DelayedFetch
 from broker_cy.replica.partition cimport Partition
 from broker_cy.storage.log cimport LogSlice
 from broker_cy.wire.fetch cimport FetchTarget, FetchView
@@ -20,6 +21,11 @@ cdef class FetchPartition:
     cdef str known_name                 # the name of the topic's id when it was last found, from version 13 on
     cdef int64_t reported_high_watermark  # -1 before the first answer
     cdef int64_t reported_log_start_offset
+    # Of a follower. Quiet is a partition of which it had everything at the last look, and that is not different since.
+    cdef bint is_quiet
+    cdef object members                 # the in-sync set at that look
+    cdef Partition stands_at            # where the wait of the session stands; None: nowhere
+    cdef int64_t wait_generation        # of the wait when it was put there
     # The last read.
     cdef bint held                      # a follower that has to wait, because of a throttle
     cdef bint unknown                   # the topic or partition does not exist
@@ -35,8 +41,16 @@ cdef class FetchPartition:
 
     cdef int ask(self, FetchTarget* target) except -1
     cdef FetchPartition twin(self)
+    cdef bint is_still_quiet(self) noexcept
+    cdef int note_quiet(self, int32_t replica_id) except -1
     cdef bint is_news(self) noexcept
     cdef bint is_urgent(self, bint reads_followers) noexcept
+
+cdef class FollowerWait(DelayedFetch):
+    """What a follower's fetches wait with: it stands at the partitions of the session from the first wait on, because there are
+    many of them and few have news. The Fetch handler subclasses it.
+    """
+    cdef int64_t generation             # counts how often it was removed because nobody waited
 
 cdef class FetchSession:
     cdef readonly int32_t session_id
@@ -44,7 +58,15 @@ cdef class FetchSession:
     cdef bint uses_ids
     cdef dict partitions                # (topic, index) -> FetchPartition, in the order of service
     cdef int64_t last_used_ms
+    # Of a follower.
+    cdef int32_t replica_id             # -1 of a consumer
+    cdef int64_t broker_epoch           # of its last fetch
+    cdef int64_t fetched_ms             # when all partitions were looked at last
+    cdef FollowerWait wait              # stands at the partitions; None before the first wait
 
+    cdef int wake_up(self, FetchPartition part) except -1
+    cdef int be_asked_by(self, int64_t broker_epoch) except -1
+    cdef int leave(self) except -1
     cdef int update(self, FetchView view) except -1
 
 cdef class FetchContext:
@@ -69,4 +91,5 @@ cdef class SessionCache:
     cdef readonly int64_t evicted
 
     cdef FetchContext context(self, FetchView view, int64_t now_ms)
+    cdef FetchSession drop(self, int32_t session_id)
     cdef FetchSession create(self, FetchView view, dict partitions, int64_t now_ms)

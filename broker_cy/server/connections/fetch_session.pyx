@@ -7,6 +7,8 @@ carries only changes. The cache is bounded by max.incremental.fetch.session.cach
 
 cimport cython
 
+from broker_cy.replica.replica cimport LEADER
+from broker_cy.storage.log cimport Log
 from broker_cy.wire.produce cimport FIRST_ID_VERSION, TopicSpan, topic_key
 
 from broker_cy.core.errors import ErrorCode
@@ -33,6 +35,28 @@ cdef class FetchPartition:
         self.last_fetched_epoch = target.last_fetched_epoch
         self.follower_start = target.log_start_offset
         self.max_bytes = target.max_bytes
+        return 0
+
+    cdef bint is_still_quiet(self) noexcept:
+        """Whether nothing is different since note_quiet: a look costs as much as a record, and a follower fetches thousands."""
+        cdef Partition partition = self.partition
+        cdef Log log
+        if not self.is_quiet or partition.closed or partition.log is None:
+            return False
+        log = partition.log
+        return (log.offline is None and partition.replica.role == LEADER
+                and partition.replica.leader_epoch == self.judged_epoch
+                and partition.replica.members is self.members
+                and log.written_end_offset == self.fetch_offset
+                and log.log_start_offset == self.log_start_offset
+                and partition.replica.high.offset == self.high_watermark)
+
+    cdef int note_quiet(self, int32_t replica_id) except -1:
+        """The partition was looked at for a follower, and its fetch was accepted."""
+        cdef Partition partition = self.partition
+        self.is_quiet = (self.error == 0 and self.records is None and self.diverging_epoch < 0 and not self.held
+                         and self.fetch_offset == partition.log.written_end_offset and partition.is_member(replica_id))
+        self.members = partition.replica.members if self.is_quiet else None
         return 0
 
     cdef FetchPartition twin(self):
@@ -100,11 +124,15 @@ cdef FetchContext refused(FetchView view, int16_t error):
     return found
 
 
+cdef class FollowerWait(DelayedFetch):
+    pass
+
+
 @cython.final
 cdef class FetchSession:
     cdef int update(self, FetchView view) except -1:
         """Take up what an incremental request adds, changes and forgets."""
-        cdef FetchPartition part, known
+        cdef FetchPartition part, known = None
         cdef TopicSpan* topic
         cdef bytes name
         cdef int32_t i, k
@@ -113,6 +141,7 @@ cdef class FetchSession:
             if known is None:
                 self.partitions[part.topic, part.index] = part
             else:
+                self.wake_up(known)
                 known.current_leader_epoch = part.current_leader_epoch
                 known.fetch_offset = part.fetch_offset
                 known.last_fetched_epoch = part.last_fetched_epoch
@@ -122,7 +151,37 @@ cdef class FetchSession:
             topic = &view.forgotten[i]
             name = topic_key(topic, view.version)
             for k in range(topic.first, topic.first + topic.count):
-                self.partitions.pop((name, view.forgotten_partitions[k]), None)
+                known = self.partitions.pop((name, view.forgotten_partitions[k]), None)
+                if known is not None:
+                    self.wake_up(known)
+                    if known.stands_at is not None:
+                        known.stands_at.remove_waiting(self.wait)
+        return 0
+
+    cdef int wake_up(self, FetchPartition part) except -1:
+        """A partition is looked at again. Until the last look its follower had everything."""
+        if part.is_quiet:
+            part.is_quiet = False
+            part.partition.kept_up(self.replica_id, self.fetched_ms)
+        return 0
+
+    cdef int be_asked_by(self, int64_t broker_epoch) except -1:
+        """Another incarnation of the follower has to be heard for each partition (KIP-903)."""
+        cdef FetchPartition part
+        if broker_epoch != self.broker_epoch:
+            self.broker_epoch = broker_epoch
+            for part in self.partitions.values():
+                self.wake_up(part)
+        return 0
+
+    cdef int leave(self) except -1:
+        """The session ends, or its connection: it waits nowhere."""
+        cdef FetchPartition part
+        for part in self.partitions.values():
+            self.wake_up(part)
+            if part.stands_at is not None:
+                part.stands_at.remove_waiting(self.wait)
+                part.stands_at = None
         return 0
 
 
@@ -130,6 +189,7 @@ cdef class FetchSession:
 cdef class FetchContext:
     cdef int detach(self) except -1:
         """Share no partition with the request before this one, which is still being answered: each has its own reads."""
+        self.session.leave()
         cdef FetchPartition part
         self.targets = [part.twin() for part in self.targets]
         self.session.partitions = {(part.topic, part.index): part for part in self.targets}
@@ -150,13 +210,11 @@ cdef class SessionCache:
         cdef FetchSession session
         cdef dict partitions
         if view.version < SESSION_VERSION or view.session_epoch == NO_SESSION_EPOCH:
-            if view.session_id != 0:
-                self.sessions.pop(view.session_id, None)
+            self.drop(view.session_id)
             found.targets = list(requested(view).values())
             return found
         if view.session_epoch == NEW_SESSION_EPOCH:
-            if view.session_id != 0:
-                self.sessions.pop(view.session_id, None)
+            self.drop(view.session_id)
             partitions = requested(view)
             found.targets = list(partitions.values())
             session = self.create(view, partitions, now_ms)
@@ -180,13 +238,33 @@ cdef class SessionCache:
         session.update(view)
         if not session.partitions:
             # The client forgot everything: the session ends with this answer.
-            self.sessions.pop(session.session_id, None)
+            self.drop(session.session_id)
             return found
         found.session = session
         found.session_id = session.session_id
         found.incremental = True
         found.targets = list(session.partitions.values())
         return found
+
+    cdef FetchSession drop(self, int32_t session_id):
+        """End a session, if there is one with this id."""
+        cdef FetchSession session = self.sessions.pop(session_id, None)
+        if session is not None:
+            session.leave()
+        return session
+
+    def tick(self):
+        """Report how long followers have kept up, of partitions that are different since the last look at them. Called before
+        Partition.tick.
+        """
+        cdef FetchSession session
+        cdef FetchPartition part
+        for session in self.sessions.values():
+            if session.replica_id < 0:
+                continue
+            for part in session.partitions.values():
+                if part.is_quiet and not part.is_still_quiet():
+                    session.wake_up(part)
 
     cdef FetchSession create(self, FetchView view, dict partitions, int64_t now_ms):
         """A new session, or None if the cache is full of sessions in use."""
@@ -198,7 +276,7 @@ cdef class SessionCache:
             oldest = next(iter(self.sessions.values()))
             if now_ms - oldest.last_used_ms < self.eviction_ms:
                 return None
-            del self.sessions[oldest.session_id]
+            self.drop(oldest.session_id)
             self.evicted += 1
         session_id = self.random_id()
         while session_id in self.sessions:
@@ -208,6 +286,7 @@ cdef class SessionCache:
         session.epoch = 1
         session.uses_ids = view.version >= FIRST_ID_VERSION
         session.partitions = partitions
-        session.last_used_ms = now_ms
+        session.last_used_ms = session.fetched_ms = now_ms
+        session.replica_id = view.replica_id
         self.sessions[session_id] = session
         return session

@@ -10,7 +10,8 @@ A follower (replica_id >= 0) reads up to the end of the log. The offset that it 
 (replica.leading); its fetch waits for the next write. A high watermark comes with the next record, or after max_wait_ms (KAFKA-9952):
 an answer for it alone would double the fetches. One that is not in sync, and that
 a throttle holds (KIP-73), gets no records and waits for nothing but max_wait_ms. A fetch that waits is answered when its follower
-sends another one behind it. Consumers may read from followers
+sends another one behind it. Of the partitions of its session those are read that are different since the last look: a follower
+fetches thousands, and few have news. Consumers may read from followers
 up to their high watermarks, from version 11 on, and the leader names one in their rack if replica.selector.class says so (KIP-392):
 then its followers learn of a high watermark at once.
 Omissions: snapshots (SnapshotId is the metadata quorum's); a class of one's own as replica.selector.class.
@@ -31,7 +32,7 @@ from broker_cy.server.connections.buffers cimport RecvBuffer
 from broker_cy.server.connections.answers cimport AnswerQueue, Reply, ServerCore
 from broker_cy.server.connections.current_leader cimport absent_error, topic_named, topic_with_id
 from broker_cy.server.connections.fetch_answer cimport encode
-from broker_cy.server.connections.fetch_session cimport FetchContext, FetchPartition, SessionCache, refused
+from broker_cy.server.connections.fetch_session cimport FetchContext, FetchPartition, FetchSession, FollowerWait, SessionCache, refused
 from broker_cy.storage.disk cimport confine_reads
 from broker_cy.storage.log cimport LogSlice
 from broker_cy.storage.segment cimport Segment
@@ -55,6 +56,8 @@ cdef enum:
     # The least that is checked of a segment that existed at the start, before a fetch of it is answered: it takes some
     # milliseconds, and a consumer that continues does not wait for a worker with each request.
     VERIFY_BYTES = 4194304
+    # Writes without a fetch of the follower after which its session no longer stands at what is written.
+    UNHEARD_MAX = 1000
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
@@ -96,13 +99,17 @@ cdef class FetchReply(Reply):
     cdef int cold_lookups               # how often that happened
     cdef bint from_disk                 # a worker read something for it
     cdef int64_t missing_bytes          # still to be written before min_bytes is reached
-    cdef FetchWait waiting
+    cdef DelayedFetch waiting           # ConsumerWait or StandingWait; None: it does not wait
     cdef object timer
 
     cdef int cancel(self) except -1:
         self.answered = True
         self.asks_no_more()
-        return self.leave()
+        self.leave()
+        if self.replica_id >= 0 and self.context is not None and self.context.session is not None:
+            # The follower begins another session on another connection.
+            self.context.session.leave()
+        return 0
 
     cdef int asks_no_more(self) except -1:
         cdef Py_ssize_t size = 0
@@ -127,15 +134,19 @@ cdef class FetchReply(Reply):
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        for target in self.context.targets:
-            if target.partition is not None:
-                target.partition.remove_waiting(self.waiting)
+        if self.replica_id >= 0 and self.context.session is not None:
+            (<StandingWait>self.waiting).reply = None
+        else:
+            for target in self.context.targets:
+                if target.partition is not None:
+                    target.partition.remove_waiting(self.waiting)
         self.waiting = None
         return 0
 
     cdef int64_t read_all(self) except -1:
         """Read every target within max_bytes. Returns the number of bytes of records, or INT64_MAX to answer at once."""
         cdef FetchPartition target
+        cdef FetchSession session = self.context.session if self.replica_id >= 0 else None
         cdef Py_ssize_t left = self.max_bytes
         cdef int64_t found = 0
         cdef bint at_once = False
@@ -143,11 +154,19 @@ cdef class FetchReply(Reply):
         self.context.any_unknown = False
         if self.replica_id >= 0 and self.connection.server.leader_throttle is not None:
             self.held = self.connection.server.leader_throttle.is_exceeded(coarse_ms(&self.connection.clock.source))
+        if session is not None:
+            session.be_asked_by(self.broker_epoch)
         confine_reads(self.cold_lookups < COLD_LOOKUPS_MAX)
         try:
             for target in self.context.targets:
+                if session is not None:
+                    if target.is_still_quiet():
+                        continue
+                    session.wake_up(target)
                 # KIP-74: the first record set of an answer is whole, however small the limits.
                 read_one(self, target, left, found == 0)
+                if session is not None and self.cold is None and target.error == 0:
+                    target.note_quiet(self.replica_id)
                 if target.error or target.diverging_epoch >= 0 or target.preferred_replica >= 0:
                     at_once = True
                 elif target.records is not None:
@@ -160,6 +179,8 @@ cdef class FetchReply(Reply):
         finally:
             confine_reads(False)
         if self.cold is None:
+            if session is not None and not self.acknowledged:
+                session.fetched_ms = coarse_ms(&self.connection.clock.source)
             self.acknowledged = True
         return 0x7fffffffffffffff if at_once else found
 
@@ -184,15 +205,37 @@ cdef class FetchReply(Reply):
         self.missing_bytes = self.min_bytes - found
         self.deadline_ms = coarse_ms(&self.connection.clock.source) + self.max_wait_ms
         self.enter(DATA, now_ns(&self.connection.clock.source) if self.mark_ns else 0)
-        self.waiting = FetchWait.__new__(FetchWait)
-        self.waiting.reply = self
-        for target in self.context.targets:
-            if self.replica_id >= 0:
-                if not target.held:
-                    target.partition.add_follower(self.waiting)
-            else:
+        if self.replica_id >= 0:
+            self.stand()
+        else:
+            self.waiting = ConsumerWait.__new__(ConsumerWait)
+            (<ConsumerWait>self.waiting).reply = self
+            for target in self.context.targets:
                 target.partition.add_waiting(self.waiting)
         self.timer = self.connection.server.loop.call_later(self.max_wait_ms / 1000.0, self.expire)
+        return 0
+
+    cdef int stand(self) except -1:
+        """A follower waits, at all partitions but those that a throttle holds. In a session it stands there already."""
+        cdef FetchPartition target
+        cdef FetchSession session = self.context.session
+        cdef StandingWait wait = <StandingWait>session.wait if session is not None else None
+        if wait is None:
+            wait = StandingWait.__new__(StandingWait)
+            if session is not None:
+                session.wait = wait
+        self.waiting = wait
+        wait.reply = self
+        wait.unheard = 0
+        for target in self.context.targets:
+            if target.held:
+                if target.stands_at is not None:
+                    target.stands_at.remove_waiting(wait)
+                    target.stands_at = None
+            elif target.stands_at is not target.partition or target.wait_generation != wait.generation:
+                target.partition.add_follower(wait)
+                target.stands_at = target.partition
+                target.wait_generation = wait.generation
         return 0
 
     cdef int in_worker(self, function, list what, then) except -1:
@@ -385,13 +428,28 @@ def verify_all(list parts):
 
 
 @cython.final
-cdef class FetchWait(DelayedFetch):
-    """Stands at every partition of a waiting fetch."""
+cdef class StandingWait(FollowerWait):
+    """Stands at every partition of a follower's session; without one, of its fetch."""
+    cdef FetchReply reply               # which waits; None: the follower has not fetched since the last answer
+    cdef int unheard                    # writes since then
+
+    cdef int on_advance(self, FlushedLog partition, Py_ssize_t written_bytes) except -1:
+        if self.reply is not None:
+            return self.reply.try_again()
+        self.unheard += 1
+        if self.unheard > UNHEARD_MAX:
+            # Nobody uses the session any more. If somebody does, the next wait stands everywhere again.
+            partition.remove_waiting(self)
+            self.generation += 1
+        return 0
+
+
+@cython.final
+cdef class ConsumerWait(DelayedFetch):
+    """Stands at every partition of a consumer's waiting fetch."""
     cdef FetchReply reply
 
     cdef int on_advance(self, FlushedLog partition, Py_ssize_t written_bytes) except -1:
-        if self.reply.replica_id >= 0:
-            return self.reply.try_again()
         if self.reply.read_committed and partition.undecided and written_bytes >= 0:
             # The bytes written and the bytes that may be read now differ.
             return self.reply.look_again() if partition.stable_moved else 0

@@ -359,6 +359,7 @@ class PartitionService:
             self._last_tick_s = now_s
         elif not silence.silent:
             return
+        self._group.before_ticks()
         for partition in self._led.values():
             in_sync = partition.replica.in_sync
             if is_due or (in_sync is not None and not silence.silent.isdisjoint(in_sync.isr)):

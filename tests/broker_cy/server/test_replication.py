@@ -343,6 +343,50 @@ def test_a_second_fetch_of_a_follower_ends_the_wait_of_the_first(cluster: Cluste
     client.close()
 
 
+def test_who_has_everything_of_a_quiet_partition_stays_when_it_is_written_to(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, the first record after a quiet time makes the in-sync set smaller: leaders do not look at
+    partitions without news with each fetch.
+    """
+    monkeypatch.setitem(CONFIG, "replica.fetch.wait.max.ms", 20)
+    assert produce(cluster, 1, b"first") == ErrorCode.NONE
+    leader = cluster.nodes[1]
+    core, partition = leader.harness.core, leader.partition
+    state = partition.replica.in_sync
+    assert state is not None
+    sessions = core.fetch_sessions.sessions
+
+    def is_quiet(milliseconds: int) -> bool:
+        now_ms = int(MACHINE_CLOCK.monotonic() * 1000)
+        return all(now_ms - each.caught_up_ms > milliseconds for each in state.followers.values())
+
+    leader.harness.wait_until(lambda: len(sessions) == 2 and is_quiet(2000))
+    state.lag_max_ms = 1500
+
+    def write() -> object:
+        """Before a follower can ask again."""
+        partition.append_records(batch(b"second"), 1_000)
+        core.flush()
+        core.before_ticks()
+        partition.tick()
+        return state.proposal
+
+    assert leader.harness.on_loop(write) is None
+    leader.wait(lambda partition: partition.high_watermark == 2)
+    assert cluster.image.isr == (1, 2, 3)
+
+
+def test_a_leader_hears_of_another_registration_for_quiet_partitions(cluster: Cluster) -> None:
+    """If this fails, a proposal names an old broker epoch, and the controller refuses it (KIP-903)."""
+    assert produce(cluster, 1, b"first") == ErrorCode.NONE
+    state = cluster.nodes[1].partition.replica.in_sync
+    assert state is not None
+    cluster.nodes[1].wait(lambda partition: state.followers[2].broker_epoch == 102)
+    cluster.standings[2] = Standing(205, True)
+    cluster.nodes[1].wait(lambda partition: state.followers[2].broker_epoch == 205)
+
+
 def test_a_deposed_leader_truncates_what_only_it_had(cluster: Cluster) -> None:
     """If this fails, replicas differ after a failover, and consumers read records that were never acknowledged."""
     assert produce(cluster, 1, b"shared") == ErrorCode.NONE
