@@ -223,7 +223,7 @@ class InSync:
             self._propose_set(self.isr | {broker_id}, broker_id)
 
     def kept_up(self, broker_id: int, until_ms: int) -> None:
-        """A follower that has everything has fetched again and again, last at `until_ms`, without calls of `fetched`."""
+        """A follower that has everything has fetched again and again, last at `until_ms`, without calls of fetched."""
         follower = self.followers.get(broker_id)
         if follower is not None:
             follower.caught_up_ms = max(follower.caught_up_ms, until_ms)

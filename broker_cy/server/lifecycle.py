@@ -107,6 +107,7 @@ class BrokerServer:
         self.config = config
         self._on_progress = on_progress
         self._on_all_opened = on_all_opened
+        self._has_opened_all = self._is_creating = False
         self.clock = seams.clock
         self.loop = loop = seams.loop
         self._network = seams.network
@@ -331,6 +332,7 @@ class BrokerServer:
             broker.log_events,
             self._on_online,
             self._on_opened,
+            on_creating=self._on_creating,
         )
         broker.topic_settings = self._partitions.settings
         coordinators = ServiceContext(
@@ -430,16 +432,22 @@ class BrokerServer:
         self.broker.groups.partition_online(topic, index)
         self.broker.transactions.partition_online(topic, index)
 
+    def _on_creating(self, is_creating: bool) -> None:
+        """Have requests wait for logs that are not there yet, while there are such."""
+        from broker_cy.server.handlers import produce
+
+        self._is_creating = is_creating
+        produce.install(self._core, some_unopened=is_creating or bool(self.broker.log_manager.unopened))
+
     def _on_opened(self, topic: str, index: int) -> None:
         self.broker.openings.settled(topic, index)
-        if not self.broker.log_manager.unopened:
+        if not self._has_opened_all and not self.broker.log_manager.unopened:
             self._all_opened()
 
     def _all_opened(self) -> None:
         """Every log is open, offline or deleted."""
-        from broker_cy.server.handlers import produce
-
-        produce.install(self._core)
+        self._has_opened_all = True
+        self._on_creating(self._is_creating)
         self._tell_start()
         if self._on_all_opened is not None:
             self._on_all_opened()

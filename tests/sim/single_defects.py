@@ -46,7 +46,7 @@ def gives_up_a_proposal_that_timed_out(patch: Patch) -> None:
 
 
 def quiet_followers_are_late(patch: Patch) -> None:
-    """Of a partition without news nobody notes that its followers fetch, so that they are late when it is written to."""
+    """Of a partition without news nobody notes that its followers fetch: they are late when it is written to."""
     patch.setattr(InSync, "kept_up", lambda self, broker_id, until_ms: None)
 
 

@@ -15,6 +15,8 @@ from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.standing import Standing
+from broker_cy.server.partitions import creations
+from broker_cy.server.partitions.creations import Creations
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log_config import LogConfig
 
@@ -68,10 +70,12 @@ class PartitionService:
         on_online: Callable[[str, int], None] | None = None,
         on_opened: Callable[[str, int], None] | None = None,
         on_role: Callable[[Partition, bool], None] | None = None,
+        on_creating: Callable[[bool], None] = lambda is_creating: None,
     ) -> None:
         """`on_online(topic, index)` is called for partitions that were offline and are served now,
         `on_opened(topic, index)` for those that were unopened and are served now, offline or deleted,
-        `on_role(partition, leads)` for those with several replicas whose role or leader epoch has changed.
+        `on_role(partition, leads)` for those with several replicas whose role or leader epoch has changed, and
+        `on_creating` when logs of new partitions wait to be created, and when none does any more.
         """
         self._config = config
         self._clock = clock
@@ -92,6 +96,7 @@ class PartitionService:
         self._led: dict[tuple[str, int], Partition] = {}  # those with several replicas that this broker leads
         self._last_tick_s = 0.0
         self._starting = True
+        self._creations = Creations(group.loop, self._create_late, on_creating)
         # By topic, as last applied: thousands of logs are opened one by one.
         self._configs: dict[str, LogConfig] = {}
         # Partitions without a log, and the time of the last attempt to open one (monotonic).
@@ -183,7 +188,7 @@ class PartitionService:
         """Open this broker's partitions of the topic that are not open yet; a log that cannot be served stays
         offline. Those that are open go on in the image's leader epoch.
         """
-        fresh = []
+        fresh: list[Partition] = []
         for index, image in topic.partitions.items():
             known = self._table.get(topic.name, index)
             if self._config.node_id not in image.replicas:
@@ -196,9 +201,10 @@ class PartitionService:
                 elif image.leader_epoch > known.leader_epoch:
                     self._lead(known, image.leader_epoch)
                 continue
-            unopened = (topic.name, index) in self._logs.unopened
+            is_late = self._is_created_late(topic, index, len(fresh))
+            unopened = is_late or (topic.name, index) in self._logs.unopened
             is_only = len(image.replicas) == 1
-            log, reason = (None, None) if unopened else self._open_log(topic, index)
+            log, reason = (None, None) if unopened else self._open_log(topic.name, index, topic.topic_id)
             if log is not None and is_only:
                 log.epochs.assign(image.leader_epoch, log.log_end_offset)
             partition = Partition(
@@ -221,6 +227,8 @@ class PartitionService:
                     partition.come_online(log)
             if log is None and not unopened:
                 self._offline[topic.name, index] = partition
+            if is_late:
+                self._creations.add(partition)
         if fresh:
             self._configure(topic.name, fresh)
 
@@ -280,22 +288,40 @@ class PartitionService:
         self._table.remove(partition.topic, partition.index)
         self._close(partition)
 
-    def _open_log(self, topic: TopicImage, index: int) -> tuple[Log | None, str | None]:
+    def _is_created_late(self, topic: TopicImage, index: int, fresh: int) -> bool:
+        """Whether the log is created in a later turn: after `fresh` others. Those of coordinators are there at once."""
+        if fresh < creations.AT_ONCE or self._starting or topic_names.is_protected(topic.name):
+            return False
+        key = (topic.name, index)
+        return key not in self._logs.unopened and key not in self._logs.offline and self._logs.get(*key) is None
+
+    def _create_late(self, partition: Partition) -> None:
+        key = (partition.topic, partition.index)
+        log, reason = self._open_log(*key, partition.topic_id)
+        if log is None:
+            partition.stay_offline(reason or "")
+            self._offline[key] = partition
+        else:
+            self._come_online(partition, log)
+        if self._on_opened is not None:
+            self._on_opened(*key)
+
+    def _open_log(self, topic: str, index: int, topic_id: UUID) -> tuple[Log | None, str | None]:
         """Return the partition's log, created if it does not exist, or the reason why it is offline."""
-        offline = self._logs.offline.get((topic.name, index))
+        offline = self._logs.offline.get((topic, index))
         if offline is not None:
             return None, offline
-        log = self._logs.get(topic.name, index)
+        log = self._logs.get(topic, index)
         if log is None:
             if self._starting:
                 LOGGER.warning(
                     "creating an empty log: the directory of the partition is missing",
-                    extra=facts(partition=f"{topic.name}-{index}"),
+                    extra=facts(partition=f"{topic}-{index}"),
                 )
             try:
-                log = self._create_log(topic.name, index, topic.topic_id)
+                log = self._create_log(topic, index, topic_id)
             except StorageError as error:
-                self._log_events.partition_offline(f"{topic.name}-{index}", str(error), RETRY_S)
+                self._log_events.partition_offline(f"{topic}-{index}", str(error), RETRY_S)
                 return None, str(error)
         return log, None
 

@@ -155,10 +155,12 @@ cdef class FetchSession:
             self.high.pop(key, None)
 
     def note(self, Partition partition not None):
-        """The position of a partition may have changed."""
+        """The position of a partition may have changed. Returns whether it is not fetched yet."""
         key = self.keys.get(partition)
-        if key is not None:
-            self.changed.add(key)
+        if key is None:
+            return False
+        self.changed.add(key)
+        return key not in self.asked
 
     @property
     def may_overtake(self):

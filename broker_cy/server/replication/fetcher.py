@@ -130,7 +130,8 @@ class LeaderFetcher:
         self._task.cancel()
 
     def _written(self, partition: Partition) -> None:
-        self._session.note(partition)
+        if self._session.note(partition):
+            self._is_urgent = True
         self._notice()
 
     def _notice(self) -> None:
