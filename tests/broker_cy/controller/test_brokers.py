@@ -10,6 +10,7 @@ from broker_cy.controller.registration import RegisterController, UnregisterBrok
 from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.image import NO_LEADER
 from broker_cy.wire import messages
 from tests.broker_cy.controller.brokers import Brokers, directory
 from tests.support.images import same_content
@@ -251,6 +252,32 @@ def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:
     assert cluster.beat(1, want_shut_down=True).should_shut_down
 
 
+def test_a_shutdown_ends_with_the_session() -> None:
+    """If this fails, a broker that came back after its stop was given up loses its leaders with each heartbeat."""
+    cluster = Brokers.of(1, 2)
+    cluster.create("t", [1])
+    assert cluster.beat(1, want_shut_down=True).state is State.SHUTTING_DOWN
+    cluster.run(FenceBrokers((1,), "its session has ended"))
+    assert cluster.beat(1).state is State.UNFENCED
+    assert cluster.beat(1).state is State.UNFENCED
+    assert cluster.partition("t").leader == 1
+
+
+def test_a_shutdown_waits_for_a_broker_that_stops_no_longer() -> None:
+    """If this fails, a broker ends before one that serves again has learned who leads its partitions."""
+    cluster = Brokers.of(1, 2, 3)
+    for name, broker_id in (("t", 1), ("u", 2)):
+        cluster.create(name, [broker_id, 3])
+        cluster.beat(broker_id, want_shut_down=True)
+    second = cluster.image.brokers[2]
+    cluster.register(2, incarnation_id=second.incarnation_id)
+    assert cluster.image.brokers[2].in_controlled_shutdown
+    cluster.beat(3)
+    assert not cluster.beat(1, want_shut_down=True).should_shut_down
+    cluster.beat(2)
+    assert cluster.beat(1, want_shut_down=True).should_shut_down
+
+
 def test_directories() -> None:
     """If this fails, a replica on a broken disk keeps its leadership, or a cordoned disk gets new replicas."""
     cluster = Brokers.of(1, 2)
@@ -276,6 +303,23 @@ def test_unregistration() -> None:
     with pytest.raises(KafkaError) as error:
         cluster.run(UnregisterBroker(1))
     assert error.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_unregistration_of_the_broker_that_a_partition_waits_for() -> None:
+    """If this fails, a partition stays offline for minutes although an unclean election was allowed meanwhile."""
+    cluster = Brokers.of(1, 2)
+    cluster.create("t", [1, 2], min_isr=2)
+    assert cluster.propose("t", [1]) is ErrorCode.NONE
+    for broker_id in (2, 1):
+        cluster.run(FenceBrokers((broker_id,), "test"))
+    cluster.register(2)
+    assert not cluster.beat(2).is_fenced
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), (1,))
+    cluster.configure("t", "unclean.leader.election.enable", "true")
+    cluster.run(UnregisterBroker(1))
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (2, (2,), ())
 
 
 def test_controllers_register() -> None:
