@@ -377,6 +377,8 @@ class BrokerServer:
         if broker.controller.has_peers:
             self._replicate()
         await broker.controller.start(endpoints, self.config["broker.rack"], broker.log_manager.previous_broker_epoch)
+        if self.config.is_broker:
+            broker.log_manager.note_broker_epoch(broker.controller.broker_epoch)
 
     def _replicate(self) -> None:
         """Partitions with several replicas follow their leaders, or report in-sync sets."""

@@ -151,9 +151,10 @@ class Pair:
         also elects a leader for a partition of which the broker is no eligible leader any longer; once the topic is
         deleted, it fails with "Topic ID existed in isrMembers, but not in the topics map".
         """
-        is_unclean = act.kind == "register" and not act.args[2]
+        # Nobody proves an orderly end of a broker that is not registered.
+        is_clean = act.kind == "register" and act.args[2] and act.args[0] in self.kafka.image.brokers
         stale = self._dangling.union(*self._cleared.values())
-        return (is_unclean or act.kind == "unregister") and act.args[0] in stale
+        return act.kind in ("register", "unregister") and not is_clean and act.args[0] in stale
 
     def _note_cleared(self, act: Act) -> None:
         if act.kind == "config" and act.args[1] == "min.insync.replicas":

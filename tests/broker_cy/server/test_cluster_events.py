@@ -142,6 +142,44 @@ def test_failures_of_a_cluster_are_written_once_and_survive(bare: Any, tmp_path:
         until(lambda: kinds()["broker_unfenced", leader], "the event of its return", TIMEOUT_S)
 
 
+def test_the_return_of_a_killed_broker_loses_nothing(bare: Any, tmp_path: Path) -> None:  # noqa: F811
+    """If this fails, the only replica of a partition comes back from a kill with all its records, and consoles say that
+    acknowledged ones may be lost; or it is not elected without permission at all.
+    """
+    with cluster(tmp_path) as nodes:
+        victim, other = nodes[1], nodes[2]
+        assert create_topic(nodes[0].port, "t", 6, 1) == 0
+        led = {
+            f"t-{part.partition_index}"
+            for part in topics(nodes[0].port)["t"].partitions
+            if part.leader_id == victim.node_id
+        }
+        assert led
+        where = ["--bootstrap", other.bootstrap, "--timeout", str(TIMEOUT_S)]
+        for number in range(6):
+            bare("produce", "t", "-p", str(number), *where, stdin=f"record-{number}\n".encode())
+
+        def events(kind: str) -> list[dict[str, Any]]:
+            said = bare("consume", "__cluster_events", "-e", "-f", "%s\n", *where)
+            return [found for line in said.out.splitlines() if (found := json.loads(line))["type"] == kind]
+
+        until(lambda: in_sync(other.port, "__cluster_events", 3), "the topic of events with three replicas", TIMEOUT_S)
+        victim.kill()
+
+        def elections() -> dict[str, set[str]]:
+            found: dict[str, set[str]] = {}
+            for each in events("leaders_elected"):
+                found.setdefault(each["cause"], set()).update(each["partitions"])
+            return found
+
+        until(lambda: elections().get("no_leader", set()) >= led, "partitions without a leader", TIMEOUT_S)
+        victim.restart()
+        until(lambda: elections().get("failure", set()) >= led, "their election", TIMEOUT_S)
+        assert "unclean" not in elections()
+        said = bare("consume", "t", "-e", "-f", "%s\n", *where)
+        assert sorted(said.out.split()) == [f"record-{number}" for number in range(6)]
+
+
 def test_each_broker_has_samples_that_add_up(bare: Any, tmp_path: Path) -> None:  # noqa: F811
     """If this fails, consoles show only the broker that leads the topic, or three times the records that were written.
 
