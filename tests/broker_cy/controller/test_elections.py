@@ -12,6 +12,7 @@ from broker_cy.controller.elections import PREFERRED, UNCLEAN, BalanceLeaders, E
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX
 from broker_cy.controller.rules import UNCLEAN_ELECTION
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import NO_LEADER
 from broker_cy.wire import messages
 from tests.broker_cy.controller.brokers import Brokers, directory
@@ -25,7 +26,7 @@ def led(cluster: Brokers, topic: str = "t") -> tuple[int, tuple[int, ...]]:
 
 def fence(cluster: Brokers, *ids: int) -> None:
     for broker_id in ids:
-        cluster.run(FenceBrokers((broker_id,), "test"))
+        cluster.run(FenceBrokers((broker_id,), FenceReason.PROCESS_ENDED))
 
 
 def test_the_last_in_sync_replica_comes_back_without_eligible_leaders() -> None:

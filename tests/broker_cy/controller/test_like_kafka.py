@@ -13,6 +13,7 @@ from bench.launch import kafka_dist
 from broker_cy.controller import heartbeats
 from broker_cy.controller.broker_states import FenceBrokers
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import RESOURCE_TOPIC, BrokerImage, MetadataImage
 from broker_cy.metadata.partition_index import is_reassigning
 from broker_cy.wire import messages
@@ -112,7 +113,8 @@ def state(image: MetadataImage) -> dict[str, Any]:
             for index, partition in topic.partitions.items()
         },
         "brokers": {
-            broker.broker_id: broker._replace(epoch=0, features={})._asdict() for broker in image.brokers.values()
+            broker.broker_id: broker._replace(epoch=0, features={}, fence_reason=FenceReason.UNKNOWN)._asdict()
+            for broker in image.brokers.values()
         },
         "configs": {topic.name: image.configs.resource(RESOURCE_TOPIC, topic.name) for topic in image.topics},
         "producer ids": image.next_producer_id,
@@ -236,7 +238,7 @@ class Pair:
         ours, theirs = self.cluster.image.brokers, self.kafka.image.brokers
         ended = [b for b, broker in theirs.items() if broker.fenced and b in ours and not ours[b].fenced]
         for broker_id in sorted(ended, key=lambda b: self._last_beat.get(b, 0)):
-            self.cluster.run(FenceBrokers((broker_id,), "session"))
+            self.cluster.run(FenceBrokers((broker_id,), FenceReason.SESSION_TIMEOUT))
 
     def let_die(self, broker_id: int) -> None:
         """Wait until both know that the process is dead, so that another one may register."""
@@ -250,7 +252,7 @@ class Pair:
             return time.monotonic() > ends + 0.05 and all(b.fenced for b in wanted)
 
         until(is_dead, f"the end of the session of broker {broker_id}", 30)
-        self.cluster.run(FenceBrokers((broker_id,), "dead"))
+        self.cluster.run(FenceBrokers((broker_id,), FenceReason.PROCESS_ENDED))
 
 
 @pytest.mark.parametrize("elr", [True, False])
