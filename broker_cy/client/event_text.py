@@ -82,7 +82,8 @@ def line_of(event: Event) -> str:
         case Commits():
             return _commits(event.offsets)
         case BrokerFenced():
-            return clean(f"epoch {event.epoch}: {event.cause.replace('_', ' ')}")
+            why = f"{event.cause}: {event.reason}" if event.reason else event.cause
+            return clean(f"epoch {event.epoch}: {why.replace('_', ' ')}")
         case BrokerUnfenced():
             return f"epoch {event.epoch}: in service"
         case ControllerChanged():

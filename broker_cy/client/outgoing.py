@@ -7,6 +7,7 @@ Deadlines are on the time of the running loop, which whoever runs the loop contr
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -14,14 +15,31 @@ from typing import Final
 from broker_cy.core.clock import MACHINE_CLOCK, Clock
 
 
+async def is_own(host: str) -> bool:
+    """Whether this machine has each address of the host. What it sends there has the same address at both ends."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
+        for family, kind, _, _, address in found:
+            with socket.socket(family, kind) as probe:
+                # Sends nothing.
+                probe.connect((address[0], 9, *address[2:]))
+                if probe.getsockname()[0] != address[0]:
+                    return False
+    except OSError:
+        return False
+    return bool(found)
+
+
 @dataclass(frozen=True, slots=True)
 class Outgoing:
     """`connect(protocol, host, port)` connects to an address, of which the protocol gets a transport, and raises
-    OSError if that fails; `clock` measures how long a computation has kept the loop.
+    OSError if that fails; `clock` measures how long a computation has kept the loop; `is_own(host)`: whether all
+    addresses of the host are certainly those of this machine.
     """
 
     connect: Callable[[asyncio.BufferedProtocol, str, int], Awaitable[None]]
     clock: Clock
+    is_own: Callable[[str], Awaitable[bool]] = is_own
 
 
 async def connect(protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:

@@ -28,7 +28,7 @@ def newest_about(events: Iterable[Stamped]) -> dict[int, Event]:
 def state_of(row: BrokerRow, newest: Event | None) -> tuple[str, Tone]:
     """`fenced (lost)`, `shutting down`, `cordoned`, `controller` or `broker`, and how much attention that deserves."""
     if row.info.is_fenced:
-        cause = newest.cause.replace("_", " ") if isinstance(newest, BrokerFenced) else ""
+        cause = (newest.reason or newest.cause).replace("_", " ") if isinstance(newest, BrokerFenced) else ""
         return (f"fenced ({cause})" if cause else "fenced"), Tone.BAD
     if isinstance(newest, BrokerStopped):
         return "shutting down", Tone.WARN

@@ -13,6 +13,7 @@ from broker_cy.controller.partition_change import PartitionChange
 from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
+from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import Endpoint, MetadataImage, PartitionImage, TopicImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.replay import replay
@@ -119,7 +120,7 @@ class StopBroker(Operation[None]):
         broker = state.brokers.get(self.broker_id)
         if broker is None or broker.fenced:
             return Step([], None)
-        return Step([fence_record(broker, fenced=True)], None)
+        return Step([fence_record(broker, fenced=True, reason=FenceReason.STOPPED)], None)
 
 
 class ProducerIdBlock(NamedTuple):

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
+from broker_cy.metadata.fence_reasons import FenceReason, tag_of
 from broker_cy.metadata.image import BrokerImage, Endpoint, MetadataImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
@@ -59,10 +60,13 @@ def registration_record(
     return VersionedRecord(record, version)
 
 
-def fence_record(broker: BrokerImage, *, fenced: bool) -> VersionedRecord:
-    """Fence or unfence a broker."""
+def fence_record(broker: BrokerImage, *, fenced: bool, reason: FenceReason = FenceReason.UNKNOWN) -> VersionedRecord:
+    """Fence a broker for `reason`, or unfence it."""
     return VersionedRecord(
         messages.BrokerRegistrationChangeRecord(
-            broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=1 if fenced else -1
+            broker_id=broker.broker_id,
+            broker_epoch=broker.epoch,
+            fenced=1 if fenced else -1,
+            _unknown_tags=tag_of(reason),
         )
     )

@@ -23,6 +23,7 @@ from broker_cy.controller.heartbeats import Contact
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.controller.rules import Rules, directory_of
 from broker_cy.metadata import features
+from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import BrokerImage, MetadataImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
@@ -67,13 +68,15 @@ def cordon_records(level: int, broker: BrokerImage, cordoned: Iterable[UUID]) ->
     return [VersionedRecord(record, 3)]
 
 
-def fence(state: MetadataImage, context: OperationContext, brokers: Iterable[BrokerImage]) -> list[VersionedRecord]:
+def fence(
+    state: MetadataImage, context: OperationContext, brokers: Iterable[BrokerImage], reason: FenceReason
+) -> list[VersionedRecord]:
     """The records that fence brokers: all of them at once, so that none of them becomes the successor of another."""
     fenced = list(brokers)
     gone = frozenset(broker.broker_id for broker in fenced)
     rules = Rules(state, context.config, gone=gone)
     records = elections.without_brokers(rules, _of_all(state, gone), gone)
-    return records + [fence_record(broker, fenced=True) for broker in fenced]
+    return records + [fence_record(broker, fenced=True, reason=reason) for broker in fenced]
 
 
 def _of_all(state: MetadataImage, brokers: frozenset[int]) -> elections.Partitions:
@@ -88,14 +91,14 @@ def _of_all(state: MetadataImage, brokers: frozenset[int]) -> elections.Partitio
 
 @dataclass(frozen=True, slots=True)
 class FenceBrokers(Operation[tuple[int, ...]]):
-    """Fence brokers that are known to be dead, for `reason`, a text for logs and events. The reply is the ids of those
+    """Fence brokers that are known to be dead, for `reason`. The reply is the ids of those
     that were not fenced yet; ids that are not registered are ignored. With `epochs`, by broker, a broker that has
     registered again since is spared. Unless they `ended`, their processes keep their sessions: no other ones may
     register in their place.
     """
 
     broker_ids: tuple[int, ...]
-    reason: str
+    reason: FenceReason
     epochs: dict[int, int] | None = None
     ended: bool = True
 
@@ -113,7 +116,9 @@ class FenceBrokers(Operation[tuple[int, ...]]):
                 chosen.append(broker)
         if not chosen:
             return Step([], ())
-        return Step(fence(state, context, chosen), tuple(broker.broker_id for broker in chosen), atomic=False)
+        return Step(
+            fence(state, context, chosen, self.reason), tuple(broker.broker_id for broker in chosen), atomic=False
+        )
 
 
 @dataclass(slots=True)
@@ -144,7 +149,7 @@ class Heartbeat(Operation[HeartbeatReply]):
             if after is State.UNFENCED:
                 records = self._unfence(state, context, broker)
             elif not broker.fenced:
-                records = fence(state, context, (broker,))
+                records = fence(state, context, (broker,), self._reason(after))
         records += self._directories(state, context, broker)
         self._note(contact, after, context, len(records))
         is_fenced = after in (State.FENCED, State.SHUTDOWN_NOW)
@@ -166,6 +171,12 @@ class Heartbeat(Operation[HeartbeatReply]):
         if request.want_shut_down:
             return State.SHUTTING_DOWN if leads and not request.want_fence else State.SHUTDOWN_NOW
         return State.FENCED if request.want_fence else State.UNFENCED
+
+    def _reason(self, after: State) -> FenceReason:
+        if after is State.FENCED:
+            return FenceReason.REQUESTED
+        # Both at once is what the parent of a shard says, of one that has ended (`BrokerMembership.report_end`).
+        return FenceReason.PROCESS_ENDED if self.request.want_fence else FenceReason.STOPPED
 
     def _note(self, contact: Contact, after: State, context: OperationContext, records: int) -> None:
         contact.beat(context.monotonic_ms)

@@ -13,6 +13,7 @@ from uuid import UUID
 from broker_cy.controller.broker_records import check_epoch
 from broker_cy.controller.elections import Working
 from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.partition_change import Election
 from broker_cy.controller.rules import Rules, has_online_directory
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
@@ -63,8 +64,10 @@ class AssignReplicasToDirectories(Operation[Any]):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         change = working.change(topic, index)
         change.directories = {broker.broker_id: directory}
+        # Not `UNCLEAN`, as in Kafka: the place of a replica is no reason to lose records. That it is lost is one.
+        change.election = Election.ONLINE
         after = working.apply(change) or partition
-        if not has_online_directory(broker, directory) and broker.broker_id in after.isr:
+        if not has_online_directory(broker, directory):
             leaving = working.change(topic, index)
             leaving.isr = tuple(r for r in after.isr if r != broker.broker_id)
             working.apply(leaving)

@@ -30,11 +30,16 @@ PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
 
-def without_brokers(rules: Rules, partitions: Partitions, brokers: frozenset[int]) -> list[VersionedRecord]:
-    """Changes that take `brokers` out of in-sync sets and leadership; they are among `rules.gone`."""
+def without_brokers(
+    rules: Rules, partitions: Partitions, brokers: frozenset[int], eligible: bool = False
+) -> list[VersionedRecord]:
+    """Changes that take `brokers` out of in-sync sets and leadership; they are among `rules.gone`. `eligible`: also the
+    elections of partitions that have one of them as an eligible leader (KIP-966), which it stays.
+    """
     records = []
     for topic, index, partition in partitions:
-        if partition.leader in brokers or not brokers.isdisjoint(partition.isr):
+        members = (partition.leader, *partition.isr, *(partition.elr if eligible else ()))
+        if not brokers.isdisjoint(members):
             change = PartitionChange(rules, topic, index, partition)
             change.isr = tuple(r for r in partition.isr if r not in brokers)
             record = change.record()

@@ -69,6 +69,8 @@ class Contact:
         """It is fenced, and has not asked for it."""
         self.flaps = self.flaps + 1 if now_ms - self.fenced_ms <= FLAP_FORGIVEN_MS else 1
         self.fenced_ms = now_ms
+        # Kafka's controller does not resume a shutdown that the end of the session interrupted.
+        self.shutdown_at = -1
 
     def beat(self, now_ms: int) -> None:
         """Its process is there: what was said of its end was wrong."""
@@ -150,5 +152,9 @@ class Heartbeats:
         return min(times) + self.session_timeout_ms + 1 if times else None
 
     def lowest_offset(self, brokers: Mapping[int, BrokerImage]) -> int:
-        """The metadata offset that all brokers in service have reached; the greatest int64 if there is none."""
-        return min((self.contact(b).metadata_offset for b in brokers.values() if b.is_active), default=_NEVER)
+        """The metadata offset that all brokers have reached that are neither fenced nor about to stop; the greatest
+        int64 if there is none. A broker that was to stop and has registered again since, or that this controller has
+        not heard from, is one of them (its registration still says that it stops): it may be a broker that leads.
+        """
+        contacts = (self.contact(b) for b in brokers.values() if not b.fenced)
+        return min((each.metadata_offset for each in contacts if not each.is_shutting_down), default=_NEVER)

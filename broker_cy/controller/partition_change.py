@@ -102,7 +102,7 @@ class PartitionChange:
                 change.leader = leader
         if self.elr != old.elr:
             change.eligible_leader_replicas = list(self.elr)
-        self._set_last_known_leader(change, leader)
+        self._set_last_known_leader(change)
         self._set_assignment(change)
         recovery = RECOVERING if self._elected_uncleanly else self.recovery
         if recovery != old.leader_recovery_state:
@@ -180,13 +180,16 @@ class PartitionChange:
         # Not who has left the partition, as Kafka has it: added again later, it would be eligible without any record.
         self.elr = tuple(sorted(candidates & {*self.replicas}))
 
-    def _set_last_known_leader(self, change: messages.PartitionChangeRecord, leader: int) -> None:
+    def _set_last_known_leader(self, change: messages.PartitionChangeRecord) -> None:
+        """Note the leader that the partition loses, in sync or not, until it has one again. A change that moves
+        replicas of a partition without a leader has nobody to note (Kafka notes -1 then).
+        """
         old = self.partition
         if not self.rules.elr_enabled:
             return
-        if change.isr == [] and old.leader not in (NO_LEADER, *old.last_known_elr):
+        if change.leader == NO_LEADER and old.leader != NO_LEADER and not old.last_known_elr:
             change.last_known_elr = [old.leader]
-        elif leader != NO_LEADER and old.last_known_elr:
+        elif change.leader >= 0 and old.last_known_elr:
             change.last_known_elr = []
 
     def _set_assignment(self, change: messages.PartitionChangeRecord) -> None:

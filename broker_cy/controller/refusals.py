@@ -26,6 +26,7 @@ from broker_cy.controller.broker_states import FenceBrokers
 from broker_cy.controller.heartbeats import Contact
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.controller.placement import host_of
+from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import BrokerImage, MetadataImage
 
 # For how long the controller must be refused where nobody else can be.
@@ -81,7 +82,7 @@ class NoteRefusals(Operation[tuple[int, ...]]):
                 gone[broker_id] = epoch
         if not gone:
             return Step([], ())
-        return FenceBrokers(tuple(gone), "it refuses connections", gone).run(state, context)
+        return FenceBrokers(tuple(gone), FenceReason.REFUSES_CONNECTIONS, gone).run(state, context)
 
     def _is_gone(self, state: MetadataImage, context: OperationContext, broker: BrokerImage, contact: Contact) -> bool:
         controller, now_ms = context.config.node_id, context.monotonic_ms

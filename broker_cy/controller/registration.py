@@ -157,8 +157,9 @@ def _check_level(name: str, level: int, levels: tuple[int, int]) -> None:
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker(Operation[None]):
     """Remove the registration of a broker, and the broker from in-sync sets and leadership; its replicas stay assigned.
-    It stays an eligible leader (KIP-966) until it is registered again without the proof of an orderly end, as in Kafka.
-    Raises KafkaError(BROKER_ID_NOT_REGISTERED).
+    It stays an eligible leader (KIP-966) until it is registered again without the proof of an orderly end, as in Kafka,
+    which elects for these partitions, too: the one that it waited for will not come back soon. Raises
+    KafkaError(BROKER_ID_NOT_REGISTERED).
     """
 
     broker_id: int
@@ -171,7 +172,7 @@ class UnregisterBroker(Operation[None]):
             )
         gone = frozenset((self.broker_id,))
         rules = Rules(state, context.config, gone=gone)
-        records = elections.without_brokers(rules, state.topics.with_replica(self.broker_id), gone)
+        records = elections.without_brokers(rules, state.topics.with_replica(self.broker_id), gone, eligible=True)
         record = messages.UnregisterBrokerRecord(broker_id=self.broker_id, broker_epoch=broker.epoch)
         records.append(VersionedRecord(record))
         return Step(records, None, atomic=False)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from broker_cy.metadata import features, topic_names
+from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.overlay import ABSENT, Overlay, forget, merge
 from broker_cy.metadata.partition import NO_LEADER as NO_LEADER
 from broker_cy.metadata.partition import PartitionImage as PartitionImage
@@ -65,6 +66,8 @@ class BrokerImage(NamedTuple):
     log_dirs: tuple[UUID, ...]
     cordoned_log_dirs: tuple[UUID, ...] | None
     is_migrating_zk_broker: bool = False
+    # Of the newest fencing of this incarnation.
+    fence_reason: FenceReason = FenceReason.UNKNOWN
 
     @property
     def is_active(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker_cy.metadata import image as images
+from broker_cy.metadata.fence_reasons import read_tag
 from broker_cy.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
 from broker_cy.metadata.records import MetadataLogError
 
@@ -58,6 +59,7 @@ def _register_broker(image: MetadataImage, record: Any) -> None:
         tuple(record.log_dirs),
         None if cordoned is None else tuple(cordoned),
         record.is_migrating_zk_broker,
+        read_tag(record._unknown_tags),
     )
 
 
@@ -86,6 +88,7 @@ def _change_broker(image: MetadataImage, record: Any) -> None:
     changes: dict[str, Any] = {}
     if record.fenced:  # 1 fences, -1 unfences, 0 changes nothing
         changes["fenced"] = record.fenced > 0
+        changes["fence_reason"] = read_tag(record._unknown_tags)
     if record.in_controlled_shutdown:
         changes["in_controlled_shutdown"] = True
     if record.log_dirs:

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from broker_cy.metadata import features, framing
+from broker_cy.metadata.fence_reasons import tag_of
 from broker_cy.metadata.image import (
     PRODUCER_IDS_BROKER,
     PRODUCER_IDS_BROKER_EPOCH,
@@ -115,6 +116,7 @@ def _broker_record(broker: BrokerImage, level: int) -> VersionedRecord:
         rack=broker.rack,
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
+        _unknown_tags=tag_of(broker.fence_reason),
     )
     if version >= 2:
         record.is_migrating_zk_broker = broker.is_migrating_zk_broker

@@ -246,14 +246,18 @@ class BrokerStopped(Event):
 
 @dataclass(slots=True)
 class BrokerFenced(Event):
-    """A broker is no longer in service. `cause` is lost (its session ended, or its process is known to be dead),
-    stopped (in order), started_again (another incarnation registered) or unregistered.
+    """A broker is no longer in service. `cause` is lost, stopped (in order), started_again (another incarnation
+    registered) or unregistered. `reason` says how the controller knew of one that was lost: session_timeout,
+    process_ended (its host refused connections, or the parent of a shard has seen its end), stands_still (it left
+    questions unanswered), refuses_connections (those of other hosts) or requested (by itself); empty if a controller
+    of Apache Kafka or an older version fenced it.
     """
 
     TYPE: ClassVar[str] = "broker_fenced"
     node: int = -1
     epoch: int = -1
     cause: str = ""
+    reason: str = ""
 
     @property
     def key(self) -> str:

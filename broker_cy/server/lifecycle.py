@@ -16,6 +16,7 @@ import resource
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from broker_cy.client.address import Address
 from broker_cy.config.definitions import BROKER
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata import topic_names
@@ -39,6 +40,7 @@ from broker_cy.server.handlers import load_handlers
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.metadata.auto_topics import AutoTopics
 from broker_cy.server.metadata.controller_service import ControllerService
+from broker_cy.server.metadata.own_address import check_own_address
 from broker_cy.server.partitions.openings import Openings
 from broker_cy.server.partitions.partition_service import PartitionService
 from broker_cy.server.replication.throttles import Throttles
@@ -175,6 +177,7 @@ class BrokerServer:
         self._follow_settings(admission)
         for accepting in self.listeners:
             accepting.start()
+        await self._check_own_address()
         await self.broker.controller.join()
         self._start_metrics()
         self._commit_sampler.start()
@@ -311,6 +314,23 @@ class BrokerServer:
             for each in self.config.advertised_listeners
         }
 
+    async def _check_own_address(self) -> None:
+        """Raises RegistrationRefused if nobody can reach this broker."""
+        others = [each for each in self.broker.image.brokers if each != self.broker.node_id]
+        if not self.broker.controller.has_peers or not self.config.is_broker:
+            return
+        name = self.config.network.inter_broker
+        bound = next((each for each in self.config.listeners if each.name == name), None)
+        port = next((each.port for each in self.listeners if each.name == name), None)
+        endpoint = self._endpoints().get(name)
+        if bound is None or port is None or endpoint is None:
+            return
+        # A listener for every address is at the advertised one as well, if the port is the same.
+        is_everywhere = bound.host in ("", "0.0.0.0", "::") and port == endpoint.port
+        listens = Address(endpoint.host if is_everywhere else bound.host, port)
+        advertised = Address(endpoint.host, endpoint.port)
+        await check_own_address(name, advertised, listens, self.broker.outgoing, has_others=bool(others))
+
     async def _start_services(self, endpoints: dict[str, Endpoint]) -> None:
         broker = self.broker
         broker.controller = ControllerService.open(
@@ -379,6 +399,8 @@ class BrokerServer:
         if broker.controller.has_peers:
             self._replicate()
         await broker.controller.start(endpoints, self.config["broker.rack"], broker.log_manager.previous_broker_epoch)
+        if self.config.is_broker:
+            broker.log_manager.note_broker_epoch(broker.controller.broker_epoch)
 
     def _replicate(self) -> None:
         """Partitions with several replicas follow their leaders, or report in-sync sets."""

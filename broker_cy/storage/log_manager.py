@@ -32,6 +32,7 @@ from broker_cy.storage.data_directory import (
 from broker_cy.storage.errors import SHORTAGES, CorruptSegment, StorageError, errno_of
 from broker_cy.storage.flusher import Flusher
 from broker_cy.storage.jobs import Jobs
+from broker_cy.storage.last_end import previous_epoch
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_files import newest_base_offset
@@ -45,7 +46,7 @@ from broker_cy.storage.removal import Removal, rename_away
 from broker_cy.storage.retention import Retention
 from broker_cy.storage.segment import OpenFiles
 from broker_cy.storage.settings import StorageSettings
-from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot
+from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot, note_epoch
 
 logger = logging.getLogger(__name__)
 
@@ -80,9 +81,8 @@ class LogManager:
         self.checkpoints = OffsetCheckpoints([directory.path for directory in directories], self.topic_ids)
         ends = {directory.path: directory.clean_broker_epoch() for directory in directories}
         self.clean = {path: epoch is not None for path, epoch in ends.items()}
-        # The broker epoch that the last stop wrote into every directory, -1 if it was not clean.
-        epochs = set(ends.values())
-        self.previous_broker_epoch = epochs.pop() or -1 if len(epochs) == 1 else -1
+        # The broker epoch of the last process, -1 if it may have lost something.
+        self.previous_broker_epoch = previous_epoch(directories, ends)
         self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
         # Opens the logs that `load` leaves for later. `on_opened` is called for each of these partitions when its log
         # is in `logs` or the partition is in `offline`.
@@ -120,6 +120,15 @@ class LogManager:
     def directories(self) -> list[str]:
         """Paths of the data directories."""
         return [directory.path for directory in self.data_directories]
+
+    def note_broker_epoch(self, epoch: int) -> None:
+        """The broker is registered in this epoch: if it is killed, the next start can prove that nothing was lost."""
+        for path in self.directories:
+            try:
+                note_epoch(path, epoch)
+            except OSError as error:
+                # Kafka's rule holds then.
+                logger.warning("could not note the broker epoch", extra=facts(path=path, reason=error))
 
     @property
     def was_clean(self) -> bool:

@@ -13,6 +13,8 @@ may be restored, too. If a device has another number after it was mounted again,
 
 The file is `written-point-offset-checkpoint`, next to Kafka's checkpoints in each data directory: boot id, device and
 inode in one line, then the text of a checkpoint (storage.checkpoints). Kafka ignores it.
+
+`running-broker-epoch` is another one, with the epoch in which the broker runs after the same line: storage.last_end.
 """
 
 import logging
@@ -25,6 +27,7 @@ from broker_cy.storage.atomic import read_whole, write_atomically
 from broker_cy.storage.checkpoints import SIZE_MAX_BYTES, Entries, TopicPartition, decode_entries, encode_offsets
 
 WRITTEN_POINTS = "written-point-offset-checkpoint"
+RUNNING_EPOCH = "running-broker-epoch"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 logger = logging.getLogger(__name__)
@@ -78,3 +81,21 @@ def write_points(path: str, offsets: Mapping[TopicPartition, int], topic_ids: Ma
     if boot_id():
         content = encode_offsets(offsets, topic_ids or {})
         write_atomically(path, lambda fd: _origin(os.fstat(fd)) + b"\n" + content, sync=False)
+
+
+def note_epoch(root: str, epoch: int) -> None:
+    """Note, without a sync, that a broker uses the data directory in this epoch of its registration. Raises OSError."""
+    if boot_id():
+        path = f"{root}/{RUNNING_EPOCH}"
+        write_atomically(path, lambda fd: b"%s\n%d\n" % (_origin(os.fstat(fd)), epoch), sync=False)
+
+
+def noted_epoch(root: str) -> int:
+    """The epoch that the last process noted here, if the machine has run since; else -1."""
+    path = f"{root}/{RUNNING_EPOCH}"
+    if not is_same_boot(path):
+        return -1
+    try:
+        return int(read_whole(path, SIZE_MAX_BYTES).split(b"\n")[1])
+    except (OSError, ValueError, IndexError):
+        return -1

@@ -17,6 +17,7 @@ from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState
 from broker_cy.wire import messages
 from tests.support.cluster import ClusterNode, cluster, create_topic, topics
+from tests.support.wait import until
 
 OTHER_CLUSTER_ID = "AAAAAAAAQ0eGGvvK5wD1kg"
 CONTROLLER, BROKER = 1, 2
@@ -205,6 +206,43 @@ def test_a_listener_that_cannot_be_used(nodes: list[ClusterNode], tmp_path: Path
     taken = another(nodes, tmp_path / "taken", 3, "broker", {"listeners": f"PLAINTEXT://127.0.0.1:{nodes[1].port}"})
     taken.format()
     assert f"127.0.0.1:{nodes[1].port} is in use" in refusal(taken)
+
+
+def test_an_address_that_nobody_reaches(nodes: list[ClusterNode], tmp_path: Path) -> None:
+    """If this fails, a wrong port in advertised.listeners makes a broker that leads partitions which nobody reads."""
+    (nowhere,) = free_ports(1)
+    wrong = another(nodes, tmp_path, 3, "broker", {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{nowhere}"})
+    wrong.format()
+    said = refusal(wrong)
+    assert f"listener PLAINTEXT is advertised at 127.0.0.1:{nowhere}, and this machine refuses connections" in said
+    assert f"The broker listens at 127.0.0.1:{wrong.port}. Correct advertised.listeners" in said
+    # Nobody was sent to it, and it is as if it had stopped: corrected, it serves.
+    assert nodes[1].brokers() == 1
+    wrong.settings.pop("advertised.listeners")
+    wrong.write_properties(f"{CONTROLLER}@127.0.0.1:{nodes[0].controller_port}")
+    wrong.start()
+    try:
+        until(lambda: nodes[1].brokers() == 2, "both brokers", 60)
+    finally:
+        assert wrong.stop() == 0
+    until(lambda: nodes[1].brokers() == 1, "the first broker alone", 60)
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
+def test_an_address_that_only_others_may_reach(nodes: list[ClusterNode], tmp_path: Path, host: str) -> None:
+    """If this fails, a broker behind a NAT or in a container is refused, or a wrong name is nowhere in its log."""
+    node = another(nodes, tmp_path, 3, "broker", {"advertised.listeners": f"PLAINTEXT://{host}:9092"})
+    node.format()
+    node.start()
+    try:
+        until(lambda: nodes[1].brokers() == 2, "both brokers", 60)
+        said = node.child.stderr()
+        assert "this node does not reach itself at the address that it advertises" in said
+        assert f"{host}:9092" in said
+        assert "correct advertised.listeners, unless" in said
+    finally:
+        assert node.stop() == 0
+    until(lambda: nodes[1].brokers() == 1, "the first broker alone", 60)
 
 
 def test_the_id_of_the_cluster_is_the_same_everywhere(nodes: list[ClusterNode]) -> None:

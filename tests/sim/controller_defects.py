@@ -234,7 +234,7 @@ def lets_a_leader_stop(patch: Patch) -> None:
 
     patch.setattr(Heartbeat, "_next", following)
     patch.setattr(Heartbeat, "_directories", lambda self, state, context, broker: [])
-    patch.setattr(broker_states, "fence", lambda state, context, brokers: [])
+    patch.setattr(broker_states, "fence", lambda state, context, brokers, reason: [])
 
 
 def removes_replicas_within_a_leader_epoch(patch: Patch) -> None:

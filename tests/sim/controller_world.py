@@ -16,6 +16,7 @@ from broker_cy.controller.elections import BalanceLeaders, ElectUnclean
 from broker_cy.controller.operation import Operation
 from broker_cy.controller.rules import directory_of, has_online_directory
 from broker_cy.core.errors import KafkaError
+from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import NO_LEADER
 from broker_cy.metadata.partition_index import is_reassigning
 from tests.broker_cy.controller.acts import BROKERS, Act, Draw, operation_of, request_of
@@ -188,7 +189,7 @@ class World:
         """A process dies, if there is one, and another one takes its place."""
         broker_id = self._random.choice(BROKERS)
         if self._random.random() < 0.5:
-            self.operate(Act("fence", (broker_id,)), FenceBrokers((broker_id,), "dead"))
+            self.operate(Act("fence", (broker_id,)), FenceBrokers((broker_id,), FenceReason.PROCESS_ENDED))
         self._incarnation += 1
         clean = self._random.random() < 0.5
         self._request(Act("register", (broker_id, self._incarnation, clean)))
@@ -216,11 +217,11 @@ class World:
         heartbeats = self.cluster.controller.heartbeats
         expired = heartbeats.expired(self.cluster.image.brokers, self.cluster.now_ms)
         if expired:
-            self.operate(Act("fence", expired), FenceBrokers(expired, "session"))
+            self.operate(Act("fence", expired), FenceBrokers(expired, FenceReason.SESSION_TIMEOUT))
 
     def _fence(self) -> None:
         dead = tuple(self._random.sample(BROKERS, self._random.randint(1, 2)))
-        self.operate(Act("fence", dead), FenceBrokers(dead, "dead"))
+        self.operate(Act("fence", dead), FenceBrokers(dead, FenceReason.PROCESS_ENDED))
 
     def _silence(self) -> None:
         """A broker stands still, or seems to: it is fenced, but nobody else may register in its place."""
@@ -232,7 +233,7 @@ class World:
         self.counts["silence"] += 1
         # Of an incarnation before, it changes nothing.
         for epoch in (broker.epoch - 1, broker.epoch):
-            operation = FenceBrokers((broker_id,), "silent", {broker_id: epoch}, ended=False)
+            operation = FenceBrokers((broker_id,), FenceReason.STANDS_STILL, {broker_id: epoch}, ended=False)
             self.operate(Act("fence", (broker_id,)), operation)
             found = self.cluster.controller.state.brokers[broker_id]
             assert found.fenced is (epoch == broker.epoch), f"broker {broker_id} of epoch {epoch}: {found}"
@@ -256,7 +257,7 @@ class World:
             broker = self.cluster.image.brokers.get(broker_id)
             if broker is None or broker.fenced:
                 return
-            operation = FenceBrokers((broker_id,), "silent", {broker_id: broker.epoch}, ended=False)
+            operation = FenceBrokers((broker_id,), FenceReason.STANDS_STILL, {broker_id: broker.epoch}, ended=False)
             self.operate(Act("fence", (broker_id,)), operation)
             self._commit()
             self.beat(broker_id)

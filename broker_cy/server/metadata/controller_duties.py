@@ -15,6 +15,7 @@ from broker_cy.controller.operation import Operation
 from broker_cy.controller.refusals import NoteCuts, NoteRefusals
 from broker_cy.core.errors import KafkaError
 from broker_cy.core.logs import facts
+from broker_cy.metadata.fence_reasons import FenceReason
 
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
@@ -76,12 +77,12 @@ class ControllerDuties:
     def fence_dead(self, epochs: Mapping[int, int]) -> None:
         """Fence brokers that are certainly dead, unless they have registered again since."""
         LOGGER.info("fencing brokers whose processes have ended", extra=facts(brokers=list(epochs)))
-        self._submit(FenceBrokers(tuple(epochs), "its process has ended", dict(epochs)))
+        self._submit(FenceBrokers(tuple(epochs), FenceReason.PROCESS_ENDED, dict(epochs)))
 
     def fence_silent(self, epochs: Mapping[int, int]) -> None:
         """Fence brokers that stand still, unless they have registered again since."""
         LOGGER.info("fencing brokers that stand still", extra=facts(brokers=list(epochs)))
-        self._submit(FenceBrokers(tuple(epochs), "it stands still", dict(epochs), ended=False))
+        self._submit(FenceBrokers(tuple(epochs), FenceReason.STANDS_STILL, dict(epochs), ended=False))
 
     def note_cut(self, epochs: Mapping[int, int]) -> None:
         """The connections of this node to brokers have ended."""
@@ -112,7 +113,7 @@ class ControllerDuties:
         ended = [each for each in self._active.heartbeats.expired(brokers, now_ms) if each != self._config.node_id]
         if ended:
             LOGGER.warning("the sessions of brokers have ended", extra=facts(brokers=ended))
-            self._submit(FenceBrokers(tuple(ended), "the session has ended"))
+            self._submit(FenceBrokers(tuple(ended), FenceReason.SESSION_TIMEOUT))
         next_ms = self._active.heartbeats.next_check_ms(brokers)
         wait_s = CHECK_S if next_ms is None else (next_ms - now_ms) / 1000
         self._later("sessions", min(max(wait_s, CHECK_S_MIN), CHECK_S), self._check_sessions)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from broker_cy.controller.partition_change import RECOVERING
+from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.topic_names import CLUSTER_EVENTS
 from broker_cy.metrics.events import (
     PARTITIONS_REPORTED_MAX,
@@ -49,17 +50,22 @@ def _brokers(before: Mapping[int, BrokerImage], delta: ImageDelta, image: Metada
         old, new = before.get(broker_id), image.brokers.get(broker_id)
         was_in, is_in = old is not None and not old.fenced, new is not None and not new.fenced
         if was_in and not is_in:
-            yield BrokerFenced(broker_id, old.epoch if old is not None else -1, _cause(old, new))
+            yield BrokerFenced(broker_id, old.epoch if old is not None else -1, *_cause(old, new))
         elif is_in and not was_in and new is not None:
             yield BrokerUnfenced(broker_id, new.epoch)
 
 
-def _cause(old: BrokerImage | None, new: BrokerImage | None) -> str:
+def _cause(old: BrokerImage | None, new: BrokerImage | None) -> tuple[str, str]:
+    """The cause, and for one that was lost the reason, empty if the controller did not say it."""
     if new is None:
-        return "unregistered"
-    if old is not None and (old.in_controlled_shutdown or new.in_controlled_shutdown):
-        return "stopped"
-    return "lost" if old is not None and old.incarnation_id == new.incarnation_id else "started_again"
+        return "unregistered", ""
+    if old is None or old.incarnation_id != new.incarnation_id:
+        return "started_again", ""
+    reason = new.fence_reason
+    if reason is FenceReason.UNKNOWN:
+        # A controller of Apache Kafka. What leads nothing stops without a controlled shutdown: it looks lost.
+        return ("stopped" if old.in_controlled_shutdown or new.in_controlled_shutdown else "lost"), ""
+    return ("stopped", "") if reason is FenceReason.STOPPED else ("lost", reason.name.lower())
 
 
 def _partitions(delta: ImageDelta, image: MetadataImage, min_isr: Callable[[str], int]) -> Iterator[Event]:

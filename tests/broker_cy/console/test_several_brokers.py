@@ -71,6 +71,7 @@ def row(*, fenced: bool = False, cordoned: bool = False, controller: bool = Fals
         (row(controller=True, cordoned=True), [], "cordoned"),
         (row(fenced=True), [], "fenced"),
         (row(fenced=True), [BrokerFenced(1, 5, "lost")], "fenced (lost)"),
+        (row(fenced=True), [BrokerFenced(1, 5, "lost", "session_timeout")], "fenced (session timeout)"),
         (row(fenced=True), [BrokerFenced(1, 5, "started_again")], "fenced (started again)"),
         (row(fenced=True), [BrokerFenced(2, 5, "lost")], "fenced"),
         # Its events may arrive later than the description of the cluster.

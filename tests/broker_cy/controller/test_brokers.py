@@ -10,6 +10,8 @@ from broker_cy.controller.registration import RegisterController, UnregisterBrok
 from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.fence_reasons import FenceReason
+from broker_cy.metadata.image import NO_LEADER
 from broker_cy.wire import messages
 from tests.broker_cy.controller.brokers import Brokers, directory
 from tests.support.images import same_content
@@ -134,10 +136,10 @@ def test_fencing_moves_leaders_at_once() -> None:
     """If this fails, clients wait for a dead leader, or two dead brokers of one host succeed each other."""
     cluster = Brokers.of(1, 2, 3, 4)
     cluster.create("t", [1, 2, 3], [2, 1, 4], [3, 4, 1])
-    assert cluster.run(FenceBrokers((2, 1, 9), "their host is down")) == (1, 2)
+    assert cluster.run(FenceBrokers((2, 1, 9), FenceReason.PROCESS_ENDED)) == (1, 2)
     assert [cluster.partition("t", i).leader for i in range(3)] == [3, 4, 3]
     assert [cluster.partition("t", i).isr for i in range(3)] == [(3,), (4,), (3, 4)]
-    assert cluster.run(FenceBrokers((2, 1), "again")) == ()
+    assert cluster.run(FenceBrokers((2, 1), FenceReason.PROCESS_ENDED)) == ()
     assert same_content(cluster.replayed(), cluster.image)
 
 
@@ -147,7 +149,7 @@ def test_a_broker_that_registered_again_is_not_fenced_for_its_predecessor() -> N
     old = cluster.image.brokers[1].epoch
     cluster.now_ms += 60_000
     cluster.join(1)
-    assert cluster.run(FenceBrokers((1,), "exit", {1: old})) == ()
+    assert cluster.run(FenceBrokers((1,), FenceReason.PROCESS_ENDED, {1: old})) == ()
     assert not cluster.image.brokers[1].fenced
 
 
@@ -158,7 +160,7 @@ def test_a_broker_that_flaps_is_held_down() -> None:
 
     def fenced_for() -> int:
         """Fence the broker wrongly. Returns for how long its heartbeats do not bring it back."""
-        assert cluster.run(FenceBrokers((1,), "silent", {1: epoch}, ended=False)) == (1,)
+        assert cluster.run(FenceBrokers((1,), FenceReason.STANDS_STILL, {1: epoch}, ended=False)) == (1,)
         began_ms = cluster.now_ms
         cluster.beat(1)
         while cluster.image.brokers[1].fenced:
@@ -170,7 +172,7 @@ def test_a_broker_that_flaps_is_held_down() -> None:
     cluster.now_ms += FLAP_FORGIVEN_MS + 1
     assert fenced_for() == 0
     assert fenced_for() == 500
-    cluster.run(FenceBrokers((2,), "silent", ended=False))
+    cluster.run(FenceBrokers((2,), FenceReason.STANDS_STILL, ended=False))
     assert fenced_for() == 0, "there is no other broker in service"
 
 
@@ -185,7 +187,7 @@ def test_a_broker_that_flaps_and_alone_can_lead_is_not_held_down() -> None:
         for _ in range(3):
             cluster.now_ms += 10_000
             cluster.beat(1)
-            cluster.run(FenceBrokers((1,), "silent", ended=False))
+            cluster.run(FenceBrokers((1,), FenceReason.STANDS_STILL, ended=False))
         cluster.beat(1)
         return cluster.image.brokers[1].fenced
 
@@ -195,7 +197,7 @@ def test_a_broker_that_flaps_and_alone_can_lead_is_not_held_down() -> None:
     assert is_held()
     assert cluster.partition("a").leader == 2
     # What the other one led has no leader any more.
-    cluster.run(FenceBrokers((2,), "dead"))
+    cluster.run(FenceBrokers((2,), FenceReason.PROCESS_ENDED))
     assert cluster.partition("a").leader == -1
     cluster.beat(1)
     held = cluster.image.brokers[1].fenced
@@ -212,7 +214,7 @@ def test_sessions_end() -> None:
     assert heartbeats.expired(cluster.image.brokers, timeout) == ()
     assert heartbeats.next_check_ms(cluster.image.brokers) == timeout + 1
     assert heartbeats.expired(cluster.image.brokers, timeout + 1) == (1,)
-    cluster.run(FenceBrokers((1,), "session"))
+    cluster.run(FenceBrokers((1,), FenceReason.SESSION_TIMEOUT))
     assert heartbeats.expired(cluster.image.brokers, timeout + 1) == ()
 
 
@@ -251,6 +253,32 @@ def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:
     assert cluster.beat(1, want_shut_down=True).should_shut_down
 
 
+def test_a_shutdown_ends_with_the_session() -> None:
+    """If this fails, a broker that came back after its stop was given up loses its leaders with each heartbeat."""
+    cluster = Brokers.of(1, 2)
+    cluster.create("t", [1])
+    assert cluster.beat(1, want_shut_down=True).state is State.SHUTTING_DOWN
+    cluster.run(FenceBrokers((1,), FenceReason.SESSION_TIMEOUT))
+    assert cluster.beat(1).state is State.UNFENCED
+    assert cluster.beat(1).state is State.UNFENCED
+    assert cluster.partition("t").leader == 1
+
+
+def test_a_shutdown_waits_for_a_broker_that_stops_no_longer() -> None:
+    """If this fails, a broker ends before one that serves again has learned who leads its partitions."""
+    cluster = Brokers.of(1, 2, 3)
+    for name, broker_id in (("t", 1), ("u", 2)):
+        cluster.create(name, [broker_id, 3])
+        cluster.beat(broker_id, want_shut_down=True)
+    second = cluster.image.brokers[2]
+    cluster.register(2, incarnation_id=second.incarnation_id)
+    assert cluster.image.brokers[2].in_controlled_shutdown
+    cluster.beat(3)
+    assert not cluster.beat(1, want_shut_down=True).should_shut_down
+    cluster.beat(2)
+    assert cluster.beat(1, want_shut_down=True).should_shut_down
+
+
 def test_directories() -> None:
     """If this fails, a replica on a broken disk keeps its leadership, or a cordoned disk gets new replicas."""
     cluster = Brokers.of(1, 2)
@@ -276,6 +304,23 @@ def test_unregistration() -> None:
     with pytest.raises(KafkaError) as error:
         cluster.run(UnregisterBroker(1))
     assert error.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_unregistration_of_the_broker_that_a_partition_waits_for() -> None:
+    """If this fails, a partition stays offline for minutes although an unclean election was allowed meanwhile."""
+    cluster = Brokers.of(1, 2)
+    cluster.create("t", [1, 2], min_isr=2)
+    assert cluster.propose("t", [1]) is ErrorCode.NONE
+    for broker_id in (2, 1):
+        cluster.run(FenceBrokers((broker_id,), FenceReason.PROCESS_ENDED))
+    cluster.register(2)
+    assert not cluster.beat(2).is_fenced
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), (1,))
+    cluster.configure("t", "unclean.leader.election.enable", "true")
+    cluster.run(UnregisterBroker(1))
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (2, (2,), ())
 
 
 def test_controllers_register() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from broker_cy.controller.broker_states import FenceBrokers
+from broker_cy.controller.directories import AssignReplicasToDirectories
 from broker_cy.controller.elections import PREFERRED, UNCLEAN, BalanceLeaders, ElectLeaders, ElectUnclean
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX
+from broker_cy.controller.rules import UNCLEAN_ELECTION
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import NO_LEADER
 from broker_cy.wire import messages
-from tests.broker_cy.controller.brokers import Brokers
-from tests.support.images import same_content
+from tests.broker_cy.controller.brokers import Brokers, directory
+from tests.support.images import same_content, topic_in
 
 
 def led(cluster: Brokers, topic: str = "t") -> tuple[int, tuple[int, ...]]:
@@ -21,7 +26,7 @@ def led(cluster: Brokers, topic: str = "t") -> tuple[int, tuple[int, ...]]:
 
 def fence(cluster: Brokers, *ids: int) -> None:
     for broker_id in ids:
-        cluster.run(FenceBrokers((broker_id,), "test"))
+        cluster.run(FenceBrokers((broker_id,), FenceReason.PROCESS_ENDED))
 
 
 def test_the_last_in_sync_replica_comes_back_without_eligible_leaders() -> None:
@@ -66,6 +71,45 @@ def test_the_last_known_leader_is_elected_when_nobody_is_eligible() -> None:
     cluster.beat(1)
     partition = cluster.partition("t")
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), 1)
+
+
+def test_the_last_known_leader_of_a_cancelled_reassignment() -> None:
+    """If this fails, a partition whose only replica lost its disk has no leader for good, and not even one is known."""
+    cluster = Brokers.of(1, 2)
+    cluster.create("t", [1], unclean=True)
+    cluster.register(3)
+    assert cluster.reassign("t", [2, 3]) is ErrorCode.NONE
+    assert cluster.propose("t", [1, 2]) is ErrorCode.NONE
+    fence(cluster, 1)
+    assert led(cluster) == (2, (2,))
+    assert cluster.reassign("t", None) is ErrorCode.NONE
+    assert led(cluster) == (NO_LEADER, (1,))
+    assert cluster.partition("t").last_known_elr == (2,)
+
+
+def test_a_report_of_directories_elects_nobody_uncleanly() -> None:
+    """If this fails, a replica that was moved to another disk costs a partition its records."""
+    cluster = Brokers.of(1, 2)
+    cluster.create("t", [1, 2])
+    assert cluster.propose("t", [1]) is ErrorCode.NONE
+    fence(cluster, 1)
+    cluster.configure("t", UNCLEAN_ELECTION, "true")
+    request = messages.AssignReplicasToDirsRequest
+    topic = request.TopicData(
+        topic_id=topic_in(cluster.image, "t").topic_id, partitions=[request.PartitionData(partition_index=0)]
+    )
+    assert cluster.partition("t").leader == NO_LEADER
+    # Any of its directories: its replica is online there.
+    place = UUID(int=(1 << 100) + 77)
+    second = cluster.image.brokers[2]
+    cluster.register(2, incarnation_id=second.incarnation_id, log_dirs=[directory(2), place])
+    found = request.DirectoryData(id=place, topics=[topic])
+    cluster.run(AssignReplicasToDirectories(request(broker_id=2, broker_epoch=second.epoch, directories=[found])))
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.directories[1]) == (NO_LEADER, place)
+    # The next election that is due elects it.
+    cluster.run(ElectUnclean())
+    assert cluster.partition("t").leader == 2
 
 
 @pytest.mark.parametrize("elr", [True, False])

@@ -13,7 +13,8 @@ from bench.launch import kafka_dist
 from broker_cy.controller import heartbeats
 from broker_cy.controller.broker_states import FenceBrokers
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage
+from broker_cy.metadata.fence_reasons import FenceReason
+from broker_cy.metadata.image import RESOURCE_TOPIC, BrokerImage, MetadataImage
 from broker_cy.metadata.partition_index import is_reassigning
 from broker_cy.wire import messages
 from tests.broker_cy.controller.acts import BROKERS, Act, Draw, incarnation, operation_of, request_of
@@ -104,13 +105,16 @@ def state(image: MetadataImage) -> dict[str, Any]:
     return {
         "partitions": {
             (topic.name, index): partition._replace(
-                elr=tuple(r for r in partition.elr if r in partition.replicas)
+                elr=tuple(r for r in partition.elr if r in partition.replicas),
+                # Kafka notes -1 where a change of replicas begins another epoch without a leader.
+                last_known_elr=tuple(r for r in partition.last_known_elr if r >= 0),
             )._asdict()
             for topic in image.topics
             for index, partition in topic.partitions.items()
         },
         "brokers": {
-            broker.broker_id: broker._replace(epoch=0, features={})._asdict() for broker in image.brokers.values()
+            broker.broker_id: broker._replace(epoch=0, features={}, fence_reason=FenceReason.UNKNOWN)._asdict()
+            for broker in image.brokers.values()
         },
         "configs": {topic.name: image.configs.resource(RESOURCE_TOPIC, topic.name) for topic in image.topics},
         "producer ids": image.next_producer_id,
@@ -145,11 +149,14 @@ class Pair:
 
     def _fails_in_kafka(self, act: Act) -> bool:
         """Kafka 4.3.1 does not take a partition out of its index of eligible leaders when a change of
-        min.insync.replicas clears them. Once the topic is deleted, its controller fails with "Topic ID existed in
-        isrMembers, but not in the topics map" when such a broker is unregistered, or registers after a crash.
+        min.insync.replicas clears them. When such a broker is unregistered, or registers after a crash, its controller
+        also elects a leader for a partition of which the broker is no eligible leader any longer; once the topic is
+        deleted, it fails with "Topic ID existed in isrMembers, but not in the topics map".
         """
-        is_unclean = act.kind == "register" and not act.args[2]
-        return (is_unclean or act.kind == "unregister") and act.args[0] in self._dangling
+        # Nobody proves an orderly end of a broker that is not registered.
+        is_clean = act.kind == "register" and act.args[2] and act.args[0] in self.kafka.image.brokers
+        stale = self._dangling.union(*self._cleared.values())
+        return act.kind in ("register", "unregister") and not is_clean and act.args[0] in stale
 
     def _note_cleared(self, act: Act) -> None:
         if act.kind == "config" and act.args[1] == "min.insync.replicas":
@@ -215,19 +222,23 @@ class Pair:
             self.fence_expired()
             if broker.fenced or broker.broker_id == but:
                 continue
-            if not broker.in_controlled_shutdown:
+            # A broker that was fenced while it stopped, and is back, does not stop any longer.
+            if not broker.in_controlled_shutdown or not self.is_stopping(broker):
                 self.act(Act("beat", (broker.broker_id, "run", False, (), None, False)))
             elif but < 0 and time.monotonic() - self._last_beat.get(broker.broker_id, 0) > SESSION_TIMEOUT_MS / 3000:
                 # Every beat is a step of its shutdown.
                 self.let_die(broker.broker_id)
         self.fence_expired()
 
+    def is_stopping(self, broker: BrokerImage) -> bool:
+        return self.cluster.controller.heartbeats.contact(broker).is_shutting_down
+
     def fence_expired(self) -> None:
         """Do to ours what the ends of sessions did to Kafka's, in their order."""
         ours, theirs = self.cluster.image.brokers, self.kafka.image.brokers
         ended = [b for b, broker in theirs.items() if broker.fenced and b in ours and not ours[b].fenced]
         for broker_id in sorted(ended, key=lambda b: self._last_beat.get(b, 0)):
-            self.cluster.run(FenceBrokers((broker_id,), "session"))
+            self.cluster.run(FenceBrokers((broker_id,), FenceReason.SESSION_TIMEOUT))
 
     def let_die(self, broker_id: int) -> None:
         """Wait until both know that the process is dead, so that another one may register."""
@@ -237,11 +248,11 @@ class Pair:
             self.keep_alive(but=broker_id)
             brokers = self.cluster.image.brokers
             # Nor is the session of a broker that stops to end in the middle of the next act.
-            wanted = [b for b in brokers.values() if b.broker_id == broker_id or b.in_controlled_shutdown]
+            wanted = [b for b in brokers.values() if b.broker_id == broker_id or self.is_stopping(b)]
             return time.monotonic() > ends + 0.05 and all(b.fenced for b in wanted)
 
         until(is_dead, f"the end of the session of broker {broker_id}", 30)
-        self.cluster.run(FenceBrokers((broker_id,), "dead"))
+        self.cluster.run(FenceBrokers((broker_id,), FenceReason.PROCESS_ENDED))
 
 
 @pytest.mark.parametrize("elr", [True, False])

@@ -100,7 +100,8 @@ class MetadataBroker:
     async def call(self, request: Any, version: int, listener: str = "PLAINTEXT") -> Any:
         """Encode the request, decode it as the broker does, run the handler, and return what a client would decode."""
         served = {**registrations(ListenerKind.CONTROLLER), **registrations()}
-        api_key = next(key for key in served if frame.request_class(key) is type(request))
+        api_key = next((key for key in served if frame.request_class(key) is type(request)), None)
+        assert api_key is not None, f"the test has to import the handler of {type(request).__name__}"
         registration = served[api_key]
         assert registration.min_version <= version <= registration.max_version
         request = codec.decode(type(request), version, codec.encode(request, version))

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from broker_cy.controller.partition_change import RECOVERING
+from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, PartitionImage, TopicDelta, TopicImage
 from broker_cy.metrics import sample
 from broker_cy.metrics.events import BrokerFenced, BrokerUnfenced, Event, InSyncBelowMin, LeadersElected
@@ -21,9 +22,16 @@ from tests.support.wait import until
 TOPIC = UUID(int=7)
 
 
-def broker(broker_id: int, *, fenced: bool = False, stops: bool = False, incarnation: int = 1) -> BrokerImage:
+def broker(
+    broker_id: int,
+    *,
+    fenced: bool = False,
+    stops: bool = False,
+    incarnation: int = 1,
+    reason: FenceReason = FenceReason.UNKNOWN,
+) -> BrokerImage:
     return BrokerImage(
-        broker_id, 10, UUID(int=incarnation), {}, {}, None, fenced, stops, (), None
+        broker_id, 10, UUID(int=incarnation), {}, {}, None, fenced, stops, (), None, fence_reason=reason
     )  # fmt: skip
 
 
@@ -73,14 +81,22 @@ def test_the_end_of_a_reassignment_is_no_failure() -> None:
 
 
 def test_why_a_broker_was_fenced() -> None:
-    """If this fails, an orderly restart looks like a crash."""
+    """If this fails, an orderly restart looks like a crash, or nobody knows how a failure was noticed."""
     part = PartitionImage((1,), (1,), 1, 0, 0)
-    for after, cause in (
-        (broker(1, fenced=True, stops=True), "stopped"),
-        (broker(1, fenced=True, incarnation=2), "started_again"),
-        (broker(1, fenced=True), "lost"),
+    for after, cause, reason in (
+        # By a controller of Apache Kafka.
+        (broker(1, fenced=True, stops=True), "stopped", ""),
+        (broker(1, fenced=True), "lost", ""),
+        (broker(1, fenced=True, incarnation=2), "started_again", ""),
+        # What leads nothing has no controlled shutdown, and one that is killed meanwhile has.
+        (broker(1, fenced=True, reason=FenceReason.STOPPED), "stopped", ""),
+        (broker(1, fenced=True, stops=True, reason=FenceReason.PROCESS_ENDED), "lost", "process_ended"),
+        (broker(1, fenced=True, reason=FenceReason.SESSION_TIMEOUT), "lost", "session_timeout"),
+        (broker(1, fenced=True, reason=FenceReason.STANDS_STILL), "lost", "stands_still"),
+        (broker(1, fenced=True, reason=FenceReason.REFUSES_CONNECTIONS), "lost", "refuses_connections"),
+        (broker(1, fenced=True, reason=FenceReason.REQUESTED), "lost", "requested"),
     ):
-        assert changed(part, part, [after], [broker(1)]) == [BrokerFenced(1, 10, cause)]
+        assert changed(part, part, [after], [broker(1)]) == [BrokerFenced(1, 10, cause, reason)]
 
 
 def test_one_broker_writes_the_events_of_a_change() -> None:
@@ -128,6 +144,9 @@ def test_failures_of_a_cluster_are_written_once_and_survive(bare: Any, tmp_path:
         until(lambda: kinds()["broker_fenced", leader], "the event", TIMEOUT_S)
         found = kinds()
         assert found["broker_fenced", leader] == 1
+        (fenced,) = [each for each in written() if each["type"] == "broker_fenced"]
+        # A killed process closes its listeners: no session has to end.
+        assert (fenced["cause"], fenced["reason"]) == ("lost", "process_ended")
         assert found["leaders_elected", "failure"] >= 1
         assert sum(each["type"] == "topic_created" and each["topic"] == "t" for each in written()) == 1
         by = {each["topic"]: each["by"] for each in written() if each["type"] == "topic_created"}
@@ -140,6 +159,48 @@ def test_failures_of_a_cluster_are_written_once_and_survive(bare: Any, tmp_path:
         assert all(each["clean"] for each in starts())
         victim.start()
         until(lambda: kinds()["broker_unfenced", leader], "the event of its return", TIMEOUT_S)
+        assert victim.stop() == 0
+        until(lambda: kinds()["broker_fenced", leader] == 2, "the event of its stop", TIMEOUT_S)
+        last = [each for each in written() if each["type"] == "broker_fenced"][-1]
+        assert (last["cause"], last["reason"]) == ("stopped", "")
+
+
+def test_the_return_of_a_killed_broker_loses_nothing(bare: Any, tmp_path: Path) -> None:  # noqa: F811
+    """If this fails, the only replica of a partition comes back from a kill with all its records, and consoles say that
+    acknowledged ones may be lost; or it is not elected without permission at all.
+    """
+    with cluster(tmp_path) as nodes:
+        victim, other = nodes[1], nodes[2]
+        assert create_topic(nodes[0].port, "t", 6, 1) == 0
+        led = {
+            f"t-{part.partition_index}"
+            for part in topics(nodes[0].port)["t"].partitions
+            if part.leader_id == victim.node_id
+        }
+        assert led
+        where = ["--bootstrap", other.bootstrap, "--timeout", str(TIMEOUT_S)]
+        for number in range(6):
+            bare("produce", "t", "-p", str(number), *where, stdin=f"record-{number}\n".encode())
+
+        def events(kind: str) -> list[dict[str, Any]]:
+            said = bare("consume", "__cluster_events", "-e", "-f", "%s\n", *where)
+            return [found for line in said.out.splitlines() if (found := json.loads(line))["type"] == kind]
+
+        until(lambda: in_sync(other.port, "__cluster_events", 3), "the topic of events with three replicas", TIMEOUT_S)
+        victim.kill()
+
+        def elections() -> dict[str, set[str]]:
+            found: dict[str, set[str]] = {}
+            for each in events("leaders_elected"):
+                found.setdefault(each["cause"], set()).update(each["partitions"])
+            return found
+
+        until(lambda: elections().get("no_leader", set()) >= led, "partitions without a leader", TIMEOUT_S)
+        victim.restart()
+        until(lambda: elections().get("failure", set()) >= led, "their election", TIMEOUT_S)
+        assert "unclean" not in elections()
+        said = bare("consume", "t", "-e", "-f", "%s\n", *where)
+        assert sorted(said.out.split()) == [f"record-{number}" for number in range(6)]
 
 
 def test_each_broker_has_samples_that_add_up(bare: Any, tmp_path: Path) -> None:  # noqa: F811

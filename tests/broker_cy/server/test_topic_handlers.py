@@ -11,6 +11,7 @@ from broker_cy.server.handlers import (  # noqa: F401 - importing registers them
     create_partitions,
     create_topics,
     delete_topics,
+    init_producer_id,
 )
 from broker_cy.storage import disk
 from broker_cy.wire import messages

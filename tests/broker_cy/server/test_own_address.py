@@ -1,0 +1,108 @@
+"""A broker at an address that nobody reaches: refused where that is certain, and only there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from broker_cy.client.address import Address
+from broker_cy.client.outgoing import MACHINE, Outgoing, is_own
+from broker_cy.core.clock import MACHINE_CLOCK
+from broker_cy.server.metadata import own_address
+from broker_cy.server.metadata.own_address import check_own_address
+from broker_cy.server.metadata.refusal import RegistrationRefused
+
+LISTENS = Address("127.0.0.1", 9092)
+ADVERTISED = Address("broker.example", 9093)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_address, "AGAIN_S", 0.01)
+    monkeypatch.setattr(own_address, "REFUSED_S", 0.05)
+
+
+def machine(connect: Callable[[], None], *, owns: bool = True) -> Outgoing:
+    """A machine on which each attempt to connect calls `connect`, and which has the address itself or not."""
+
+    async def attempt(protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
+        connect()
+
+    async def is_ours(host: str) -> bool:
+        assert host == ADVERTISED.host
+        return owns
+
+    return Outgoing(attempt, MACHINE_CLOCK, is_ours)
+
+
+def refuse() -> None:
+    raise ConnectionRefusedError
+
+
+def check(outgoing: Outgoing, *, advertised: Address = ADVERTISED, has_others: bool = True) -> None:
+    asyncio.run(check_own_address("PLAINTEXT", advertised, LISTENS, outgoing, has_others=has_others))
+
+
+def test_what_this_machine_refuses_is_certain() -> None:
+    """If this fails, a typing error makes a broker that leads partitions which nobody can read."""
+    with pytest.raises(RegistrationRefused, match=r"advertised at broker\.example:9093.*listens at 127\.0\.0\.1:9092"):
+        check(machine(refuse))
+
+
+def test_the_address_of_the_listener_is_not_tried() -> None:
+    """If this fails, each start of a broker connects to itself."""
+    check(machine(lambda: pytest.fail("it was tried")), advertised=LISTENS)
+
+
+@pytest.mark.parametrize("case", ["another machine", "alone", "no answer", "unknown name"])
+def test_what_decides_nothing_is_logged(case: str, caplog: pytest.LogCaptureFixture) -> None:
+    """If this fails, a broker behind a NAT or in a container is refused, or a wrong address is nowhere in its log."""
+
+    def fail() -> None:
+        match case:
+            case "no answer":
+                raise TimeoutError
+            case "unknown name":
+                raise OSError(-2, "Name or service not known")
+        refuse()
+
+    check(machine(fail, owns=case != "another machine"), has_others=case != "alone")
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    fields = getattr(record, "fields")  # noqa: B009
+    assert (fields["listener"], str(fields["address"])) == ("PLAINTEXT", "broker.example:9093")
+    assert "advertised.listeners" in fields["remedy"]
+
+
+def test_a_proxy_may_start_later() -> None:
+    """If this fails, a broker has to be started again because its proxy was slower."""
+
+    async def work() -> None:
+        server: list[asyncio.Server] = []
+
+        async def attempt(protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
+            if not server:
+                server.append(await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0))
+                raise ConnectionRefusedError
+            await MACHINE.connect(protocol, *server[0].sockets[0].getsockname())
+
+        async def ours(host: str) -> bool:
+            return True
+
+        outgoing = Outgoing(attempt, MACHINE_CLOCK, ours)
+        await check_own_address("PLAINTEXT", ADVERTISED, LISTENS, outgoing, has_others=True)
+        server[0].close()
+        await server[0].wait_closed()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"), [("127.0.0.1", True), ("localhost", True), ("192.0.2.1", False), ("no.such.invalid", False)]
+)
+def test_addresses_of_this_machine(host: str, expected: bool) -> None:
+    """If this fails, the refusal of another machine counts as certain."""
+    assert asyncio.run(is_own(host)) is expected
