@@ -14,6 +14,8 @@ from tests.sim.world.draws import Draws, Trace
 DURATION_US_MAX = 6_000_000
 FAULTS_MAX = 12
 ADMIN = "admin"
+# Who changes the voters of the metadata quorum.
+VOTERS = "voters"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Plan:
     is_one_machine: bool = False
     # Those of the hosts that are only controllers (process.roles); if there are any, the others are only brokers.
     controllers: tuple[str, ...] = ()
+    # The first voters of a metadata quorum with kraft.version 1; none if the voters are static (kraft.version 0).
+    voters: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -59,7 +63,7 @@ class Plan:
         found: dict[str, Any] = json.loads(text)
         found["hosts"], found["drifts_ppm"] = tuple(found["hosts"]), tuple(found["drifts_ppm"])
         found["clients"] = tuple((name, host) for name, host in found["clients"])
-        found["controllers"] = tuple(found["controllers"])
+        found["controllers"], found["voters"] = tuple(found["controllers"]), tuple(found["voters"])
         found["faults"] = tuple(Fault(**each) for each in found["faults"])
         return Plan(**found)
 
@@ -112,6 +116,7 @@ EVERYTHING = "everything"
 CLUSTER = "cluster"
 CLUSTER_DISKS = "cluster-disks"
 CLUSTER_ROLES = "cluster-roles"
+CLUSTER_VOTERS = "cluster-voters"
 PROFILES = {
     EVERYTHING: Profile(
         (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
@@ -136,7 +141,7 @@ PROFILES = {
 
 
 # Also the names of profiles whose plans are drawn in another way.
-NAMES = (*PROFILES, CLUSTER, CLUSTER_DISKS, CLUSTER_ROLES)
+NAMES = (*PROFILES, CLUSTER, CLUSTER_DISKS, CLUSTER_ROLES, CLUSTER_VOTERS)
 
 
 def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
@@ -147,6 +152,8 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         return _broken_cluster_plan(seed)
     if profile == CLUSTER_ROLES:
         return _roles_plan(seed)
+    if profile == CLUSTER_VOTERS:
+        return _voters_plan(seed)
     content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
     is_synced = draw.chance(content.synced)
@@ -217,6 +224,33 @@ def _roles_plan(seed: int) -> Plan:
         faults=faults,
         controllers=controllers,
     )
+
+
+def _voters_plan(seed: int) -> Plan:
+    """A cluster with kraft.version 1, and an operator who changes its voters: a quarter of the worlds are those of
+    `cluster`, the others those of `cluster-roles` with a fourth controller, which may be no voter in the beginning.
+    """
+    draw = Draws(seed, "voters", Trace())
+    if draw.chance(0.25):
+        plan = _cluster_plan(seed)
+        candidates = plan.hosts
+    else:
+        plan = _roles_plan(seed)
+        more = "controller7"
+        candidates = (*plan.controllers, more)
+        plan = replace(
+            plan,
+            hosts=(*plan.hosts, more),
+            drifts_ppm=(*plan.drifts_ppm, draw.randint(-300, 300)),
+            controllers=candidates,
+            faults=tuple(
+                replace(each, host=more) if each.host in plan.controllers and draw.chance(0.25) else each
+                for each in plan.faults
+            ),
+        )
+    voters = tuple(sorted(draw.sample(candidates, draw.choice([1, 3, 3, len(candidates)]))))
+    clients = (*plan.clients, (f"{VOTERS}-{CLUSTER}", CLUSTER))
+    return replace(plan, clients=clients, voters=voters)
 
 
 def with_only(plan: Plan, kind: str) -> Plan:

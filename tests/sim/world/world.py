@@ -28,6 +28,7 @@ from tests.sim.world.clients.operators import Operator
 from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
 from tests.sim.world.clients.readers import LastReader, Reader
 from tests.sim.world.clients.transactions import Fencer, TransactionalProducer
+from tests.sim.world.clients.voters import VotersOperator
 from tests.sim.world.clock import EPOCH_MS, MachineClock, WorldTime
 from tests.sim.world.cluster import CLUSTER, Cluster, Site, settings_of
 from tests.sim.world.draws import ENTRIES_MAX, Draws, Trace
@@ -55,6 +56,7 @@ KINDS: dict[str, type[Client]] = {
     "member": Member,
     "static": StaticMember,
     "operator": Operator,
+    "voters": VotersOperator,
 }
 # In a cluster, instead of the same.
 IN_CLUSTER: dict[str, type[Client]] = {"admin": ClusterAdmin}
@@ -195,6 +197,9 @@ class World:
         self._wait(ENDING_S, "to end", lambda: [client for client in self.all_clients if not client.is_done])
         if self.plan.is_cluster:
             self._wait(IN_SYNC_S, "to be in sync", self.cluster.out_of_sync)
+            for client in self.all_clients:
+                if isinstance(client, VotersOperator):
+                    client.check_end()
         last = [
             self._add(LastReader(self, f"last-{committed}-{host}", host, committed=committed))
             for host in self.sites
