@@ -157,6 +157,7 @@ class Cluster:
                 assert each.leader == NO_LEADER or each.leader in each.isr, f"{name}: the leader is not in sync"
                 assert each.isr or each.leader == NO_LEADER, name
                 assert not set(each.elr) & set(each.isr), f"{name}: eligible and in sync"
+                assert len(each.isr) < 2 or not each.leader_recovery_state, f"{name}: others follow, not recovered"
                 found.append((topic.topic_id, index, each))
         # Image by image all nodes have the same.
         content = hash(tuple(found))
@@ -212,7 +213,7 @@ class Cluster:
         """
         image = next(each.server for each in self._world.machines.values() if each.server is not None).broker.image
         for topic in _topics(image):
-            if topic.name[0] not in "tv":
+            if topic.name[0] not in "tvu":
                 continue
             for index, each in topic.partitions.items():
                 logs = [log for log in self._logs(topic.name, index, each.replicas) if log is not None]

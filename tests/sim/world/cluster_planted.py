@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from broker_cy.controller.partition_change import PartitionChange
+from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.records import VersionedRecord
 from broker_cy.quorum import changes, elections
 from broker_cy.quorum.history import BEFORE_THE_LOG, VoterHistory, VotersAt
 from broker_cy.quorum.state import QuorumState
@@ -21,7 +24,7 @@ from broker_cy.server.metadata import quorum_opening
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
 from tests.sim import quorum_defects
-from tests.sim.world.plan import CLUSTER, CLUSTER_ROLES, CLUSTER_VOTERS
+from tests.sim.world.plan import CLUSTER, CLUSTER_ROLES, CLUSTER_UNCLEAN, CLUSTER_VOTERS
 from tests.sim.world.planted import Planted
 
 # As long as other draws do not change it, the first one finds the defect.
@@ -137,6 +140,25 @@ def a_start_knows_only_the_newest_voters(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(quorum_opening, "_history", wrong)
 
 
+# --- unclean elections
+
+
+def any_topic_has_unclean_elections(patch: pytest.MonkeyPatch) -> None:
+    """A replica that may lack records leads wherever no other one is there, whatever the topic allows."""
+    patch.setattr(Rules, "unclean_allowed", lambda self, topic: True)
+
+
+def unclean_leaders_never_recover(patch: pytest.MonkeyPatch) -> None:
+    """What the leader reports after an unclean election is not noted (KIP-704)."""
+    right = PartitionChange.record
+
+    def wrong(self: PartitionChange) -> VersionedRecord | None:
+        self.recovery = self.partition.leader_recovery_state
+        return right(self)
+
+    patch.setattr(PartitionChange, "record", wrong)
+
+
 # Those that worlds find, with a seed that does.
 CLUSTER_PLANTED: dict[str, Planted] = (
     {
@@ -167,5 +189,9 @@ CLUSTER_PLANTED: dict[str, Planted] = (
             (quorum_defects.removed_leader_goes_on, 0),
             (quorum_defects.wiped_disk_acknowledges, 0),
         ]
+    }
+    | {
+        plant.__name__: Planted(plant, SEEDS, first, CLUSTER_UNCLEAN)
+        for plant, first in [(any_topic_has_unclean_elections, 0), (unclean_leaders_never_recover, 0)]
     }
 )
