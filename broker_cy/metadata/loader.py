@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from broker_cy.metadata import framing
 from broker_cy.metadata.image import ImageDelta, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
@@ -20,7 +22,10 @@ class Loader:
         self.image = MetadataImage()
         self.kraft = KRaftState()
         self.log_bytes = 0  # of the part of the log that the snapshot does not cover
-        self.voters_offset = -1  # of the newest voters in the log; -1 if they are in a snapshot, or nowhere
+        # Of the quorum: its state in the snapshot, and what the log behind it changes, one entry for each change, until
+        # the first `follow`: an uncommitted one may be undone after a start, and then the one before it counts.
+        self.kraft_in_snapshot = KRaftState()
+        self.kraft_in_log: list[tuple[int, KRaftState]] = []
         self._transaction: MetadataImage | None = None
         # What records are applied to: the image, or a branch of it where the caller wants to know what has changed.
         self._target = self.image
@@ -34,6 +39,7 @@ class Loader:
         assert self.image.offset < 0
         for batch in framing.batches(content):
             self._apply(batch)
+        self.kraft_in_snapshot = replace(self.kraft)
         self._reached(snapshot_id.end_offset - 1, snapshot_id.epoch)
 
     def load_log(self, content: bytes) -> None:
@@ -41,10 +47,11 @@ class Loader:
         for batch in framing.batches(content):
             if batch.last_offset <= self._target.offset:
                 continue
-            before = self.kraft.voters
+            voters, level = self.kraft.voters, self.kraft.kraft_version
             self._apply(batch)
-            if self.kraft.voters is not before:
-                self.voters_offset = batch.base_offset
+            is_changed = self.kraft.voters is not voters or self.kraft.kraft_version != level
+            if is_changed and self._target is self.image:
+                self.kraft_in_log.append((batch.base_offset, replace(self.kraft)))
             self.log_bytes += batch.size_bytes
             self._reached(batch.last_offset, batch.leader_epoch)
 

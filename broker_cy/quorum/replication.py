@@ -125,7 +125,9 @@ def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
         return
     key = ReplicaKey(source, request.directory_id)
     progress = progress_of(state, key)
+    before_ms = NEVER
     if progress is not None:
+        before_ms = progress.fetched_ms
         progress.counted_ms = progress.fetched_ms = state.now_ms
     parked = state.parked.pop(key, None)
     if parked is not None and parked.request.correlation != request.correlation:
@@ -141,7 +143,7 @@ def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
         _answer(state, source, request, diverging=shared)
         return
     if progress is not None:
-        _acknowledge(state, progress, end.offset)
+        _acknowledge(state, progress, end.offset, before_ms)
         advance(state)
     if len(state.parked) < OBSERVERS_MAX or key in state.voters:
         state.parked[key] = Parked(source, request, state.now_ms + request.max_wait_ms)
@@ -168,10 +170,13 @@ def progress_of(state: QuorumState, key: ReplicaKey) -> Progress | None:
     return observer
 
 
-def _acknowledge(state: QuorumState, progress: Progress, end_offset: int) -> None:
-    # Caught up: it has all that the leader had now, or when it fetched before.
-    if end_offset >= state.log.end_offset or 0 <= progress.leader_end_offset <= end_offset:
+def _acknowledge(state: QuorumState, progress: Progress, end_offset: int, before_ms: int) -> None:
+    """Note a fetch from `end_offset` on; the replica fetched at `before_ms` before."""
+    if end_offset >= state.log.end_offset:
         progress.caught_up_ms = state.now_ms
+    elif 0 <= progress.leader_end_offset <= end_offset:
+        # It has all that the leader had then, which may be long ago.
+        progress.caught_up_ms = max(progress.caught_up_ms, before_ms)
     progress.leader_end_offset = state.log.end_offset
     # A fetch that was overtaken by a later one moves nothing back.
     progress.end_offset = max(progress.end_offset, end_offset)

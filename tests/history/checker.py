@@ -30,6 +30,9 @@ In a compacted partition a record may be removed if there may be a newer one of 
 one whose offset is not known; refused and aborted records do not count. A record of an aborted transaction may be
 removed as well. Tombstones, and which records exactly a pass of the cleaner keeps, are checked by
 tests/broker_cy/storage/cleaning.py.
+
+Of a partition with unclean elections any record may be lost. What was read and acknowledged before they were over is
+not compared with what is read later; then a value has one offset, and an offset one value, as elsewhere.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ from tests.history.operations import (
     Seek,
     Send,
     Transaction,
+    Unclean,
 )
 
 # Greater than every offset.
@@ -91,6 +95,8 @@ class _History:
         # The requested deletions: (time, offset) by partition.
         self.deletions: dict[Place, list[tuple[int, int]]] = defaultdict(list)
         self.compacted: set[Place] = set()
+        # Until when leaders were elected uncleanly.
+        self.unclean: dict[Place, int] = {}
         self.by_consumer: dict[str, list[Assign | Seek | Poll | Crash]] = defaultdict(list)
         committed: dict[str, bool] = {}
         for operation in operations:
@@ -104,6 +110,8 @@ class _History:
                     self.deletions[operation.place].append((operation.began, operation.offset))
                 case Compact():
                     self.compacted.add(operation.place)
+                case Unclean():
+                    self.unclean[operation.place] = operation.ended
                 case Crash():
                     self.by_consumer[operation.who].append(operation)
                 case Assign():
@@ -157,7 +165,7 @@ class _History:
         return self.newest.get((send.place, send.key), -1) > offset
 
     def must_be_there(self, send: Send, committed: bool) -> bool:
-        if self.superseded(send, send.offset):
+        if send.place in self.unclean or self.superseded(send, send.offset):
             return False
         return send.fate is Fate.ACKED and (not committed or self.outcome(send) is Outcome.COMMITTED)
 
@@ -172,7 +180,8 @@ class _History:
                 # What one consumer read must be seen by all of its level; what a read_committed consumer read, by
                 # read_uncommitted ones too.
                 sent = self.sends.get(read.value)
-                if (of_committed or not committed) and not (sent and self.superseded(sent, read.offset)):
+                may_go = read.place in self.unclean or (sent is not None and self.superseded(sent, read.offset))
+                if (of_committed or not committed) and not may_go:
                     offsets[read.place].add(read.offset)
         return {place: sorted(found) for place, found in offsets.items()}
 
@@ -198,11 +207,12 @@ def _offsets(history: _History) -> list[Finding]:
         places[value].add((place, offset))
 
     for send in history.sends.values():
-        if send.offset is not None and send.fate is Fate.ACKED:
+        if send.offset is not None and send.fate is Fate.ACKED and send.place not in history.unclean:
             note(send.place, send.offset, send.value)
     for poll, _ in history.polls:
         for read in poll.records:
-            note(read.place, read.offset, read.value)
+            if poll.ended > history.unclean.get(read.place, -1):
+                note(read.place, read.offset, read.value)
     return [
         Finding(Anomaly.INCONSISTENT_OFFSETS, f"{_at(*where)} is {' and '.join(sorted(found))}")
         for where, found in values.items()

@@ -113,13 +113,23 @@ class Compact:
 
 
 @dataclass(frozen=True, slots=True)
+class Unclean:
+    """Until `ended` leaders of a partition were elected that may have lacked records: any may be lost, and others may
+    have their offsets since.
+    """
+
+    place: Place
+    ended: int
+
+
+@dataclass(frozen=True, slots=True)
 class Crash:
     """A process was killed: the broker, or a client by its name."""
 
     who: str
 
 
-Operation = Send | Transaction | Assign | Seek | Poll | Delete | Compact | Crash
+Operation = Send | Transaction | Assign | Seek | Poll | Delete | Compact | Unclean | Crash
 
 
 class Recorder:

@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 
 from tests.history.checker import Anomaly, check
 from tests.history.model import COMPACTED, Model
-from tests.history.operations import Assign, Compact, Delete, Fate, Operation, Outcome, Poll, Read, Send, Transaction
+from tests.history.operations import (
+    Assign,
+    Compact,
+    Delete,
+    Fate,
+    Operation,
+    Outcome,
+    Poll,
+    Read,
+    Send,
+    Transaction,
+    Unclean,
+)
 
 History = list[Operation]
 PLACE = ("t", 0)
@@ -296,6 +308,24 @@ def test_what_may_be_deleted_may_be_gone_over() -> None:
     gone += [Assign("c", True, {PLACE: 0}), Poll("c", 10, (_read(1),))]
     assert _anomalies([Delete(PLACE, 1, 5), *gone]) == set()
     assert _anomalies(gone) == {Anomaly.LOST_WRITE, Anomaly.POLL_SKIP}
+
+
+def test_unclean_elections_lose_records_and_keep_none_twice() -> None:
+    """If this fails, every unclean election is reported as a loss, or conceals records that are there twice."""
+    elected = Unclean(PLACE, 50)
+    before: History = [Assign("c", False, {PLACE: 0}), Poll("c", 10, (_read(0), _read(1)))]
+    before += [Send(f"v{offset}", PLACE, Fate.ACKED, offset) for offset in range(3)]
+    last = Assign("last", False, {PLACE: 0})
+
+    def read(*values: str) -> Poll:
+        return Poll("last", 90, tuple(Read(PLACE, offset, value) for offset, value in enumerate(values)))
+
+    # v1 was written again, where v0 had been, and v2 is lost.
+    assert _anomalies([elected, *before, last, read("v1")]) == set()
+    assert _anomalies([*before, last, read("v1")]) >= {Anomaly.INCONSISTENT_OFFSETS, Anomaly.DUPLICATE}
+    assert _anomalies([elected, *before, last, read("v1", "v2", "v1")]) == {Anomaly.DUPLICATE}
+    refused: History = [*before[:-1], Send("v2", PLACE, Fate.REFUSED)]
+    assert _anomalies([elected, *refused, last, read("v2")]) == {Anomaly.ABORTED_READ}
 
 
 def test_only_a_rebalance_lets_a_member_go_back() -> None:

@@ -108,6 +108,10 @@ class Disk:
         shutil.copytree(self.root, copy)
         shutil.rmtree(self.root)
         os.rename(copy, self.root)
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Everything below the root is another file now, and durable."""
         for state in (self.contents, self.durable, self.names, self.changes, self.directories):
             state.clear()
         self._adopt(self.root)

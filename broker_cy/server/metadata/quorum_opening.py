@@ -116,23 +116,24 @@ def open_network(
 
 def _history(config: BrokerConfig, loader: Loader, stored: ElectionState | None) -> VoterHistory:
     """The voters. Raises QuorumError if quorum-state has others than the configuration."""
-    level, record = loader.kraft.kraft_version, loader.kraft.voters
-    if record is not None:
-        voters = wire_log.from_record(record)
-        if loader.voters_offset < 0:
-            return VoterHistory(voters, level)
-        history = VoterHistory(VoterSet())
-        history.note(loader.voters_offset, (KRaftVersion(level), voters))
-        return history
     listener = config.network.controller_names[0]
     configured = config.quorum_voters
     static = [Voter(ReplicaKey(voter.node_id), (Endpoint(listener, voter.host, voter.port),)) for voter in configured]
+    first = loader.kraft_in_snapshot
+    if loader.kraft.voters is not None:
+        known = wire_log.from_record(first.voters) if first.voters is not None else VoterSet(static)
+        history = VoterHistory(known, first.kraft_version)
+        # All of them: the newest one may be undone, and whom it removes may have to stand until it is committed.
+        for offset, kraft in loader.kraft_in_log:
+            voters = (wire_log.from_record(kraft.voters),) if kraft.voters is not None else ()
+            history.note(offset, (KRaftVersion(kraft.kraft_version), *voters))
+        return history
     if not configured and (config.begins_cluster or _was_alone(stored, config.node_id)):
         static = [Voter(ReplicaKey(config.node_id))]
     ids = tuple(sorted(voter.key.id for voter in static))
     if stored is not None and stored.voters and tuple(sorted(stored.voters)) != ids:
         raise QuorumError(_voters_differ(config.node_id, stored.voters, ids, bool(configured)))
-    return VoterHistory(VoterSet(static), level)
+    return VoterHistory(VoterSet(static), loader.kraft.kraft_version)
 
 
 def _was_alone(stored: ElectionState | None, node_id: int) -> bool:

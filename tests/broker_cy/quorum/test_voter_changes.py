@@ -101,6 +101,30 @@ def test_a_voter_is_added_when_it_has_caught_up() -> None:
     assert (output.high_watermark, output.replies) == (4, (Reply(9, ErrorCode.NONE, ""),))
 
 
+def test_what_a_voter_had_long_ago_does_not_count() -> None:
+    """If this fails, a node that was cut off for an hour becomes a voter at its first fetch, and holds up all changes
+    of the metadata until it has fetched what was written in that hour.
+    """
+    node = lone_leader()
+    add = AddVoter(voter(2), 5000)
+    fetch(node, 2, 3)
+    node.append(1)
+    node.synced()
+    node.tick(2001)
+    # It has all that the leader had when it fetched before.
+    fetch(node, 2, 3)
+    assert errors(node.change(add)) == [ErrorCode.REQUEST_TIMED_OUT]
+    fetch(node, 2, 4)
+    assert errors(node.change(add)) == []
+    node = lone_leader()
+    fetch(node, 2, 3)
+    node.append(1)
+    node.synced()
+    node.tick(1000)
+    fetch(node, 2, 3)
+    assert errors(node.change(add)) == []
+
+
 def test_a_change_is_answered_in_time() -> None:
     """If this fails, kafka-metadata-quorum waits without end for a voter that died."""
     node = lone_leader()

@@ -26,7 +26,7 @@ from broker_cy.storage import disk
 from broker_cy.wire import messages
 from tests.broker_cy.server.group_broker import GroupBroker
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
-from tests.sim.world.cluster import format_directory
+from tests.sim.world.directories import format_directory
 from tests.support.images import topic_in
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "kafka-4.3.1" / "logdir"

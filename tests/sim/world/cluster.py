@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker_cy.controller.activation import default_bootstrap
-from broker_cy.core.randomness import Randomness
-from broker_cy.metadata import snapshot
 from broker_cy.metadata.partition import NO_LEADER
 from broker_cy.replica.replica import Role
-from broker_cy.storage.data_directory import open_directories
 from broker_cy.wire.records import decode_batches
+from tests.sim.world.committed import Committed
 from tests.sim.world.network import PORT
 
 if TYPE_CHECKING:
@@ -30,7 +26,6 @@ LEADERS_EVERY = 10
 
 # Whom the clients of a cluster talk to.
 CLUSTER = "cluster"
-CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
 CONTROLLER_PORT = 9093
 # Short times: a world lasts for seconds.
 TIMES = {
@@ -63,13 +58,18 @@ def settings_of(plan: Plan, host: str) -> dict[str, str]:
     """The settings of one node."""
     listeners = {"broker": f"PLAINTEXT://{host}:{PORT}", "controller": f"CONTROLLER://{host}:{CONTROLLER_PORT}"}
     roles = list(listeners) if not plan.controllers else ["controller" if host in plan.controllers else "broker"]
-    voters = plan.controllers or plan.hosts
+    controllers = [f"{each}:{CONTROLLER_PORT}" for each in plan.controllers or plan.hosts]
+    if plan.voters:
+        quorum = {"controller.quorum.bootstrap.servers": ",".join(controllers)}
+    else:
+        voters = zip(plan.controllers or plan.hosts, controllers, strict=True)
+        quorum = {"controller.quorum.voters": ",".join(f"{node_of(each)}@{address}" for each, address in voters)}
     return {
         "process.roles": ",".join(roles),
         "listeners": ",".join(listeners[role] for role in roles),
         "advertised.listeners": ",".join(listeners[role] for role in roles),
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": ",".join(f"{node_of(each)}@{each}:{CONTROLLER_PORT}" for each in voters),
+        **quorum,
         "default.replication.factor": "3",
         "min.insync.replicas": "2",
         "offsets.topic.replication.factor": "3",
@@ -82,14 +82,6 @@ def settings_of(plan: Plan, host: str) -> dict[str, str]:
 
 def node_of(host: str) -> int:
     return int(host.removeprefix("broker").removeprefix("controller"))
-
-
-def format_directory(root: str, node_id: int, draw: Any) -> None:
-    """What `broker-cy storage format` does."""
-    for each in open_directories([root], node_id, lambda: CLUSTER_ID, Randomness(draw).kafka_uuid):
-        each.close()
-    with open(os.path.join(root, snapshot.BOOTSTRAP_NAME), "wb") as file:
-        file.writelines(snapshot.write(iter(default_bootstrap()), snapshot.KRaftState(), 0, 0, 0))
 
 
 class Lagging(NamedTuple):
@@ -113,6 +105,9 @@ class Cluster:
         self._seen: dict[str, int] = {}
         # How often somebody began to lead a partition, and when that was last.
         self._moves = self._moved_us = 0
+        # What is committed in the metadata log, if its voters may change.
+        first = frozenset(world.machines[host].key for host in world.plan.voters)
+        self.committed = Committed(world, first) if first else None
 
     @property
     def ends(self) -> int:
@@ -165,6 +160,7 @@ class Cluster:
                 assert each.leader == NO_LEADER or each.leader in each.isr, f"{name}: the leader is not in sync"
                 assert each.isr or each.leader == NO_LEADER, name
                 assert not set(each.elr) & set(each.isr), f"{name}: eligible and in sync"
+                assert len(each.isr) < 2 or not each.leader_recovery_state, f"{name}: others follow, not recovered"
                 found.append((topic.topic_id, index, each))
         # Image by image all nodes have the same.
         content = hash(tuple(found))
@@ -190,7 +186,10 @@ class Cluster:
         if down:
             return down
         images = {node: each.server.broker.image for node, each in machines.items() if each.server is not None}
-        if len({image.offset for image in images.values()}) > 1:
+        if self.committed is not None:
+            if others := self.committed.behind():
+                return [Lagging(f"the metadata or the voters of {host}") for host in others]
+        elif len({image.offset for image in images.values()}) > 1:
             return [Lagging("the metadata")]
         found = []
         for topic in _topics(next(iter(images.values()))):
@@ -217,7 +216,7 @@ class Cluster:
         """
         image = next(each.server for each in self._world.machines.values() if each.server is not None).broker.image
         for topic in _topics(image):
-            if topic.name[0] not in "tv":
+            if topic.name[0] not in "tvu":
                 continue
             for index, each in topic.partitions.items():
                 logs = [log for log in self._logs(topic.name, index, each.replicas) if log is not None]

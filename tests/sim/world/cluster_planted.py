@@ -6,17 +6,27 @@ from typing import Any
 
 import pytest
 
-from broker_cy.quorum import elections
+from broker_cy.controller.partition_change import PartitionChange
+from broker_cy.controller.rules import Rules
+from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.records import VersionedRecord
+from broker_cy.quorum import changes, elections
+from broker_cy.quorum.history import BEFORE_THE_LOG, VoterHistory, VotersAt
+from broker_cy.quorum.state import QuorumState
+from broker_cy.quorum.step import ChangeVoters
+from broker_cy.quorum.voters import ReplicaKey, VoterSet
 from broker_cy.replica import following, leading
 from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.replica import Role
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
+from broker_cy.server.metadata import quorum_opening
 from broker_cy.server.replication.replicas import Lane, Replicas
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
-from tests.sim.world.plan import CLUSTER, CLUSTER_ROLES
+from tests.sim import quorum_defects
+from tests.sim.world.plan import CLUSTER, CLUSTER_ROLES, CLUSTER_UNCLEAN, CLUSTER_VOTERS
 from tests.sim.world.planted import Planted
 
 # As long as other draws do not change it, the first one finds the defect.
@@ -104,21 +114,98 @@ def observers_stay_with_their_leader(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(elections, "_search", lambda state: None)
 
 
+# --- voters that change
+
+
+def changes_are_acknowledged_before_they_are_committed(patch: pytest.MonkeyPatch) -> None:
+    """A change of the voters is answered as soon as the leader has it in its log."""
+    right = changes.change
+
+    def wrong(state: QuorumState, event: ChangeVoters) -> None:
+        right(state, event)
+        state.finish_change(ErrorCode.NONE)
+
+    patch.setattr(changes, "change", wrong)
+
+
+def voters_are_removed_by_id_alone(patch: pytest.MonkeyPatch) -> None:
+    """Who removes a disk that was replaced removes the voter that has its place by now."""
+    right = changes._without
+
+    def wrong(state: QuorumState, key: ReplicaKey) -> VoterSet:
+        known = state.voters.get(key.id)
+        return right(state, known.key if known is not None else key)
+
+    patch.setattr(changes, "_without", wrong)
+
+
+def a_start_knows_only_the_newest_voters(patch: pytest.MonkeyPatch) -> None:
+    """A leader that restarts before its own removal is committed does not know that it was a voter: it does not stand,
+    and the voters that are left have shorter logs.
+    """
+    right = quorum_opening._history
+
+    def wrong(config: Any, loader: Any, stored: Any) -> VoterHistory:
+        found = right(config, loader, stored)
+        found._entries[:-1] = [VotersAt(BEFORE_THE_LOG, 0, VoterSet())] if found.newest.offset >= 0 else []
+        return found
+
+    patch.setattr(quorum_opening, "_history", wrong)
+
+
+# --- unclean elections
+
+
+def any_topic_has_unclean_elections(patch: pytest.MonkeyPatch) -> None:
+    """A replica that may lack records leads wherever no other one is there, whatever the topic allows."""
+    patch.setattr(Rules, "unclean_allowed", lambda self, topic: True)
+
+
+def unclean_leaders_never_recover(patch: pytest.MonkeyPatch) -> None:
+    """What the leader reports after an unclean election is not noted (KIP-704)."""
+    right = PartitionChange.record
+
+    def wrong(self: PartitionChange) -> VersionedRecord | None:
+        self.recovery = self.partition.leader_recovery_state
+        return right(self)
+
+    patch.setattr(PartitionChange, "record", wrong)
+
+
 # Those that worlds find, with a seed that does.
-CLUSTER_PLANTED: dict[str, Planted] = {
-    plant.__name__: Planted(plant, SEEDS, first, CLUSTER)
-    for plant, first in [
-        (high_watermark_is_the_leaders_end, 0),
-        (min_insync_replicas_is_ignored, 24),
-        (nothing_is_truncated, 0),
-        (diverging_logs_are_not_noticed, 91),
-        (empty_epochs_are_not_cut, 2),
-        (deposed_leaders_go_on, 2),
-        (requests_do_not_wait_for_coordinators, 0),
-        (loaded_coordinators_wake_nobody, 0),
-        (who_is_far_behind_is_forgotten, 0),
-    ]
-} | {
-    # Worlds in which all nodes are voters do not reach it.
-    observers_stay_with_their_leader.__name__: Planted(observers_stay_with_their_leader, SEEDS, 0, CLUSTER_ROLES),
-}
+CLUSTER_PLANTED: dict[str, Planted] = (
+    {
+        plant.__name__: Planted(plant, SEEDS, first, CLUSTER)
+        for plant, first in [
+            (high_watermark_is_the_leaders_end, 0),
+            (min_insync_replicas_is_ignored, 24),
+            (nothing_is_truncated, 0),
+            (diverging_logs_are_not_noticed, 91),
+            (empty_epochs_are_not_cut, 2),
+            (deposed_leaders_go_on, 2),
+            (requests_do_not_wait_for_coordinators, 0),
+            (loaded_coordinators_wake_nobody, 0),
+            (who_is_far_behind_is_forgotten, 0),
+        ]
+    }
+    | {
+        # Worlds in which all nodes are voters do not reach it.
+        observers_stay_with_their_leader.__name__: Planted(observers_stay_with_their_leader, SEEDS, 0, CLUSTER_ROLES),
+    }
+    | {
+        # Those of voters that change.
+        plant.__name__: Planted(plant, SEEDS, first, CLUSTER_VOTERS)
+        for plant, first in [
+            (changes_are_acknowledged_before_they_are_committed, 0),
+            (voters_are_removed_by_id_alone, 0),
+            (a_start_knows_only_the_newest_voters, 59),
+            (quorum_defects.two_changes_at_once, 5),
+            (quorum_defects.removed_leader_goes_on, 0),
+            (quorum_defects.wiped_disk_acknowledges, 0),
+        ]
+    }
+    | {
+        plant.__name__: Planted(plant, SEEDS, first, CLUSTER_UNCLEAN)
+        for plant, first in [(any_topic_has_unclean_elections, 0), (unclean_leaders_never_recover, 0)]
+    }
+)

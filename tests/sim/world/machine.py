@@ -7,6 +7,8 @@ stop.
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -21,8 +23,9 @@ from broker_cy.storage.data_directory import DataDirectory
 from tests.sim.world import disks
 from tests.sim.world.checks import check_partitions
 from tests.sim.world.clock import MachineClock
-from tests.sim.world.cluster import format_directory, node_of
+from tests.sim.world.cluster import node_of
 from tests.sim.world.coordinators import check_groups, check_reloads, check_transactions, check_waiting, is_ending
+from tests.sim.world.directories import format_directory, format_voter, key_of
 from tests.sim.world.disks import End
 from tests.sim.world.groups import SIZE_MAX
 from tests.sim.world.loop import SimLoop
@@ -34,6 +37,7 @@ from tests.support.power import Disk, PowerCut
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from broker_cy.quorum.voters import ReplicaKey
     from broker_cy.replica.partition import Partition
     from tests.sim.world.network import Listening
     from tests.sim.world.world import World
@@ -73,7 +77,11 @@ class Machine:
         self.settings.setdefault("advertised.listeners", f"PLAINTEXT://{host}:{PORT}")
         self.is_broker = "broker" in self.settings.get("process.roles", "broker")
         self.draw = world.draws(host)
-        if world.plan.is_cluster:
+        # How many disks were replaced by empty ones.
+        self.disks_replaced = 0
+        if world.plan.voters:
+            format_voter(world.plan, host, root, 0)
+        elif world.plan.is_cluster:
             format_directory(root, int(self.settings["node.id"]), self.draw)
         self.disk = Disk(root, world.draws(f"{host}/disk"))
         self.disk.takes_notes = True
@@ -209,6 +217,21 @@ class Machine:
             delay_us = min(delay_us, RESTART_US)
         self.world.at(self.world.time.now_us + delay_us + 1, self.start)
 
+    def replace_disk(self) -> None:
+        """End the process, and start it with an empty disk, which was formatted for a node of this cluster."""
+        self.end(End.KILLED)
+        self.disks_replaced += 1
+        with disks.use(None):
+            shutil.rmtree(self.disk.root)
+            os.mkdir(self.disk.root)
+            format_voter(self.world.plan, self.host, self.disk.root, self.disks_replaced)
+            self.disk.begin_again()
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Who this machine is for a quorum with kraft.version 1: its id, with that of the directory of today."""
+        return key_of(self.world.plan.seed, self.host, self.disks_replaced)
+
     def discard(self) -> None:
         """End the process, if there is one: the world is over."""
         if self.loop is not None:
@@ -257,6 +280,8 @@ class Machine:
             return
         self.run(self.loop.turn)
         self._gathering.collect()
+        if self.world.cluster.committed is not None:
+            self.world.cluster.committed.check(self)
         if self.is_started and self.world.plan.is_cluster:
             self.world.cluster.check(self)
         if self.is_started and self.is_broker:

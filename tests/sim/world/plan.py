@@ -14,6 +14,10 @@ from tests.sim.world.draws import Draws, Trace
 DURATION_US_MAX = 6_000_000
 FAULTS_MAX = 12
 ADMIN = "admin"
+# Who changes the voters of the metadata quorum.
+VOTERS = "voters"
+# Who has leaders elected that may lack records.
+UNCLEAN = "unclean"
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Plan:
     is_one_machine: bool = False
     # Those of the hosts that are only controllers (process.roles); if there are any, the others are only brokers.
     controllers: tuple[str, ...] = ()
+    # The first voters of a metadata quorum with kraft.version 1; none if the voters are static (kraft.version 0).
+    voters: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -59,7 +65,7 @@ class Plan:
         found: dict[str, Any] = json.loads(text)
         found["hosts"], found["drifts_ppm"] = tuple(found["hosts"]), tuple(found["drifts_ppm"])
         found["clients"] = tuple((name, host) for name, host in found["clients"])
-        found["controllers"] = tuple(found["controllers"])
+        found["controllers"], found["voters"] = tuple(found["controllers"]), tuple(found["voters"])
         found["faults"] = tuple(Fault(**each) for each in found["faults"])
         return Plan(**found)
 
@@ -91,6 +97,7 @@ EVERYBODY, NODES, ONE_NODE, CLIENTS = range(4)
 KILLS = ("kill", "kill", "kill_in_call", "kill_controller")
 POWER = ("lose_power", "lose_power", "lose_power_in_call")
 IN_CLUSTER = ("stop", "stop", "pause", *LINKS, *LINKS, "set_clock")
+MORE = ("plain10", "refused11", "reader12")
 CLUSTER_CLIENTS = ("plain", "plain", "txn", "txn", "reader", "member", "refused", "static", "operator", "fencer")
 
 
@@ -112,6 +119,8 @@ EVERYTHING = "everything"
 CLUSTER = "cluster"
 CLUSTER_DISKS = "cluster-disks"
 CLUSTER_ROLES = "cluster-roles"
+CLUSTER_VOTERS = "cluster-voters"
+CLUSTER_UNCLEAN = "cluster-unclean"
 PROFILES = {
     EVERYTHING: Profile(
         (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
@@ -136,7 +145,7 @@ PROFILES = {
 
 
 # Also the names of profiles whose plans are drawn in another way.
-NAMES = (*PROFILES, CLUSTER, CLUSTER_DISKS, CLUSTER_ROLES)
+NAMES = (*PROFILES, CLUSTER, CLUSTER_DISKS, CLUSTER_ROLES, CLUSTER_VOTERS, CLUSTER_UNCLEAN)
 
 
 def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
@@ -147,6 +156,10 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         return _broken_cluster_plan(seed)
     if profile == CLUSTER_ROLES:
         return _roles_plan(seed)
+    if profile == CLUSTER_VOTERS:
+        return _voters_plan(seed)
+    if profile == CLUSTER_UNCLEAN:
+        return _unclean_plan(seed)
     content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
     is_synced = draw.chance(content.synced)
@@ -217,6 +230,58 @@ def _roles_plan(seed: int) -> Plan:
         faults=faults,
         controllers=controllers,
     )
+
+
+def _voters_plan(seed: int) -> Plan:
+    """A cluster with kraft.version 1, and an operator who changes its voters: a quarter of the worlds are those of
+    `cluster`, the others those of `cluster-roles` with a fourth controller, which may be no voter in the beginning.
+    """
+    draw = Draws(seed, "voters", Trace())
+    if draw.chance(0.25):
+        plan = _cluster_plan(seed)
+        candidates = plan.hosts
+    else:
+        plan = _roles_plan(seed)
+        more = "controller7"
+        candidates = (*plan.controllers, more)
+        plan = replace(
+            plan,
+            hosts=(*plan.hosts, more),
+            drifts_ppm=(*plan.drifts_ppm, draw.randint(-300, 300)),
+            controllers=candidates,
+            faults=tuple(
+                replace(each, host=more) if each.host in plan.controllers and draw.chance(0.25) else each
+                for each in plan.faults
+            ),
+        )
+    voters = tuple(sorted(draw.sample(candidates, draw.choice([1, 3, 3, len(candidates)]))))
+    clients = (*plan.clients, (f"{VOTERS}-{CLUSTER}", CLUSTER))
+    return replace(plan, clients=clients, voters=voters)
+
+
+def _unclean_plan(seed: int) -> Plan:
+    """A plan of `cluster-roles` with an administrator of unclean elections, and with outages: two brokers are cut off
+    until the third one is alone in sync, and that one stands still or ends when they come back.
+    """
+    plan = _roles_plan(seed)
+    draw = Draws(seed, "unclean", Trace())
+    brokers = [each for each in plan.hosts if each not in plan.controllers]
+    may_kill = plan.is_synced or not any(each.kind in POWER for each in plan.faults)
+    faults = list(plan.faults)
+    duration_us = plan.duration_us
+    for _ in range(draw.randint(1, 2)):
+        at_us = duration_us - draw.randint(0, 1_500_000)
+        last = draw.choice(brokers)
+        cut_us = draw.randint(2_200_000, 3_500_000)
+        faults += [
+            Fault(at_us + draw.randint(0, 200_000), "cut", each, cut_us, NODES) for each in brokers if each != last
+        ]
+        ending = "kill" if may_kill and draw.chance(0.3) else "pause"
+        faults.append(Fault(at_us + draw.randint(1_900_000, cut_us), ending, last, draw.randint(2_500_000, 5_000_000)))
+        duration_us = at_us + 7_000_000
+    clients = (*plan.clients, (f"{UNCLEAN}-{CLUSTER}", CLUSTER), *((f"{each}-{CLUSTER}", CLUSTER) for each in MORE))
+    ordered = tuple(sorted(faults, key=lambda each: each.at_us))
+    return replace(plan, clients=clients, faults=ordered, duration_us=duration_us)
 
 
 def with_only(plan: Plan, kind: str) -> Plan:

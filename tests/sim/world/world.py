@@ -18,7 +18,7 @@ from uuid import UUID
 
 from broker_cy.storage import data_directory, written_points
 from tests.history.checker import check
-from tests.history.operations import Compact, Recorder
+from tests.history.operations import Compact, Recorder, Unclean
 from tests.sim.world import disks, faults
 from tests.sim.world.clients.admins import Admin
 from tests.sim.world.clients.base import Client, Spot
@@ -28,6 +28,8 @@ from tests.sim.world.clients.operators import Operator
 from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
 from tests.sim.world.clients.readers import LastReader, Reader
 from tests.sim.world.clients.transactions import Fencer, TransactionalProducer
+from tests.sim.world.clients.unclean import UncleanAdmin
+from tests.sim.world.clients.voters import VotersOperator
 from tests.sim.world.clock import EPOCH_MS, MachineClock, WorldTime
 from tests.sim.world.cluster import CLUSTER, Cluster, Site, settings_of
 from tests.sim.world.draws import ENTRIES_MAX, Draws, Trace
@@ -55,6 +57,8 @@ KINDS: dict[str, type[Client]] = {
     "member": Member,
     "static": StaticMember,
     "operator": Operator,
+    "voters": VotersOperator,
+    "unclean": UncleanAdmin,
 }
 # In a cluster, instead of the same.
 IN_CLUSTER: dict[str, type[Client]] = {"admin": ClusterAdmin}
@@ -195,6 +199,10 @@ class World:
         self._wait(ENDING_S, "to end", lambda: [client for client in self.all_clients if not client.is_done])
         if self.plan.is_cluster:
             self._wait(IN_SYNC_S, "to be in sync", self.cluster.out_of_sync)
+            for client in self.all_clients:
+                if isinstance(client, VotersOperator):
+                    client.check_end()
+        settled = self.recorder.now()
         last = [
             self._add(LastReader(self, f"last-{committed}-{host}", host, committed=committed))
             for host in self.sites
@@ -204,7 +212,10 @@ class World:
         compacted = {spot.place for client in last for spot in client.spots if spot.topic[0] == "c"}
         if self.plan.is_cluster:
             self.cluster.compare_logs()
-        findings = check([*(Compact(place) for place in sorted(compacted)), *self.recorder.operations])
+        unclean = {spot.place for client in last for spot in client.spots if spot.topic[0] == "u"}
+        known = [Compact(place) for place in sorted(compacted)]
+        losses = [Unclean(place, settled) for place in sorted(unclean)]
+        findings = check([*known, *losses, *self.recorder.operations])
         assert not findings, "\n".join(str(each) for each in findings)
 
     def _add(self, client: Any) -> Any:

@@ -59,6 +59,8 @@ class Client:
 
     # Whether its topics may be deleted while it works.
     takes_volatile = True
+    # Whether it can cope with topics that lose records by unclean elections.
+    takes_unclean = False
 
     def __init__(self, world: World, name: str, host: str) -> None:
         self.world = world
@@ -140,7 +142,7 @@ class Client:
         self.spots = [
             Spot(each.name, each.topic_id, index, place_of(each.name, each.topic_id, index))
             for each in answer.topics
-            if each.name[0] in ("tcv" if self.takes_volatile else "tc")
+            if each.name[0] in ("tcv" if self.takes_volatile else "tc") + "u" * self.takes_unclean
             for index in sorted(part.partition_index for part in each.partitions)
             if not each.error_code
         ]

@@ -106,6 +106,8 @@ def result_of(answer: Any) -> tuple[ErrorCode, int]:
 class PlainProducer(Sender):
     """Idempotent; several batches at once, and all of them again, in order, after each loss of the connection."""
 
+    takes_unclean = True
+
     async def begin(self) -> None:
         await self.new_identity(m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
 
@@ -195,9 +197,12 @@ class PlainProducer(Sender):
         """Whether the broker may not know a batch that was written: after a restart it knows those before the newest
         one of a producer from the log (storage.resends), which may have been trimmed or compacted. A deposed leader
         does not know what its successor wrote. One that refuses a batch (NOT_ENOUGH_REPLICAS) and takes the next one,
-        of a producer that it does not know, refuses the first one when it comes again, as in Kafka.
+        of a producer that it does not know, refuses the first one when it comes again, as in Kafka. A leader that
+        was elected uncleanly may lack any batch.
         """
         spot = batch.spot
+        if spot.topic[0] == "u":
+            return True
         if self.world.plan.is_cluster and (
             batch.is_overtaken or self.world.cluster.has_deposed_leader(spot.topic, spot.partition)
         ):
@@ -209,6 +214,7 @@ class PlainProducer(Sender):
 class RefusedProducer(Sender):
     """Without sequences, and without a second attempt; some of its records must be refused."""
 
+    takes_unclean = True
     # Any other error means that nothing was written.
     UNSURE = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR})
     # In a cluster the leader may have lost its leadership, or its followers, after it wrote.

@@ -121,11 +121,11 @@ class Fetcher(Client):
             start = await self.offset_of(spot, EARLIEST)
             # A volatile topic may be another one by now, and the end of a process may undo a deletion.
             is_new = start is not None and start > self.positions[spot]
-            may_differ = spot.topic[0] == "v" or ends != self.world.sites[self.host].ends
+            may_differ = spot.topic[0] in "vu" or ends != self.world.sites[self.host].ends
             assert is_new or start is None or may_differ, (
                 f"{self.name}: {self.positions[spot]} of {spot.place} is out of range, and the log starts at {start}"
             )
-            if start is not None and is_new:
+            if start is not None and (is_new or spot.topic[0] == "u"):
                 self.positions[spot] = start
                 self.world.recorder.add(Seek(self.name, spot.place, start))
             return []
@@ -158,6 +158,8 @@ class Fetcher(Client):
 
 
 class Reader(Fetcher):
+    takes_unclean = True
+
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
         self.committed = self.draw.chance(0.6)
@@ -185,6 +187,8 @@ class Reader(Fetcher):
 
 class LastReader(Fetcher):
     """Reads everything at one isolation level when the faults are over, and ends."""
+
+    takes_unclean = True
 
     def __init__(self, world: World, name: str, host: str, *, committed: bool) -> None:
         super().__init__(world, name, host)

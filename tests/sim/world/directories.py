@@ -1,0 +1,59 @@
+"""What `broker-cy storage format` does for the nodes of a cluster, with static voters and with voters in the log."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from broker_cy.controller.activation import default_bootstrap
+from broker_cy.core.randomness import Randomness
+from broker_cy.metadata import snapshot
+from broker_cy.quorum import wire_log
+from broker_cy.quorum.voters import MAX_KRAFT_VERSION, Endpoint, ReplicaKey, Voter, VoterSet
+from broker_cy.server.storage_tool import FIRST_SNAPSHOT
+from broker_cy.storage.data_directory import DataDirectory, make_log_directory, open_directories
+from tests.sim.world.cluster import CONTROLLER_PORT, node_of
+from tests.sim.world.draws import Draws, Trace
+
+if TYPE_CHECKING:
+    from tests.sim.world.plan import Plan
+
+CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
+METADATA_LOG = "__cluster_metadata-0"
+
+
+def format_directory(root: str, node_id: int, draw: Any) -> None:
+    """A node of a cluster with static voters."""
+    for each in open_directories([root], node_id, lambda: CLUSTER_ID, Randomness(draw).kafka_uuid):
+        each.close()
+    _write(os.path.join(root, snapshot.BOOTSTRAP_NAME), snapshot.KRaftState())
+
+
+def format_voter(plan: Plan, host: str, root: str, number: int) -> None:
+    """A node of a cluster with kraft.version 1; `number` says how many disks it has had. Those that are among the first
+    voters get them all (--initial-controllers), the others none (--no-initial-controllers).
+    """
+    directory = DataDirectory(root)
+    directory.format(CLUSTER_ID, node_of(host), key_of(plan.seed, host, number).directory_id)
+    _write(os.path.join(root, snapshot.BOOTSTRAP_NAME), snapshot.KRaftState(), is_bootstrap=True)
+    if host in plan.voters and number == 0:
+        voters = VoterSet(voter_of(plan.seed, each) for each in plan.voters)
+        log = make_log_directory(root, METADATA_LOG)
+        kraft = snapshot.KRaftState(MAX_KRAFT_VERSION, wire_log.to_record(voters))
+        _write(os.path.join(log, FIRST_SNAPSHOT.file_name), kraft, is_bootstrap=False)
+
+
+def key_of(seed: int, host: str, number: int) -> ReplicaKey:
+    """Id and directory id of a host with its disk number `number`, from 0 on."""
+    draw = Draws(seed, f"{host}/directory {number}", Trace())
+    return ReplicaKey(node_of(host), Randomness(draw).kafka_uuid())
+
+
+def voter_of(seed: int, host: str, number: int = 0) -> Voter:
+    return Voter(key_of(seed, host, number), (Endpoint("CONTROLLER", host, CONTROLLER_PORT),))
+
+
+def _write(path: str, kraft: snapshot.KRaftState, *, is_bootstrap: bool = True) -> None:
+    records = default_bootstrap() if is_bootstrap else []
+    with open(path, "wb") as file:
+        file.writelines(snapshot.write(iter(records), kraft, 0, 0, 0))
