@@ -196,6 +196,7 @@ cdef int remember(FetchSession session, FetchPartition target) except -1:
         target.reported_high_watermark = target.reported_log_start_offset = -1
     if target.records is not None:
         key = (target.topic, target.index)
-        if session.partitions.pop(key, None) is not None:
+        if session.partitions.get(key) is target:
+            del session.partitions[key]
             session.partitions[key] = target
     return 0

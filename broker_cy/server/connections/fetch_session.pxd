@@ -67,6 +67,7 @@ cdef class FetchSession:
     cdef int wake_up(self, FetchPartition part) except -1
     cdef int be_asked_by(self, int64_t broker_epoch) except -1
     cdef int leave(self) except -1
+    cdef int detach(self) except -1
     cdef int update(self, FetchView view) except -1
 
 cdef class FetchContext:
@@ -79,8 +80,6 @@ cdef class FetchContext:
     cdef bint any_unknown               # some of them do not exist
     cdef bint from_replica
 
-    cdef int detach(self) except -1
-
 cdef FetchContext refused(FetchView view, int16_t error)
 
 cdef class SessionCache:
@@ -90,6 +89,6 @@ cdef class SessionCache:
     cdef object random_id               # () -> int in 1..2^31-1
     cdef readonly int64_t evicted
 
-    cdef FetchContext context(self, FetchView view, int64_t now_ms)
+    cdef FetchContext context(self, FetchView view, int64_t now_ms, bint is_busy)
     cdef FetchSession drop(self, int32_t session_id)
     cdef FetchSession create(self, FetchView view, dict partitions, int64_t now_ms)

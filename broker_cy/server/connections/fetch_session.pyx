@@ -174,6 +174,14 @@ cdef class FetchSession:
                 self.wake_up(part)
         return 0
 
+    cdef int detach(self) except -1:
+        """Share no partition with the request before, which has its own reads."""
+        cdef FetchPartition part
+        self.leave()
+        for key, part in self.partitions.items():
+            self.partitions[key] = part.twin()
+        return 0
+
     cdef int leave(self) except -1:
         """The session ends, or its connection: it waits nowhere."""
         cdef FetchPartition part
@@ -187,13 +195,7 @@ cdef class FetchSession:
 
 @cython.final
 cdef class FetchContext:
-    cdef int detach(self) except -1:
-        """Share no partition with the request before this one, which is still being answered: each has its own reads."""
-        self.session.leave()
-        cdef FetchPartition part
-        self.targets = [part.twin() for part in self.targets]
-        self.session.partitions = {(part.topic, part.index): part for part in self.targets}
-        return 0
+    pass
 
 
 @cython.final
@@ -204,8 +206,10 @@ cdef class SessionCache:
         self.eviction_ms = eviction_ms
         self.random_id = random_id
 
-    cdef FetchContext context(self, FetchView view, int64_t now_ms):
-        """The kind of fetch, by session id and epoch; the error to answer if the session does not match."""
+    cdef FetchContext context(self, FetchView view, int64_t now_ms, bint is_busy):
+        """The kind of fetch, by session id and epoch; the error to answer if the session does not match. With `is_busy` an earlier
+        request may still be being answered.
+        """
         cdef FetchContext found = FetchContext.__new__(FetchContext)
         cdef FetchSession session
         cdef dict partitions
@@ -235,6 +239,8 @@ cdef class SessionCache:
             return found
         session.last_used_ms = now_ms
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+        if is_busy:
+            session.detach()
         session.update(view)
         if not session.partitions:
             # The client forgot everything: the session ends with this answer.

@@ -659,9 +659,7 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
     reply.max_bytes = min(_view.max_bytes, server.fetch_bytes_max)
     reply.min_bytes = min(_view.min_bytes, reply.max_bytes)
     reply.max_wait_ms = _view.max_wait_ms
-    reply.context = (<SessionCache>server.fetch_sessions).context(_view, coarse_ms(&connection.clock.source))
-    if is_busy and reply.context.incremental:
-        reply.context.detach()
+    reply.context = (<SessionCache>server.fetch_sessions).context(_view, coarse_ms(&connection.clock.source), is_busy)
     reply.context.from_replica = reply.replica_id >= 0
     if reply.context.from_replica and leading is None:
         import_leading()

@@ -283,3 +283,28 @@ def test_search_by_time_has_a_worker_read_what_is_missing(cold: ColdLog, refusal
     disk.set_read_refusals(refusals)
     assert offset_by_time(cold, FIRST_MS + 321) == (FIRST_MS + 321, 321)
     assert 1 <= cold.worker.calls.count("warm_path") <= refusals
+
+
+def test_requests_of_one_session_do_not_share_what_they_read(cold: ColdLog) -> None:
+    """If this fails, the answer to a fetch that waits for the disk has the records of the next one."""
+    client = cold.core.client()
+    fields: dict[str, Any] = {"max_bytes": BATCH_BYTES, "max_wait_ms": 600_000}
+    first = fetch_request("cold", 0, 0, session_id=0, session_epoch=0, **fields)
+    session_id = client.call(first, ApiKey.FETCH, 11, messages.FetchResponse).session_id
+    cold.evict()
+    gate = threading.Event()
+    cold.worker.submit(gate.wait, DEADLINE_S)
+    try:
+        same = messages.FetchRequest(session_id=session_id, session_epoch=1, min_bytes=1, **fields)
+        other = fetch_request("cold", 0, BATCHES // 2, session_id=session_id, session_epoch=2, **fields)
+        for request in (same, other):
+            before = cold.core.core.requests
+            client.send(client.encode(request, ApiKey.FETCH, 11))
+            cold.core.wait_until(lambda before=before: cold.core.core.requests > before)  # type: ignore[misc]
+    finally:
+        gate.set()
+    for offset in (0, BATCHES // 2):
+        _, answer = client.receive(ApiKey.FETCH, 11, messages.FetchResponse)
+        (part,) = answer.responses[0].partitions
+        assert (part.error_code, int.from_bytes(part.records[:8])) == (0, offset)
+    client.close()
