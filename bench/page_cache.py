@@ -1,4 +1,4 @@
-"""Deliberately cold reads: files are written to disk and dropped from the page cache."""
+"""What a measurement finds in memory: nothing of files for cold reads, and room for files that are written."""
 
 import os
 from pathlib import Path

@@ -316,7 +316,6 @@ class BrokerServer:
 
     async def _check_own_address(self) -> None:
         """Raises RegistrationRefused if nobody can reach this broker."""
-        others = [each for each in self.broker.image.brokers if each != self.broker.node_id]
         if not self.broker.controller.has_peers or not self.config.is_broker:
             return
         name = self.config.network.inter_broker
@@ -329,7 +328,8 @@ class BrokerServer:
         is_everywhere = bound.host in ("", "0.0.0.0", "::") and port == endpoint.port
         listens = Address(endpoint.host if is_everywhere else bound.host, port)
         advertised = Address(endpoint.host, endpoint.port)
-        await check_own_address(name, advertised, listens, self.broker.outgoing, has_others=bool(others))
+        has_others = any(each != self.broker.node_id for each in self.broker.image.brokers)
+        await check_own_address(name, advertised, listens, self.broker.outgoing, has_others=has_others)
 
     async def _start_services(self, endpoints: dict[str, Endpoint]) -> None:
         broker = self.broker

@@ -11,7 +11,7 @@ No proof, unless the stop was an orderly one:
     a sync failed, or damage was found                    what was in the cache may be gone: FAILED_MARK, damage-note
     another directory has another epoch, or none          it was not there, or was replaced
 
-Logs are mended, and these marks removed, only after the broker has registered, in another epoch.
+Logs are repaired, and these marks removed, only after the broker has registered, in another epoch.
 """
 
 from __future__ import annotations

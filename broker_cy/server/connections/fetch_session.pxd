@@ -25,7 +25,7 @@ cdef class FetchPartition:
     cdef bint is_quiet
     cdef object members                 # the in-sync set at that look
     cdef Partition stands_at            # where the wait of the session stands; None: nowhere
-    cdef int64_t wait_generation        # of the wait when it was put there
+    cdef int64_t wait_generation        # StandingWait.generation when it was put there
     # The last read.
     cdef bint held                      # a follower that has to wait, because of a throttle
     cdef bint unknown                   # the topic or partition does not exist
@@ -46,12 +46,6 @@ cdef class FetchPartition:
     cdef bint is_news(self) noexcept
     cdef bint is_urgent(self, bint reads_followers) noexcept
 
-cdef class FollowerWait(DelayedFetch):
-    """What a follower's fetches wait with: it stands at the partitions of the session from the first wait on, because there are
-    many of them and few have news. The Fetch handler subclasses it.
-    """
-    cdef int64_t generation             # counts how often it was removed because nobody waited
-
 cdef class FetchSession:
     cdef readonly int32_t session_id
     cdef int32_t epoch                  # the next request must carry it
@@ -62,7 +56,9 @@ cdef class FetchSession:
     cdef int32_t replica_id             # -1 of a consumer
     cdef int64_t broker_epoch           # of its last fetch
     cdef int64_t fetched_ms             # when all partitions were looked at last
-    cdef FollowerWait wait              # stands at the partitions; None before the first wait
+    # What its fetches wait with, of the Fetch handler. It stands at the partitions from the first wait on, because there are many of
+    # them and few have news; None before that.
+    cdef DelayedFetch wait
 
     cdef int wake_up(self, FetchPartition part) except -1
     cdef int be_asked_by(self, int64_t broker_epoch) except -1
@@ -90,5 +86,5 @@ cdef class SessionCache:
     cdef readonly int64_t evicted
 
     cdef FetchContext context(self, FetchView view, int64_t now_ms, bint is_busy)
-    cdef FetchSession drop(self, int32_t session_id)
+    cdef int drop(self, int32_t session_id) except -1
     cdef FetchSession create(self, FetchView view, dict partitions, int64_t now_ms)

@@ -124,10 +124,6 @@ cdef FetchContext refused(FetchView view, int16_t error):
     return found
 
 
-cdef class FollowerWait(DelayedFetch):
-    pass
-
-
 @cython.final
 cdef class FetchSession:
     cdef int update(self, FetchView view) except -1:
@@ -252,12 +248,12 @@ cdef class SessionCache:
         found.targets = list(session.partitions.values())
         return found
 
-    cdef FetchSession drop(self, int32_t session_id):
+    cdef int drop(self, int32_t session_id) except -1:
         """End a session, if there is one with this id."""
         cdef FetchSession session = self.sessions.pop(session_id, None)
         if session is not None:
             session.leave()
-        return session
+        return 0
 
     def tick(self):
         """Report how long followers have kept up, of partitions that are different since the last look at them. Called before

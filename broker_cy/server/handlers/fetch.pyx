@@ -32,7 +32,7 @@ from broker_cy.server.connections.buffers cimport RecvBuffer
 from broker_cy.server.connections.answers cimport AnswerQueue, Reply, ServerCore
 from broker_cy.server.connections.current_leader cimport absent_error, topic_named, topic_with_id
 from broker_cy.server.connections.fetch_answer cimport encode
-from broker_cy.server.connections.fetch_session cimport FetchContext, FetchPartition, FetchSession, FollowerWait, SessionCache, refused
+from broker_cy.server.connections.fetch_session cimport FetchContext, FetchPartition, FetchSession, SessionCache, refused
 from broker_cy.storage.disk cimport confine_reads
 from broker_cy.storage.log cimport LogSlice
 from broker_cy.storage.segment cimport Segment
@@ -428,10 +428,11 @@ def verify_all(list parts):
 
 
 @cython.final
-cdef class StandingWait(FollowerWait):
+cdef class StandingWait(DelayedFetch):
     """Stands at every partition of a follower's session; without one, of its fetch."""
     cdef FetchReply reply               # which waits; None: the follower has not fetched since the last answer
     cdef int unheard                    # writes since then
+    cdef int64_t generation             # counts how often it was removed because nobody fetched
 
     cdef int on_advance(self, FlushedLog partition, Py_ssize_t written_bytes) except -1:
         if self.reply is not None:

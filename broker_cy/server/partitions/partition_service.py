@@ -296,15 +296,7 @@ class PartitionService:
         return key not in self._logs.unopened and key not in self._logs.offline and self._logs.get(*key) is None
 
     def _create_late(self, partition: Partition) -> None:
-        key = (partition.topic, partition.index)
-        log, reason = self._open_log(*key, partition.topic_id)
-        if log is None:
-            partition.stay_offline(reason or "")
-            self._offline[key] = partition
-        else:
-            self._come_online(partition, log)
-        if self._on_opened is not None:
-            self._on_opened(*key)
+        self._take_opened(partition, *self._open_log(partition.topic, partition.index, partition.topic_id))
 
     def _open_log(self, topic: str, index: int, topic_id: UUID) -> tuple[Log | None, str | None]:
         """Return the partition's log, created if it does not exist, or the reason why it is offline."""
@@ -328,11 +320,19 @@ class PartitionService:
     def _opened(self, key: tuple[str, int]) -> None:
         """The log manager has opened a log, or could not."""
         partition = self._table.get(*key)
-        log = self._logs.get(*key)
-        if partition is not None and log is None:
-            partition.stay_offline(self._logs.offline[key])
+        if partition is not None:
+            self._take_opened(partition, self._logs.get(*key), self._logs.offline.get(key))
+        elif self._on_opened is not None:
+            self._on_opened(*key)
+
+    def _take_opened(self, partition: Partition, log: Log | None, reason: str | None) -> None:
+        """A partition that was not open has its log, or `reason` says why it has none."""
+        key = (partition.topic, partition.index)
+        if log is None:
+            assert reason is not None
+            partition.stay_offline(reason)
             self._offline[key] = partition
-        elif partition is not None and log is not None:
+        else:
             log.reconfigure(self._log_config(partition.topic))
             self._come_online(partition, log)
         if self._on_opened is not None:

@@ -20,6 +20,7 @@ class Fetched:
 class FetchSession:
     session_id: int
     epoch: int
+    share_bytes: int
     in_flight: int
     may_overtake: bool
     is_empty: bool

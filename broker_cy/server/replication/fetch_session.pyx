@@ -79,6 +79,7 @@ cdef class FetchSession:
     cdef object throttle            # replica.throttle.ReplicaThrottle
     cdef readonly int32_t session_id
     cdef readonly int32_t epoch     # that of the next request
+    cdef readonly int32_t share_bytes   # the most that one answer may have of a partition, as last requested
     cdef readonly int in_flight     # requests without an answer, at most 2
     cdef int stale                  # the oldest so many of them belong to a session that has ended
     cdef dict overtaken             # key -> the Ask of the older of two requests, or None, where the newer one has another
@@ -242,9 +243,9 @@ cdef class FetchSession:
     cdef int put_wanted(self, Writer out, list wanted) except -1:
         cdef Partition partition
         cdef list spans = topics_of(wanted)
-        cdef int32_t max_bytes = self.config["replica.fetch.max.bytes"]
         cdef bytes key
         cdef Py_ssize_t begin, end
+        self.share_bytes = self.config["replica.fetch.max.bytes"]
         out.uvarint(len(spans) + 1)
         for begin, end in spans:
             out.raw(PyBytes_AS_STRING(wanted[begin]), TOPIC_ID_BYTES)
@@ -257,7 +258,7 @@ cdef class FetchSession:
                 out.i64(offset)
                 out.i32(last_fetched_epoch)
                 out.i64(self.starts[key])
-                out.i32(max_bytes)
+                out.i32(self.share_bytes)
                 out.i8(0)
             out.i8(0)
         return 0

@@ -18,7 +18,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
@@ -78,15 +78,22 @@ class Follower:
     throttle: ReplicaThrottle
 
 
+class Lane(NamedTuple):
+    """What one fetcher fetches."""
+
+    leader_id: int
+    is_far_behind: bool
+
+
 class LeaderFetcher:
-    """Partitions whose leader is the broker `leader_id`. `close` ends it. `paced` is called after each answer of a
-    partition, with whether it was all that one answer may have of it.
+    """The partitions of a lane. `close` ends it. `misplaced` is called after an answer of a partition that looks like
+    one of the other lane: who is far behind gets all that one answer may have of it.
     """
 
-    def __init__(self, follower: Follower, leader_id: int, paced: Callable[[Fetched, bool], None]) -> None:
+    def __init__(self, follower: Follower, lane: Lane, misplaced: Callable[[Fetched], None]) -> None:
         self._follower = follower
-        self._leader_id = leader_id
-        self._paced = paced
+        self._leader_id, self._is_far_behind = lane
+        self._misplaced = misplaced
         self._session = FetchSession(follower.node_id, follower.config, follower.throttle)
         self._news = asyncio.Event()
         self._link: Link | None = None  # while it fetches
@@ -349,8 +356,8 @@ class LeaderFetcher:
         self._carry_out(
             partition, following.take(partition.replica, found.asked, answer, partition.log.epochs), records
         )
-        share_bytes = self._follower.config["replica.fetch.max.bytes"]
-        self._paced(found, records is not None and len(records) >= share_bytes)
+        if (records is not None and len(records) >= self._session.share_bytes) != self._is_far_behind:
+            self._misplaced(found)
 
     def _carry_out(self, partition: Partition, step: Step, records: memoryview | None) -> None:
         """Do what a step says, in its order. Raises KafkaError, StorageError."""

@@ -8,10 +8,10 @@ brings all that the leader has committed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker_cy.replica import following
-from broker_cy.server.replication.fetcher import Follower, LeaderFetcher
+from broker_cy.server.replication.fetcher import Follower, Lane, LeaderFetcher
 
 if TYPE_CHECKING:
     from broker_cy.metadata.image import ImageDelta
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
     from broker_cy.server.replication.fetch_session import Fetched
 
 NO_LEADER = -1
-
-
-class Lane(NamedTuple):
-    """What one fetcher fetches."""
-
-    leader_id: int
-    is_far_behind: bool
 
 
 class Replicas:
@@ -45,7 +38,7 @@ class Replicas:
     def _fetch(self, partition: Partition, lane: Lane) -> None:
         self._lanes[partition] = lane
         if lane not in self._fetchers:
-            self._fetchers[lane] = LeaderFetcher(self._follower, lane.leader_id, self._paced)
+            self._fetchers[lane] = LeaderFetcher(self._follower, lane, self._misplaced)
         self._fetchers[lane].add(partition)
 
     def leave(self, partition: Partition) -> None:
@@ -59,11 +52,11 @@ class Replicas:
             del self._fetchers[lane]
             fetcher.close()
 
-    def _paced(self, found: Fetched, is_whole_share: bool) -> None:
+    def _misplaced(self, found: Fetched) -> None:
         """See LeaderFetcher."""
         partition = found.partition
         lane = self._lanes.get(partition)
-        if lane is None or lane.is_far_behind == is_whole_share:
+        if lane is None:
             return
         is_in_sync = partition.assigned is not None and self._follower.node_id in partition.assigned.isr
         if lane.is_far_behind:

@@ -145,9 +145,7 @@ class OwnTopic:
         written.add_done_callback(done)
 
     async def _create(self) -> None:
-        deadline_s = self._loop.time() + BROKERS_WAIT_S
-        while self._leader.may_grow and self._loop.time() < deadline_s:
-            await asyncio.sleep(RETRY_S)
+        await self._wait_while(lambda: self._leader.may_grow, BROKERS_WAIT_S)
         if self._leader.exists(self.name):
             self._loop.call_soon(self.flush)
             return
@@ -166,11 +164,14 @@ class OwnTopic:
             self._waiting.clear()
             return
         # The metadata of this broker may show it a little later, and no other record may come that would look again.
-        deadline_s = self._loop.time() + VISIBLE_WAIT_S
-        while not self._leader.exists(self.name) and self._loop.time() < deadline_s:
-            await asyncio.sleep(RETRY_S)
+        await self._wait_while(lambda: not self._leader.exists(self.name), VISIBLE_WAIT_S)
         if self._leader.exists(self.name):
             self.flush()
+
+    async def _wait_while(self, condition: Callable[[], bool], most_s: float) -> None:
+        deadline_s = self._loop.time() + most_s
+        while condition() and self._loop.time() < deadline_s:
+            await asyncio.sleep(RETRY_S)
 
     def _drop(self, count: int, reason: str) -> None:
         if self.dropped == 0:

@@ -14,7 +14,7 @@ from broker_cy.replica.flush_group import FlushGroup
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.throttle import ReplicaThrottle
 from broker_cy.server.replication.fetch_session import FetchSession
-from broker_cy.server.replication.fetcher import Follower, LeaderFetcher
+from broker_cy.server.replication.fetcher import Follower, Lane, LeaderFetcher
 from broker_cy.server.replication.links import Asking
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -94,7 +94,7 @@ def test_the_next_request_has_what_came_beside_a_high_watermark(tmp_path: Path) 
         everything = Follower(
             2, lambda: 9, cast(Any, CONFIG), clock, loop, cast(Any, leader), cast(Any, None), group.flush, throttle
         )
-        fetcher = LeaderFetcher(everything, 1, lambda found, is_whole_share: None)
+        fetcher = LeaderFetcher(everything, Lane(1, is_far_behind=False), lambda found: None)
         fetcher.add(known)
         fetcher.add(behind)
         try:
@@ -182,7 +182,7 @@ def test_a_partition_that_is_fetched_from_now_on_waits_for_no_answer(tmp_path: P
         everything = Follower(
             2, lambda: 9, cast(Any, CONFIG), clock, loop, cast(Any, leader), cast(Any, None), group.flush, throttle
         )
-        fetcher = LeaderFetcher(everything, 1, lambda found, is_whole_share: None)
+        fetcher = LeaderFetcher(everything, Lane(1, is_far_behind=False), lambda found: None)
         fetcher.add(one)
         try:
             async with asyncio.timeout(30):

@@ -28,9 +28,9 @@ from broker_cy.server.handlers import list_offsets as _list_offsets  # noqa: F40
 from broker_cy.server.replication import fetcher
 from broker_cy.server.replication.alterations import Alterations
 from broker_cy.server.replication.broker_links import BrokerLink
-from broker_cy.server.replication.fetcher import Follower
+from broker_cy.server.replication.fetcher import Follower, Lane
 from broker_cy.server.replication.links import Link, LinkFailed
-from broker_cy.server.replication.replicas import Lane, Replicas
+from broker_cy.server.replication.replicas import Replicas
 from broker_cy.storage import maintenance
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig

@@ -22,7 +22,8 @@ from broker_cy.replica.replica import Role
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.server.metadata import quorum_opening
-from broker_cy.server.replication.replicas import Lane, Replicas
+from broker_cy.server.replication.fetcher import Lane
+from broker_cy.server.replication.replicas import Replicas
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
 from tests.sim import quorum_defects
