@@ -44,8 +44,10 @@ def learn(state: QuorumState, source: int, epoch: int, leader_id: int, endpoints
             raise AssertionError(f"epoch {epoch} has the leaders {state.leader_id} and {leader_id}")
         # A prospective voter has given up its leader. Other voters that still name it have heard from it no later; only
         # the leader itself shows that it is there. A leader of Kafka that has resigned names itself all the same, until
-        # another one is elected. An observer asks whoever it knows for the leader.
-        is_credible = state.leader_id == NO_LEADER or source == leader_id or not state.may_stand
+        # another one is elected. An observer asks whoever it knows for the leader; whoever answers may not know yet
+        # that a leader has gone.
+        is_asking = not state.may_stand and state.gone_epoch < epoch
+        is_credible = state.leader_id == NO_LEADER or source == leader_id or is_asking
         if state.role in _LEADERLESS and is_credible and not state.has_ended:
             state.become_follower(leader_id, endpoints)
         elif endpoints:
@@ -75,6 +77,7 @@ def leader_gone(state: QuorumState, event: LeaderGone) -> None:
     # Another voter may be elected although this node heard from the leader just now.
     state.has_fetched = False
     state.hurry = 1
+    state.gone_epoch = event.epoch
     place = sum(1 for voter in state.others if voter != event.leader_id and voter < state.node_id)
     delay_ms = place * state.timeouts.gone_ms if state.may_stand else 0
     state.deadline_ms = min(state.deadline_ms, state.now_ms + delay_ms)

@@ -136,6 +136,7 @@ class QuorumState:
         self.parked: dict[ReplicaKey, Parked] = {}  # of the leader: at most one of each replica
         self.change: PendingChange | None = None  # of the leader
         self.hurry = 0  # the number of the next election timeout since the leader has gone, 0: it is none of these
+        self.gone_epoch = -1  # the newest one whose leader is known to have gone
         self.deadline_ms = NEVER  # of an election, a fetch, a search for the leader, or the next BeginQuorumEpoch
         self.retry_ms = NEVER  # of a follower: when the next fetch is sent although no response has arrived
         # When the leader is asked again to change this voter, or to make this observer one.
@@ -299,12 +300,17 @@ class QuorumState:
         self.wait_for_election()
 
     def wait_for_election(self) -> None:
-        """Stand for election after the election timeout. It is drawn, so that voters do not all stand at once."""
+        """Stand for election after the election timeout, or search for the leader again. It is drawn, so that voters do
+        not all stand at once.
+        """
         election_ms = self.timeouts.election_ms
         if self.hurry:
-            hurried_ms = self.timeouts.gone_ms << (self.hurry - 1)
-            self.hurry = self.hurry + 1 if hurried_ms < election_ms else 0
-            election_ms = min(election_ms, hurried_ms)
+            # Voters that stand too often hinder each other; questions of observers do not.
+            gone_ms = self.timeouts.gone_ms
+            grown_ms, hurried_ms = gone_ms << (self.hurry - 1), gone_ms * self.hurry
+            is_over = (grown_ms if self.may_stand else hurried_ms) >= election_ms
+            election_ms = min(election_ms, grown_ms if self.may_stand else gone_ms)
+            self.hurry = 0 if is_over else self.hurry + 1
         self.deadline_ms = self.now_ms + election_ms + self._draw(0, election_ms)
 
     # --- what leaves

@@ -384,6 +384,17 @@ def gone_leader_is_waited_for(patch: Patch) -> None:
     patch.setattr(elections, "leader_gone", lambda state, event: None)
 
 
+def voters_are_believed_of_a_gone_leader(patch: Patch) -> None:
+    """An observer follows the leader that has gone again, because a voter that has not learned of it still names it."""
+    right = elections.leader_gone
+
+    def leader_gone(state: QuorumState, event: LeaderGone) -> None:
+        right(state, event)
+        state.gone_epoch = -1
+
+    patch.setattr(elections, "leader_gone", leader_gone)
+
+
 def pre_vote_is_always_granted(patch: Patch) -> None:
     """A voter that hears from its leader grants pre-votes."""
     right = elections._grants
@@ -422,7 +433,7 @@ DEFECTS: dict[Planter, int] = {
     removed_voter_stands: 10,
     removed_leader_goes_on: 20,
     removed_leader_counts_itself: 10,
-    removed_leader_never_stands: 20,
+    removed_leader_never_stands: 60,
     removed_voter_rejoins: 10,
     half_a_snapshot_is_used: 10,
     log_is_replaced_before_the_snapshot_is_there: 10,
@@ -435,6 +446,7 @@ DEFECTS: dict[Planter, int] = {
     gone_leader_is_replaced_without_a_pre_vote: 6,
     gone_leader_of_an_earlier_epoch_counts: 6,
     gone_leader_is_waited_for: 20,
+    voters_are_believed_of_a_gone_leader: 60,
     pre_vote_is_always_granted: 6,
 }
 # About one seed of 50 finds it.

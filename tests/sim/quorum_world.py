@@ -58,8 +58,11 @@ from tests.sim.quorum_operator import Operator
 RECOVERY_MS = 30_000
 # Virtual time in which the voters of a world without faults elect a successor of a leader whose process has ended, if
 # they learn that within NOTICE_MS: some rounds of Timeouts.gone_ms, and less than FETCH_MS, the fetch timeout.
+FOLLOWED_MS = 800
 SUCCESSION_MS = 1_000
 NOTICE_MS = 20
+# After that, until the observers, which no leader reports itself to, have found it: less than FETCH_MS, too.
+FOLLOWED_MS = 500
 FETCH_MS = 2_000
 # How long a wrong suspicion may take effect.
 DOUBT_MS = 300
@@ -238,19 +241,41 @@ class World:
         """End the process of the leader for good: the others, who notice it, elect another one soon."""
         leader = next(node for node in self.nodes.values() if node.is_leader)
         assert leader.quorum is not None
-        epoch, voters = leader.quorum.epoch, leader.quorum.voters
+        voters = leader.quorum.voters
         # Who has lost its disk is not the voter that it was.
         left = [node for node in self.nodes.values() if node is not leader and node.key in voters]
         if self.timeouts.fetch_ms < FETCH_MS or len(left) < voters.majority:
             return
         leader.quorum = None
         leader.life += 1
-        self.notice(leader, epoch, NOTICE_MS)
+        self.watch(leader, NOTICE_MS)
         elected = self.go(
             lambda: any(node.is_leader for node in self.nodes.values()), self.now_ms + NOTICE_MS + SUCCESSION_MS
         )
         assert elected, f"{leader.node_id} has no successor after {SUCCESSION_MS} ms: {self!r}"
+        # A voter that the leader's first request did not reach, and an observer, which gets none, search for it.
+        followed = self.go(self.follows_one, self.now_ms + FOLLOWED_MS)
+        assert followed, f"after {FOLLOWED_MS} ms not all follow the successor of {leader.node_id}: {self!r}"
         self.succeeded += 1
+
+    def watch(self, leader: Node, within_ms: int) -> None:
+        """The other nodes learn that the process of the leader has ended for good: each of them once, in an epoch that
+        it knows or hears of later.
+        """
+        reported: set[tuple[int, int]] = set()
+
+        def look(node: Node) -> None:
+            self.at(self.doubts.randint(1, within_ms), lambda: look(node))
+            if node.quorum is None or node.quorum.leader_id != leader.node_id or leader.quorum is not None:
+                return
+            known = (node.node_id, node.quorum.epoch)
+            if known not in reported:
+                reported.add(known)
+                self.take(node, LeaderGone(leader.node_id, node.quorum.epoch))
+
+        for node in self.nodes.values():
+            if node is not leader:
+                self.at(self.doubts.randint(0, within_ms), lambda node=node: look(node))  # type: ignore[misc]
 
     def notice(self, leader: Node, epoch: int, within_ms: int) -> None:
         """The other nodes learn that the process of the leader has ended."""
@@ -258,6 +283,11 @@ class World:
             if node is not leader:
                 gone = LeaderGone(leader.node_id, epoch)
                 self.at(self.doubts.randint(0, within_ms), lambda node=node, gone=gone: self.take(node, gone))  # type: ignore[misc]
+
+    def follows_one(self) -> bool:
+        """All nodes whose process is there have one leader, which is there, too."""
+        found = {node.quorum.leader_id for node in self.nodes.values() if node.quorum is not None}
+        return len(found) == 1 and any(node.node_id in found for node in self.nodes.values() if node.is_leader)
 
     def has_one_leader(self) -> bool:
         """All nodes have the same leader."""

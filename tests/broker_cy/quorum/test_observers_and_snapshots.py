@@ -26,6 +26,7 @@ from broker_cy.quorum.step import (
     SnapshotChunk,
     SnapshotDone,
     Snapshotted,
+    Timeouts,
     bootstrap_id,
 )
 from broker_cy.quorum.voters import VoterSet
@@ -75,6 +76,24 @@ def test_an_observer_that_loses_its_leader_searches_and_does_not_vote_in_the_epo
     # Whoever names the leader again.
     output = node.receive(1, FetchResponse(5, 0, 2, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert (output.role, output.leader_id) == (Role.FOLLOWER, 2)
+
+
+def test_an_observer_believes_no_voter_that_a_leader_is_there_which_has_gone() -> None:
+    """If this fails, a broker that is no controller follows a dead active controller until its fetch timeout."""
+    node = Node(voter(9), dynamic(1, 2, 3))
+    node.receive(2, BeginQuorumEpoch(5, None, addresses(2)))
+    asked: list[int] = []
+    output = node.gone(2, 5)
+    for _ in range(10):
+        asked += [each.to for each in output.send]
+        output = node.receive(1, FetchResponse(5, 0, 2, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        assert (output.role, output.leader_id) == (Role.UNATTACHED, 2)
+        # No longer than two rounds of gone_ms: many questions fit into the fetch timeout.
+        assert output.wake_ms <= node.now_ms + 2 * Timeouts().gone_ms
+        output = node.tick(output.wake_ms - node.now_ms)
+    assert set(asked) == {1, 2, 3}
+    # It was no leader that has gone: it answers itself.
+    assert node.receive(2, FetchResponse(5, 0, 2)).role is Role.FOLLOWER
 
 
 def test_an_observer_also_asks_the_voters_of_its_log() -> None:

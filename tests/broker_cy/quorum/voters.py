@@ -14,6 +14,7 @@ from broker_cy.quorum.step import (
     AddVoter,
     Append,
     ChangeVoters,
+    LeaderGone,
     Output,
     Proposal,
     Received,
@@ -96,6 +97,9 @@ class Node:
     def tick(self, after_ms: int) -> Output:
         self.now_ms += after_ms
         return self.quorum.step(Tick(), self.now_ms)
+
+    def gone(self, leader_id: int, epoch: int) -> Output:
+        return self.quorum.step(LeaderGone(leader_id, epoch), self.now_ms)
 
     def change(self, change: AddVoter | RemoveVoter | UpgradeKRaftVersion, request_id: int = 1) -> Output:
         return self.quorum.step(ChangeVoters(request_id, change), self.now_ms)

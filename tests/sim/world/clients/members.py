@@ -263,6 +263,9 @@ class Member(Fetcher):
             return await self._take_over(json.loads(bytes(synced.assignment)))
         except Lost:
             self._check_waited(began_us)
+            if self.generation >= 0:
+                # It does not know where the group is in what it got, and has the positions of an earlier generation.
+                self._end_generation()
             return False
 
     def _check_waited(self, began_us: int) -> None:
