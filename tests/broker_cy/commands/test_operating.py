@@ -269,6 +269,28 @@ def test_an_unclean_election_asks_for_the_topic(
     assert (sent.election_type, sent.topic_partitions[0].partitions) == (1, [1])
 
 
+def test_partitions_are_selected_by_all_options_together(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, of two options that name partitions of a topic only the last one counts."""
+    for number in range(4):
+        cluster.parts[key(number)].leader = cluster.parts[key(number)].replicas[1]
+    only = ["--topic", "t:0", "--topic", "t:2-3"]
+    shown = bare("leaders", "elect", "--preferred", *only, "--dry-run", "--json").json
+    assert [each["what"] for each in shown["changes"]] == ["t-0", "t-2", "t-3"]
+    for part in cluster.parts.values():
+        part.target, part.copied = (3, part.replicas[1]), {3: -1_000_000}
+    shown = bare("reassign", "cancel", *only, "--dry-run", "--json").json
+    assert [each["what"] for each in shown["changes"]] == ["t-0", "t-2", "t-3"]
+    whole = bare("reassign", "cancel", "--topic", "t:1", "--topic", "t", "--dry-run", "--json").json
+    assert len(whole["changes"]) == 4
+
+
+@pytest.mark.parametrize("words", [["leaders", "elect", "--preferred"], ["reassign", "cancel"]])
+def test_an_unknown_topic_or_partition_is_no_success(bare: Cli, cluster: FakeCluster, words: list[str]) -> None:
+    """If this fails, a typing error seems to have nothing to do, and the exit code is 0."""
+    assert "topic u: UNKNOWN_TOPIC_OR_PARTITION" in bare(*words, "--topic", "u", "--yes", code=1).err
+    assert "it has no partition 7; it has 0 to 3" in bare(*words, "--topic", "t:7", "--yes", code=2).err
+
+
 def test_the_active_controller_is_named(bare: Cli, cluster: FakeCluster) -> None:
     """If this fails, an operator restarts another node than the active controller: brokers answer with any of them."""
     cluster.controller_id = 3
