@@ -127,7 +127,8 @@ class FakeCluster:
                 messages.MetadataResponse.MetadataResponseTopic(
                     error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, topic_id=UUID(int=0), partitions=[]
                 )
-                for name in sorted((wanted or set()) - topics.keys())
+                for name in wanted or ()
+                if name not in topics
             ],
         )  # fmt: skip
 

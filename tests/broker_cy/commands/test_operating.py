@@ -216,6 +216,23 @@ def test_a_broker_is_decommissioned_step_by_step(
     assert "2" in bare("brokers", "decommission", "3", "--yes", code=2).err
 
 
+def test_a_voter_that_is_decommissioned_is_named(
+    bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, a quorum counts the controller of a broker that is gone for good, and nobody is told."""
+    cluster.voters.append((2, UUID(int=102)))
+    said = "node 2 is a voter of the metadata quorum: `broker-cy quorum remove 2`"
+    assert said in bare("brokers", "decommission", "2", "--dry-run").err
+    bare("brokers", "drain", "2", "--yes")
+    cluster.fenced = {2}
+    assert said in bare("brokers", "decommission", "2", "--dry-run").err
+    cluster.voters.pop()
+    assert "voter" not in bare("brokers", "decommission", "2", "--dry-run").err
+    # Kafka's brokers before 3.3 have no quorum.
+    cluster.refuse[ApiKey.DESCRIBE_QUORUM] = ErrorCode.UNSUPPORTED_VERSION
+    assert "voter" not in bare("brokers", "decommission", "2", "--dry-run").err
+
+
 def test_a_broker_that_is_away_is_decommissioned_at_once(
     bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +341,9 @@ def test_voters_are_added_and_removed(bare: Cli, cluster: FakeCluster, monkeypat
     assert "LISTENER://HOST:PORT is expected" in bare("quorum", "add", "4", "--endpoint", "10.0.0.4", code=2).err
     # Its directory was formatted again; the leader still shows the first one.
     cluster.observers = [(4, UUID(int=105)), (4, UUID(int=104))]
+    other = ["--directory", to_text(UUID(int=106))]
+    refused = bare("quorum", "add", "4", *endpoint, *other, "--yes", code=2).err
+    assert f"with another directory ({to_text(UUID(int=105))}, {to_text(UUID(int=104))}), not with {other[1]}" in refused
     shown = bare("quorum", "add", "4", *endpoint, "--yes")
     assert "1 -> 2 voters: 2 of them have to be alive" in shown.err
     assert shown.out == "node 4 is a voter now\n"
