@@ -53,14 +53,14 @@ async def plan_decommission(client: AdminClient, command: Command, broker_id: in
     assert isinstance(plan.act, MoveReplicas)
     away = not state.is_in_service
     last = "its registration is removed" if away else next_step(broker_id)
-    problem = (
-        "" if plan.act.moves or plan.act.cordon else f"broker {broker_id} holds no replica: {next_step(broker_id)}"
-    )
+    problem = plan.problem
+    if plan.is_done:
+        problem = f"broker {broker_id} holds no replica: {next_step(broker_id)}"
     return replace(
         plan,
         title=title,
         command=words,
-        act=DrainForGood(plan.act.moves, plan.act.pace, plan.act.cordon, broker_id, away),
+        act=DrainForGood(plan.act.moves, plan.act.pace, plan.act.cordon, plan.act.stuck, broker_id, away),
         changes=[*plan.changes, Change("then", note=last), *votes],
         typed=str(broker_id) if away else None,
         verb="Decommission",

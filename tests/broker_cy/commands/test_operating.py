@@ -246,6 +246,23 @@ def test_a_broker_that_is_away_is_decommissioned_at_once(
     assert not any(2 in part.replicas for part in cluster.parts.values())
 
 
+def test_a_partition_without_a_leader_does_not_hold_up_a_drain(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, a drain of a lost broker waits for ever for the records that only this one has."""
+    alone = Part((2,), 300)
+    alone.leader = -1
+    cluster.parts[key(4)], cluster.fenced = alone, {2}
+    shown = bare("brokers", "drain", "2", "--yes", code=1)
+    assert shown.out == "moved 4 partitions, 1.2 KiB\n"
+    assert "stays: no leader to copy from" in shown.err
+    assert "partition t-4: it has no leader to copy from: start a broker that has it (2)" in shown.err
+    for words in (["brokers", "drain", "2"], ["brokers", "decommission", "2"], ["reassign", "apply", "--drain", "2"]):
+        assert "(1 such partition)" in bare(*words, "--yes", code=2).err
+    assert alone.target is None
+    assert sorted(cluster.racks) == [1, 2, 3]
+    cluster.parts.pop(key(4))
+    assert bare("brokers", "drain", "2", "--yes").out.startswith("nothing to do")
+
+
 def test_only_a_broker_without_replicas_is_unregistered(
     bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +341,10 @@ def test_health_has_an_exit_code(bare: Cli, cluster: FakeCluster) -> None:
     assert bare("cluster", "health", "--json").json["partitions"] == 4
     cluster.parts[key(0)] = Part((2, 1), 300, isr=(2,))
     assert bare("cluster", "health", "--json").json["under_replicated_partitions"] == 1
+    cluster.fenced = {3}
+    (away,) = [row for row in bare("cluster", "health", code=1).out.splitlines() if row.startswith("brokers away")]
+    assert away.split() == ["brokers", "away", "broker", "3"]
+    cluster.fenced = set()
     cluster.min_isr = 2
     assert bare("cluster", "health", "--json", code=1).json["below_min_isr_partitions"] == 1
     (shown,) = bare("topics", "list", "--below-min-isr", "--json").json
@@ -343,7 +364,9 @@ def test_voters_are_added_and_removed(bare: Cli, cluster: FakeCluster, monkeypat
     cluster.observers = [(4, UUID(int=105)), (4, UUID(int=104))]
     other = ["--directory", to_text(UUID(int=106))]
     refused = bare("quorum", "add", "4", *endpoint, *other, "--yes", code=2).err
-    assert f"with another directory ({to_text(UUID(int=105))}, {to_text(UUID(int=104))}), not with {other[1]}" in refused
+    assert (
+        f"with another directory ({to_text(UUID(int=105))}, {to_text(UUID(int=104))}), not with {other[1]}" in refused
+    )
     shown = bare("quorum", "add", "4", *endpoint, "--yes")
     assert "1 -> 2 voters: 2 of them have to be alive" in shown.err
     assert shown.out == "node 4 is a voter now\n"
