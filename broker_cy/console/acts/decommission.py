@@ -55,7 +55,9 @@ async def plan_decommission(client: AdminClient, command: Command, broker_id: in
     last = "its registration is removed" if away else next_step(broker_id)
     problem = plan.problem
     if plan.is_done:
-        problem = f"broker {broker_id} holds no replica: {next_step(broker_id)}"
+        problem = "; ".join(
+            [f"broker {broker_id} holds no replica: {next_step(broker_id)}", *(each.note for each in votes)]
+        )
     return replace(
         plan,
         title=title,

@@ -224,6 +224,7 @@ def test_a_voter_that_is_decommissioned_is_named(
     said = "node 2 is a voter of the metadata quorum: `broker-cy quorum remove 2`"
     assert said in bare("brokers", "decommission", "2", "--dry-run").err
     bare("brokers", "drain", "2", "--yes")
+    assert said in bare("brokers", "decommission", "2", "--yes", code=2).err
     cluster.fenced = {2}
     assert said in bare("brokers", "decommission", "2", "--dry-run").err
     cluster.voters.pop()
