@@ -64,10 +64,10 @@ lack replicas."""
     def make_grid(self) -> Grid[Any]:
         return Grid[BrokerRow](
             [
-                Column("Id", _id, 7, lambda row: row.info.broker_id, "right", letter="I"),
+                Column("Id", _id, 5, lambda row: row.info.broker_id, "right", letter="I"),
                 Column("Address", lambda row: clean(address_text([each.info for each in row.parts])), 21, flex=True),
                 Column("Rack", lambda row: clean(row.info.rack or "-"), 8, drop=5),
-                Column("State", self._state, 14, drop=1),
+                Column("State", self._state, 28, drop=1),
                 Column("Leads", lambda row: count(row.leads), 7, lambda row: row.leads, "right", letter="L"),
                 Column("Logs", lambda row: size(row.size_bytes), 9, lambda row: row.size_bytes, "right", letter="S"),
                 Column("Up", up_text, 10, None, "right", drop=2),

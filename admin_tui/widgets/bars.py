@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from admin_tui.console_app import ConsoleApp
 
 
+# Cells that the name of the cluster keeps in a title that is too long.
+NAME_MIN = 12
+
+
 class TitleBar(Widget):
     """The cluster, the path of the screen, read-only mode, alerts and the state of the connection."""
 
@@ -31,9 +35,6 @@ class TitleBar(Widget):
 
     def render(self) -> Text:
         app = cast("ConsoleApp", self.app)
-        left = Text()
-        left.append(f" {app.session.entry.name}", "bold")
-        left.append(f"  {self.path}")
         right = Text()
         if app.is_readonly:
             right.append(" READ-ONLY ", "bold yellow")
@@ -45,6 +46,12 @@ class TitleBar(Widget):
             f" {state} ", "green" if state == "connected" else "yellow" if state == "connecting" else "bold red"
         )
         room = self.size.width - cell_len(right.plain)
+        # The name of a cluster may be the addresses of all its brokers: it is shortened before the screen's.
+        path = f"  {self.path}"
+        left = Text()
+        left.append(f" {app.session.entry.name}", "bold")
+        left.truncate(max(NAME_MIN, room - 1 - cell_len(path)), overflow="ellipsis")
+        left.append(path)
         left.truncate(max(0, room - 1), overflow="ellipsis")
         left.append(" " * max(0, room - cell_len(left.plain)))
         return left + right

@@ -58,12 +58,13 @@ class BrokerState:
 class ClusterReplicas:
     """What plans are computed from: the brokers, and every partition with the size of its largest replica.
 
-    `unanswered` are the failures of brokers whose sizes are not known.
+    `unanswered` are the failures of brokers whose sizes are not known; the partitions of `leaderless` have no leader.
     """
 
     brokers: tuple[BrokerState, ...]
     partitions: dict[TopicPartition, Placed]
     unanswered: dict[int, ClientError]
+    leaderless: frozenset[TopicPartition] = frozenset()
 
     def slots(self) -> list[BrokerSlot]:
         return [
@@ -112,7 +113,13 @@ class BrokerCalls:
             for part in topic.partitions
         }
         infos = {each.broker_id: each for each in described.brokers}
-        return ClusterReplicas(_states(infos, topics, dirs.found), partitions, dict(dirs.failed))
+        leaderless = frozenset(
+            TopicPartition(topic.name, part.partition)
+            for topic in topics
+            for part in topic.partitions
+            if part.is_offline
+        )
+        return ClusterReplicas(_states(infos, topics, dirs.found), partitions, dict(dirs.failed), leaderless)
 
     async def cordoned_dirs(self, broker_id: int) -> str | None:
         """The broker's own value of cordoned.log.dirs, empty without one; None if it does not know the setting. Raises

@@ -11,7 +11,7 @@ from broker_cy.commands.context import Target, cluster_command
 from broker_cy.commands.output import EXIT_FAILED, Cell, number, print_json, print_table
 from broker_cy.commands.quorum import show as show_quorum
 from broker_cy.console.described import described_now
-from broker_cy.console.moving import moves_under_way, throttle_now
+from broker_cy.console.moving import brokers_text, moves_under_way, throttle_now
 
 EPILOG = """\b
 examples:
@@ -122,5 +122,6 @@ async def health(target: Target, client: AdminClient) -> int:
 
 def _text(value: object) -> str:
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
+        # Ids, which must not look like a number of brokers.
+        return brokers_text(value) if value else "none"
     return ("yes" if value else "no") if isinstance(value, bool) else number(int(str(value)))

@@ -11,7 +11,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.values import TOPIC_PARTITIONS
-from broker_cy.console.acts.leaders import plan_preferred, plan_unclean
+from broker_cy.console.acts.leaders import check_partitions, plan_preferred, plan_unclean
 
 EPILOG = """\b
 examples:
@@ -31,17 +31,22 @@ topics_option = click.option(
 )
 
 
-def chooser(
-    topics: Sequence[tuple[str, tuple[int, ...] | None]],
+async def chooser(
+    client: AdminClient, topics: Sequence[tuple[str, tuple[int, ...] | None]]
 ) -> tuple[Callable[[TopicPartition], bool], list[str | int]]:
-    """Return whether a partition is selected, and the options that select it."""
-    wanted = dict(topics)
+    """Return whether a partition is selected, and the options that select it. Raises ClientError for a topic or a
+    partition that does not exist: a typing error must not seem to have nothing to do.
+    """
+    known = (await client.topics.describe(topic for topic, _ in topics)).whole()
     words: list[str | int] = []
     for topic, numbers in topics:
+        check_partitions(known[topic], numbers or ())
         words += ["--topic", topic if numbers is None else f"{topic}:{','.join(map(str, numbers))}"]
 
     def is_wanted(key: TopicPartition) -> bool:
-        return not wanted or (key.topic in wanted and key.partition in (wanted[key.topic] or (key.partition,)))
+        return not topics or any(
+            key.topic == topic and (numbers is None or key.partition in numbers) for topic, numbers in topics
+        )
 
     return is_wanted, words
 
@@ -73,7 +78,7 @@ async def elect(
     if preferred == unclean:
         raise click.UsageError("specify one of --preferred, --unclean")
     if preferred:
-        wanted, words = chooser(topics)
+        wanted, words = await chooser(client, topics)
         plan = await plan_preferred(client, command_of(target), wanted, words)
     else:
         if len(topics) != 1:

@@ -239,6 +239,6 @@ async def cancel(
     yes: bool,
 ) -> int:
     """Cancel moves, whoever started them: the old replicas stay. Removes throttles if no other move is under way."""
-    wanted, words = chooser(topics)
+    wanted, words = await chooser(client, topics)
     plan = await plan_cancel(client, command_of(target), wanted, words)
     return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)

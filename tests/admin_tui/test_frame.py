@@ -131,6 +131,16 @@ def test_a_broker_that_is_not_there_is_said_to_be_away() -> None:
     drive("127.0.0.1:1", job, timeout_s=1.0, size=(120, 30))
 
 
+def test_many_brokers_leave_room_for_the_name_of_the_screen() -> None:
+    """If this fails, a narrow terminal does not say which screen is shown, if a cluster has no short name."""
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.command("replication")
+        await terminal.shows("…  replication")
+
+    drive(",".join(f"127.0.0.1:{port}" for port in range(1, 6)), job, timeout_s=1.0, size=(80, 24))
+
+
 def test_clusters_of_the_file(broker_cy: BrokerProcess, name: str) -> None:
     """If this fails, a user of two clusters needs two terminals, or changes the wrong cluster."""
     clusters = {"a": entry_of(broker_cy.bootstrap), "b": entry_of(broker_cy.bootstrap, is_readonly=True)}

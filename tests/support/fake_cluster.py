@@ -122,6 +122,13 @@ class FakeCluster:
                 messages.MetadataResponse.MetadataResponseTopic(name=name, topic_id=UUID(int=9), partitions=parts)
                 for name, parts in topics.items()
                 if wanted is None or name in wanted
+            ]
+            + [
+                messages.MetadataResponse.MetadataResponseTopic(
+                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, topic_id=UUID(int=0), partitions=[]
+                )
+                for name in wanted or ()
+                if name not in topics
             ],
         )  # fmt: skip
 

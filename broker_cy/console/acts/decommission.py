@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.mover import MoveProgress
-from broker_cy.client.errors import ClientError
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.brokers import plan_unregister
 from broker_cy.console.acts.moves import MoveReplicas, Pace, plan_drain
 from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
@@ -45,23 +45,41 @@ async def plan_decommission(client: AdminClient, command: Command, broker_id: in
     state = (await client.brokers.replicas()).broker(broker_id)
     words = command("brokers", "decommission", broker_id, *pace.words(), "--yes")
     title = f"Decommission broker {broker_id}"
+    votes = await _votes(client, broker_id)
     if not state.replicas and not state.is_in_service:
-        return replace(await plan_unregister(client, command, broker_id), title=title, command=words)
+        plan = await plan_unregister(client, command, broker_id)
+        return replace(plan, title=title, command=words, changes=[*plan.changes, *votes])
     plan = await plan_drain(client, command, [broker_id], pace)
     assert isinstance(plan.act, MoveReplicas)
     away = not state.is_in_service
     last = "its registration is removed" if away else next_step(broker_id)
-    problem = (
-        "" if plan.act.moves or plan.act.cordon else f"broker {broker_id} holds no replica: {next_step(broker_id)}"
-    )
+    problem = plan.problem
+    if plan.is_done:
+        problem = "; ".join(
+            [f"broker {broker_id} holds no replica: {next_step(broker_id)}", *(each.note for each in votes)]
+        )
     return replace(
         plan,
         title=title,
         command=words,
-        act=DrainForGood(plan.act.moves, plan.act.pace, plan.act.cordon, broker_id, away),
-        changes=[*plan.changes, Change("then", note=last)],
+        act=DrainForGood(plan.act.moves, plan.act.pace, plan.act.cordon, plan.act.stuck, broker_id, away),
+        changes=[*plan.changes, Change("then", note=last), *votes],
         typed=str(broker_id) if away else None,
         verb="Decommission",
         problem=problem,
         is_done=False,
     )
+
+
+async def _votes(client: AdminClient, node_id: int) -> list[Change]:
+    """What is to be done if the node is a controller as well: the quorum counts it for ever otherwise."""
+    try:
+        voters = (await client.quorum.describe()).voters
+    except ClientError as error:
+        if error.failure is not Failure.UNSUPPORTED:
+            raise
+        return []
+    if all(each.replica_id != node_id for each in voters):
+        return []
+    note = f"node {node_id} is a voter of the metadata quorum: `broker-cy quorum remove {node_id}` when it was stopped"
+    return [Change("also", note=note)]

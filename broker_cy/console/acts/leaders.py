@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.reassignments import Elected, ElectionType
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import plural
@@ -95,10 +95,7 @@ async def plan_unclean(
     are lost. The name has to be typed. Raises ClientError for an unknown topic or partition.
     """
     info = (await client.topics.describe([topic])).whole()[topic]
-    for number in partitions or ():
-        if number >= len(info.partitions):
-            reason = f"it has no partition {number}; it has 0 to {len(info.partitions) - 1}"
-            raise ClientError(Failure.INVALID, reason, what=f"topic {topic}")
+    check_partitions(info, partitions or ())
     offline = [part for part in info.partitions if part.is_offline and (not partitions or part.partition in partitions)]
     chosen = topic if not partitions else f"{topic}:{','.join(map(str, partitions))}"
     return Plan(
@@ -118,6 +115,14 @@ async def plan_unclean(
         verb="Elect",
         problem="" if offline else f"no partition of {chosen} is without a leader",
     )
+
+
+def check_partitions(topic: TopicInfo, partitions: Sequence[int]) -> None:
+    """Raise ClientError unless the topic has these partitions."""
+    for number in partitions:
+        if number >= len(topic.partitions):
+            reason = f"it has no partition {number}; it has 0 to {len(topic.partitions) - 1}"
+            raise ClientError(Failure.INVALID, reason, what=f"topic {topic.name}")
 
 
 def _leader(leader_id: int) -> str:

@@ -102,11 +102,14 @@ def _ignore(progress: MoveProgress) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MoveReplicas:
-    """Moves replicas; before that, cordons the brokers `cordon`, so that no new replica comes to them meanwhile."""
+    """Moves replicas; before that, cordons the brokers `cordon`, so that no new replica comes to them meanwhile.
+    `stuck` are moves that are not begun, because they would never end: nobody has the records.
+    """
 
     moves: tuple[Move, ...]
     pace: Pace = Pace()
     cordon: tuple[int, ...] = ()
+    stuck: tuple[Move, ...] = ()
 
     async def run(self, client: AdminClient) -> Report:
         return await self.follow(client, _ignore)
@@ -127,6 +130,7 @@ class MoveReplicas:
             failed.append(Failed(f"{plural(len(run.untouched), 'partition')} that did not move", error))
         failed += [Failed(str(key), error) for key, error in run.failed.items()]
         failed += [Failed(f"left behind: {error.what}", error) for error in run.left_behind]
+        failed += [Failed(str(move.partition), _no_leader(move)) for move in self.stuck]
         said = f"moved {plural(len(run.done), 'partition')}, {size(sum(move.copied_bytes for move in run.done))}"
         return Report(said, tuple(str(move.partition) for move in run.done), tuple(failed))
 
@@ -198,18 +202,18 @@ async def plan_moves(client: AdminClient, command: Command, wish: Wish, pace: Pa
     """
     now = await client.brokers.replicas()
     await _refuse_while_moving(client)
-    moves = moves_for(wish, now)
+    moves, stuck = _split(moves_for(wish, now), now)
     title = _title(wish)
     return Plan(
         title,
         moves_text(moves),
         command("reassign", "apply", *wish.words(), *pace.words(), "--yes"),
-        MoveReplicas(moves, pace),
-        changes_of(moves),
+        MoveReplicas(moves, pace, stuck=stuck),
+        [*changes_of(moves), *_stuck_changes(stuck)],
         verb="Move",
         is_destructive=False,
-        problem="" if moves else "every replica is where it should be",
-        is_done=not moves,
+        problem="" if moves else _stuck_problem(stuck) or "every replica is where it should be",
+        is_done=not (moves or stuck),
     )
 
 
@@ -228,7 +232,7 @@ async def plan_drain(
     """
     now = await client.brokers.replicas()
     await _refuse_while_moving(client)
-    moves = moves_for(Wish(drain=tuple(brokers), is_shrinking=shrink), now)
+    moves, stuck = _split(moves_for(Wish(drain=tuple(brokers), is_shrinking=shrink), now), now)
     to_cordon = []
     changes: list[Change] = []
     for broker in brokers:
@@ -246,12 +250,14 @@ async def plan_drain(
         f"Drain {brokers_text(brokers)}",
         moves_text(moves),
         command("brokers", "drain", *brokers, *pace.words(), *options, "--yes"),
-        MoveReplicas(moves, pace, tuple(to_cordon)),
-        [*changes, *changes_of(moves)],
+        MoveReplicas(moves, pace, tuple(to_cordon), stuck),
+        [*changes, *changes_of(moves), *_stuck_changes(stuck)],
         verb="Drain",
         is_destructive=False,
-        problem="" if moves or to_cordon else f"nothing to do: no replica is on {brokers_text(brokers)}",
-        is_done=not (moves or to_cordon),
+        problem=""
+        if moves or to_cordon
+        else _stuck_problem(stuck) or f"nothing to do: no replica is on {brokers_text(brokers)}",
+        is_done=not (moves or to_cordon or stuck),
     )
 
 
@@ -275,6 +281,32 @@ async def plan_cancel(
         problem="" if changes else "no such partition is being moved, and there is no throttle to remove",
         is_done=not changes,
     )
+
+
+def _split(moves: Sequence[Move], now: ClusterReplicas) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
+    """The moves that can be made, and those of partitions without a leader: new replicas copy from that."""
+    able: list[Move] = []
+    stuck: list[Move] = []
+    for move in moves:
+        (stuck if move.added and move.partition in now.leaderless else able).append(move)
+    return tuple(able), tuple(stuck)
+
+
+def _no_leader(move: Move) -> ClientError:
+    return ClientError(
+        Failure.REFUSED,
+        f"it has no leader to copy from: start a broker that has it ({_ids(move.before)}), elect another replica "
+        "(`broker-cy leaders elect --unclean`), or delete the topic",
+        what=f"partition {move.partition}",
+    )
+
+
+def _stuck_changes(stuck: Sequence[Move]) -> list[Change]:
+    return [Change(str(move.partition), _ids(move.before), note="stays: no leader to copy from") for move in stuck]
+
+
+def _stuck_problem(stuck: Sequence[Move]) -> str:
+    return f"{_no_leader(stuck[0])} ({plural(len(stuck), 'such partition')})" if stuck else ""
 
 
 async def _refuse_while_moving(client: AdminClient) -> None:

@@ -122,6 +122,13 @@ async def plan_add_voter(
     if any(each.replica_id == voter_id for each in described.voters):
         problem = f"node {voter_id} is a voter already"
     elif found is None:
+        reported = [each.directory_id for each in described.observers if each.replica_id == voter_id]
+        if reported:
+            raise ClientError(
+                Failure.INVALID,
+                f"it follows the quorum with another directory ({', '.join(reported)}), not with {directory_id}",
+                what=f"node {voter_id}",
+            )
         known = ", ".join(str(each.replica_id) for each in described.observers) or "none"
         raise ClientError(
             Failure.INVALID,

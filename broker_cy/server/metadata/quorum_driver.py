@@ -48,6 +48,12 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
+# How a node gets into a quorum that knows nothing of its own.
+TWO_QUORUMS = (
+    "a node whose directories were formatted again with --standalone or --initial-controllers is a quorum of its own; "
+    "format those of a node that joins others with --no-initial-controllers"
+)
+
 
 class Outlet(Protocol):
     """Where requests to other nodes go. Nothing is raised: a message that cannot be sent is lost."""
@@ -215,8 +221,8 @@ class QuorumDriver:
         except (OSError, StorageError) as error:
             self._halt(f"the files of the metadata log cannot be changed ({error}): restart the broker when they can")
         except AssertionError as error:
-            # Another node breaks the rules of the protocol: what this one has is still right.
-            self._halt(f"the metadata quorum is not consistent ({error})")
+            # Another node breaks the rules of the protocol, or this one does: what it has is still right.
+            self._halt(f"the metadata quorum is not consistent ({error}): {TWO_QUORUMS}")
 
     def _halt(self, reason: str) -> None:
         """Take part no longer, because the disk failed. Nothing may be sent that depends on what is not on it."""

@@ -216,6 +216,24 @@ def test_a_broker_is_decommissioned_step_by_step(
     assert "2" in bare("brokers", "decommission", "3", "--yes", code=2).err
 
 
+def test_a_voter_that_is_decommissioned_is_named(
+    bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, a quorum counts the controller of a broker that is gone for good, and nobody is told."""
+    cluster.voters.append((2, UUID(int=102)))
+    said = "node 2 is a voter of the metadata quorum: `broker-cy quorum remove 2`"
+    assert said in bare("brokers", "decommission", "2", "--dry-run").err
+    bare("brokers", "drain", "2", "--yes")
+    assert said in bare("brokers", "decommission", "2", "--yes", code=2).err
+    cluster.fenced = {2}
+    assert said in bare("brokers", "decommission", "2", "--dry-run").err
+    cluster.voters.pop()
+    assert "voter" not in bare("brokers", "decommission", "2", "--dry-run").err
+    # Kafka's brokers before 3.3 have no quorum.
+    cluster.refuse[ApiKey.DESCRIBE_QUORUM] = ErrorCode.UNSUPPORTED_VERSION
+    assert "voter" not in bare("brokers", "decommission", "2", "--dry-run").err
+
+
 def test_a_broker_that_is_away_is_decommissioned_at_once(
     bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +245,23 @@ def test_a_broker_that_is_away_is_decommissioned_at_once(
     assert said.endswith("; removed the registration of broker 2\n")
     assert sorted(cluster.racks) == [1, 3]
     assert not any(2 in part.replicas for part in cluster.parts.values())
+
+
+def test_a_partition_without_a_leader_does_not_hold_up_a_drain(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, a drain of a lost broker waits for ever for the records that only this one has."""
+    alone = Part((2,), 300)
+    alone.leader = -1
+    cluster.parts[key(4)], cluster.fenced = alone, {2}
+    shown = bare("brokers", "drain", "2", "--yes", code=1)
+    assert shown.out == "moved 4 partitions, 1.2 KiB\n"
+    assert "stays: no leader to copy from" in shown.err
+    assert "partition t-4: it has no leader to copy from: start a broker that has it (2)" in shown.err
+    for words in (["brokers", "drain", "2"], ["brokers", "decommission", "2"], ["reassign", "apply", "--drain", "2"]):
+        assert "(1 such partition)" in bare(*words, "--yes", code=2).err
+    assert alone.target is None
+    assert sorted(cluster.racks) == [1, 2, 3]
+    cluster.parts.pop(key(4))
+    assert bare("brokers", "drain", "2", "--yes").out.startswith("nothing to do")
 
 
 def test_only_a_broker_without_replicas_is_unregistered(
@@ -269,6 +304,28 @@ def test_an_unclean_election_asks_for_the_topic(
     assert (sent.election_type, sent.topic_partitions[0].partitions) == (1, [1])
 
 
+def test_partitions_are_selected_by_all_options_together(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, of two options that name partitions of a topic only the last one counts."""
+    for number in range(4):
+        cluster.parts[key(number)].leader = cluster.parts[key(number)].replicas[1]
+    only = ["--topic", "t:0", "--topic", "t:2-3"]
+    shown = bare("leaders", "elect", "--preferred", *only, "--dry-run", "--json").json
+    assert [each["what"] for each in shown["changes"]] == ["t-0", "t-2", "t-3"]
+    for part in cluster.parts.values():
+        part.target, part.copied = (3, part.replicas[1]), {3: -1_000_000}
+    shown = bare("reassign", "cancel", *only, "--dry-run", "--json").json
+    assert [each["what"] for each in shown["changes"]] == ["t-0", "t-2", "t-3"]
+    whole = bare("reassign", "cancel", "--topic", "t:1", "--topic", "t", "--dry-run", "--json").json
+    assert len(whole["changes"]) == 4
+
+
+@pytest.mark.parametrize("words", [["leaders", "elect", "--preferred"], ["reassign", "cancel"]])
+def test_an_unknown_topic_or_partition_is_no_success(bare: Cli, cluster: FakeCluster, words: list[str]) -> None:
+    """If this fails, a typing error seems to have nothing to do, and the exit code is 0."""
+    assert "topic u: UNKNOWN_TOPIC_OR_PARTITION" in bare(*words, "--topic", "u", "--yes", code=1).err
+    assert "it has no partition 7; it has 0 to 3" in bare(*words, "--topic", "t:7", "--yes", code=2).err
+
+
 def test_the_active_controller_is_named(bare: Cli, cluster: FakeCluster) -> None:
     """If this fails, an operator restarts another node than the active controller: brokers answer with any of them."""
     cluster.controller_id = 3
@@ -285,6 +342,10 @@ def test_health_has_an_exit_code(bare: Cli, cluster: FakeCluster) -> None:
     assert bare("cluster", "health", "--json").json["partitions"] == 4
     cluster.parts[key(0)] = Part((2, 1), 300, isr=(2,))
     assert bare("cluster", "health", "--json").json["under_replicated_partitions"] == 1
+    cluster.fenced = {3}
+    (away,) = [row for row in bare("cluster", "health", code=1).out.splitlines() if row.startswith("brokers away")]
+    assert away.split() == ["brokers", "away", "broker", "3"]
+    cluster.fenced = set()
     cluster.min_isr = 2
     assert bare("cluster", "health", "--json", code=1).json["below_min_isr_partitions"] == 1
     (shown,) = bare("topics", "list", "--below-min-isr", "--json").json
@@ -302,6 +363,11 @@ def test_voters_are_added_and_removed(bare: Cli, cluster: FakeCluster, monkeypat
     assert "LISTENER://HOST:PORT is expected" in bare("quorum", "add", "4", "--endpoint", "10.0.0.4", code=2).err
     # Its directory was formatted again; the leader still shows the first one.
     cluster.observers = [(4, UUID(int=105)), (4, UUID(int=104))]
+    other = ["--directory", to_text(UUID(int=106))]
+    refused = bare("quorum", "add", "4", *endpoint, *other, "--yes", code=2).err
+    assert (
+        f"with another directory ({to_text(UUID(int=105))}, {to_text(UUID(int=104))}), not with {other[1]}" in refused
+    )
     shown = bare("quorum", "add", "4", *endpoint, "--yes")
     assert "1 -> 2 voters: 2 of them have to be alive" in shown.err
     assert shown.out == "node 4 is a voter now\n"

@@ -11,7 +11,7 @@ import pytest
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.quorum.history import VoterHistory
 from broker_cy.quorum.quorum import Quorum
-from broker_cy.quorum.step import Event, Output
+from broker_cy.quorum.step import Event, LeaderGone, Output, Stop
 from broker_cy.quorum.voters import Voter, VoterSet
 from broker_cy.server.metadata import leadership, quorum_opening
 from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, run, until
@@ -70,3 +70,29 @@ def test_start_goes_on_when_there_is_a_leader(tmp_path: Path, monkeypatch: pytes
         broker.close()
 
     run(work)
+
+
+def test_a_quorum_that_is_not_consistent_says_how_that_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If this fails, a disk that was replaced and formatted with --standalone ends in a message without a remedy."""
+
+    class Contradicted(Quorum):
+        is_told = False
+
+        def step(self, event: Event, now_ms: int) -> Output:
+            if Contradicted.is_told and not isinstance(event, Stop):
+                raise AssertionError("epoch 1 has the leaders 3 and 1")
+            return super().step(event, now_ms)
+
+    monkeypatch.setattr(quorum_opening, "Quorum", Contradicted)
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            Contradicted.is_told = True
+            broker.controller._driver.take(LeaderGone(7, 1))
+
+    run(work)
+    (line,) = [each for each in caplog.records if each.message == "this node leaves the metadata quorum"]
+    assert "epoch 1 has the leaders 3 and 1" in str(vars(line))
+    assert "format those of a node that joins others with --no-initial-controllers" in str(vars(line))

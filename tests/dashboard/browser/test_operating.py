@@ -133,7 +133,7 @@ def test_a_killed_node_and_the_leaders(tab: Tab, nodes: list[ClusterNode], new_t
     asked = next(node for node in nodes[:3] if node is not other)
     other.kill()
     tab.open("brokers")
-    tab.panel("All brokers").locator("tr", has_text="fenced (lost)").wait_for()
+    tab.panel("All brokers").locator("tr", has_text="fenced (process ended)").wait_for()
     tab.panel("Partitions out of sync").locator(".ag-row", has_text=TOPIC).first.wait_for()
     failures = tab.panel("Failures and elections").locator("tr")
     failures.filter(has_text=f"broker {other.node_id}").filter(has_text="lost").wait_for()
