@@ -90,6 +90,35 @@ def _of_all(state: MetadataImage, brokers: frozenset[int]) -> elections.Partitio
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceLeaders(Operation[None]):
+    """Elect other leaders in place of brokers that `FenceBrokers` fences next. They are what clients wait for: of the
+    partitions of a broker that fails, it leads one in as many as there are replicas, and only follows in the others.
+    Where nobody else may lead, nothing changes.
+    """
+
+    broker_ids: tuple[int, ...]
+    epochs: dict[int, int] | None = None
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
+        found = _incarnations(state, self.broker_ids, self.epochs)
+        gone = frozenset(broker.broker_id for broker in found if not broker.fenced)
+        rules = Rules(state, context.config, gone=gone)
+        return Step(elections.in_place_of(rules, state, gone), None, atomic=False)
+
+
+def _incarnations(
+    state: MetadataImage, broker_ids: tuple[int, ...], epochs: dict[int, int] | None
+) -> list[BrokerImage]:
+    """The registered brokers among `broker_ids`, without those that have another epoch than that in `epochs`."""
+    found = [state.brokers.get(broker_id) for broker_id in sorted(set(broker_ids))]
+    return [
+        broker
+        for broker in found
+        if broker is not None and (epochs is None or epochs.get(broker.broker_id) in (None, broker.epoch))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class FenceBrokers(Operation[tuple[int, ...]]):
     """Fence brokers that are known to be dead, for `reason`. The reply is the ids of those
     that were not fenced yet; ids that are not registered are ignored. With `epochs`, by broker, a broker that has
@@ -104,10 +133,7 @@ class FenceBrokers(Operation[tuple[int, ...]]):
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[tuple[int, ...]]:
         chosen = []
-        for broker_id in sorted(set(self.broker_ids)):
-            broker = state.brokers.get(broker_id)
-            if broker is None or (self.epochs is not None and self.epochs.get(broker_id) not in (None, broker.epoch)):
-                continue
+        for broker in _incarnations(state, self.broker_ids, self.epochs):
             if self.ended:
                 # Its process is dead: another one may register now.
                 context.heartbeats.contact(broker).heard = False

@@ -48,6 +48,12 @@ def without_brokers(
     return records
 
 
+def in_place_of(rules: Rules, state: MetadataImage, brokers: frozenset[int]) -> list[VersionedRecord]:
+    """Elections of other leaders for what `brokers` lead, where somebody else may lead; they are among `rules.gone`."""
+    led = (found for broker_id in sorted(brokers) for found in state.topics.led_by(broker_id))
+    return [record for record in without_brokers(rules, led, brokers) if record.message.leader >= 0]
+
+
 def after_unclean_shutdown(rules: Rules, partitions: Partitions, broker_id: int) -> list[VersionedRecord]:
     """Changes that take the broker out of in-sync sets, eligible leaders (KIP-966) and leadership: it may have lost
     records that it had acknowledged. It is among `rules.gone`.

@@ -22,11 +22,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker_cy.controller.broker_records import check_epoch
-from broker_cy.controller.broker_states import FenceBrokers
 from broker_cy.controller.heartbeats import Contact
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.controller.placement import host_of
-from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import BrokerImage, MetadataImage
 
 # For how long the controller must be refused where nobody else can be.
@@ -55,10 +53,12 @@ def read_tag(tags: Iterable[tuple[int, bytes]]) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class NoteRefusals(Operation[tuple[int, ...]]):
-    """The node `observer` is refused by brokers, given with their epochs. The reply is the ids of those that are fenced
-    by that. `observer_epoch` is its broker epoch, None: it is the active controller. `strangers` are the brokers that
-    are known not to report anything. Raises KafkaError(STALE_BROKER_EPOCH).
+class NoteRefusals(Operation[dict[int, int]]):
+    """The node `observer` is refused by brokers, given with their epochs. The reply is those of them that are gone, and
+    are to be fenced (broker_states.FenceBrokers). `observer_epoch` is its broker epoch, None: it is the active
+    controller. `strangers` are the brokers that are known not to report anything.
+
+    Raises KafkaError(STALE_BROKER_EPOCH).
     """
 
     observer: int
@@ -66,7 +66,7 @@ class NoteRefusals(Operation[tuple[int, ...]]):
     epochs: Mapping[int, int]
     strangers: frozenset[int] = frozenset()
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[tuple[int, ...]]:
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[dict[int, int]]:
         if self.observer_epoch is not None:
             check_epoch(state, self.observer, self.observer_epoch)
         gone = {}
@@ -80,9 +80,7 @@ class NoteRefusals(Operation[tuple[int, ...]]):
             contact.refuse(self.observer, context.monotonic_ms)
             if self._is_gone(state, context, broker, contact):
                 gone[broker_id] = epoch
-        if not gone:
-            return Step([], ())
-        return FenceBrokers(tuple(gone), FenceReason.REFUSES_CONNECTIONS, gone).run(state, context)
+        return Step([], gone)
 
     def _is_gone(self, state: MetadataImage, context: OperationContext, broker: BrokerImage, contact: Contact) -> bool:
         controller, now_ms = context.config.node_id, context.monotonic_ms

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker_cy.controller import alter_partition, broker_states, elections, reassignment, refusals
 from broker_cy.controller.alter_partition import AlterPartition
-from broker_cy.controller.broker_states import FenceBrokers, Heartbeat
+from broker_cy.controller.broker_states import FenceBrokers, Heartbeat, ReplaceLeaders
 from broker_cy.controller.controller import Controller
 from broker_cy.controller.heartbeats import Contact
 from broker_cy.controller.operation import OperationContext, Step
@@ -110,6 +110,26 @@ def silence_of_an_earlier_incarnation_counts(patch: Patch) -> None:
     patch.setattr(FenceBrokers, "run", run)
 
 
+def leaders_are_replaced_of_an_earlier_incarnation(patch: Patch) -> None:
+    """A broker that has registered again loses what it leads, because the one before it has ended."""
+    right = ReplaceLeaders.run
+
+    def run(self: ReplaceLeaders, state: MetadataImage, context: OperationContext) -> Step[None]:
+        return right(replace(self, epochs=None), state, context)
+
+    patch.setattr(ReplaceLeaders, "run", run)
+
+
+def nobody_leads_until_the_fence(patch: Patch) -> None:
+    """A broker that is about to be fenced is no leader any more, and nobody else is, although it may not be fenced."""
+
+    def in_place_of(rules: Rules, state: MetadataImage, brokers: frozenset[int]) -> list[VersionedRecord]:
+        led = [found for broker_id in sorted(brokers) for found in state.topics.led_by(broker_id)]
+        return elections.without_brokers(rules, led, brokers)
+
+    patch.setattr(elections, "in_place_of", in_place_of)
+
+
 def one_refusal_suffices(patch: Patch) -> None:
     """A broker is fenced because the controller alone is refused, although others could be."""
     patch.setattr(
@@ -129,7 +149,7 @@ def refusals_of_an_earlier_epoch_count(patch: Patch) -> None:
     """A broker is fenced because the process before it has ended."""
     right = NoteRefusals.run
 
-    def run(self: NoteRefusals, state: MetadataImage, context: OperationContext) -> Step[tuple[int, ...]]:
+    def run(self: NoteRefusals, state: MetadataImage, context: OperationContext) -> Step[dict[int, int]]:
         epochs = {each: state.brokers[each].epoch for each in self.epochs if each in state.brokers}
         return right(replace(self, epochs=epochs), state, context)
 
@@ -289,7 +309,7 @@ def keeps_operations_that_were_not_written(patch: Patch) -> None:
 
 # The most seeds that each of them may take.
 DEFECTS: dict[Planter, int] = {
-    takes_in_sync_members_that_are_no_replicas: SEEDS,
+    takes_in_sync_members_that_are_no_replicas: 4 * SEEDS,
     takes_in_sync_members_that_are_fenced: SEEDS,
     takes_in_sync_members_of_an_older_incarnation: SEEDS,
     takes_stale_proposals: SEEDS,
@@ -300,6 +320,8 @@ DEFECTS: dict[Planter, int] = {
     elects_a_fenced_replica: SEEDS,
     silent_broker_loses_its_session: SEEDS,
     silence_of_an_earlier_incarnation_counts: SEEDS,
+    leaders_are_replaced_of_an_earlier_incarnation: SEEDS,
+    nobody_leads_until_the_fence: SEEDS,
     one_refusal_suffices: SEEDS,
     controller_need_not_be_refused: SEEDS,
     refusals_of_an_earlier_epoch_count: SEEDS,

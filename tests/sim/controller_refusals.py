@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from broker_cy.controller.refusals import NoteCuts, NoteRefusals
 from broker_cy.controller.registration import RegisterBroker
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.fence_reasons import FenceReason
 from tests.broker_cy.controller.acts import BROKERS, HOSTS, Act, request_of
 from tests.broker_cy.controller.brokers import CLUSTER_ID
 
@@ -110,7 +111,9 @@ class Refusals:
             {broker_id: epoch - is_old},
             strangers,
         )
-        world.operate(Act("refuse", (broker_id, observer, sorted(strangers), is_old)), operation)
+        gone = world.operate(Act("refuse", (broker_id, observer, sorted(strangers), is_old)), operation)
+        if gone and not isinstance(gone, str):
+            world.fence(tuple(gone), FenceReason.REFUSES_CONNECTIONS, gone)
         found = world.cluster.controller.state.brokers[broker_id]
         assert found.fenced is expected, f"broker {broker_id} is {'' if found.fenced else 'not '}fenced"
         world.counts["refused"] += 1

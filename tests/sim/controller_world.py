@@ -11,7 +11,7 @@ from collections import Counter, deque
 from random import Random
 from typing import Any
 
-from broker_cy.controller.broker_states import FenceBrokers
+from broker_cy.controller.broker_states import FenceBrokers, ReplaceLeaders
 from broker_cy.controller.elections import BalanceLeaders, ElectUnclean
 from broker_cy.controller.operation import Operation
 from broker_cy.controller.rules import directory_of, has_online_directory
@@ -59,6 +59,7 @@ class World:
         # Draws of their own, so that all others are what they were.
         self._silences = Random(f"silences {seed}")
         self._flaps = Random(f"flaps {seed}")
+        self._replacements = Random(f"replacements {seed}")
         self._kinds = [kind for kind, weight in EVENTS.items() for _ in range(weight)] + ["request"] * REQUESTS
         self._refusals = Refusals(self, seed)
         self.checks = Checks()
@@ -189,7 +190,7 @@ class World:
         """A process dies, if there is one, and another one takes its place."""
         broker_id = self._random.choice(BROKERS)
         if self._random.random() < 0.5:
-            self.operate(Act("fence", (broker_id,)), FenceBrokers((broker_id,), FenceReason.PROCESS_ENDED))
+            self.fence((broker_id,), FenceReason.PROCESS_ENDED)
         self._incarnation += 1
         clean = self._random.random() < 0.5
         self._request(Act("register", (broker_id, self._incarnation, clean)))
@@ -217,11 +218,34 @@ class World:
         heartbeats = self.cluster.controller.heartbeats
         expired = heartbeats.expired(self.cluster.image.brokers, self.cluster.now_ms)
         if expired:
-            self.operate(Act("fence", expired), FenceBrokers(expired, FenceReason.SESSION_TIMEOUT))
+            self.fence(tuple(expired), FenceReason.SESSION_TIMEOUT)
 
     def _fence(self) -> None:
         dead = tuple(self._random.sample(BROKERS, self._random.randint(1, 2)))
-        self.operate(Act("fence", dead), FenceBrokers(dead, FenceReason.PROCESS_ENDED))
+        self.fence(dead, FenceReason.PROCESS_ENDED)
+
+    def fence(self, broker_ids: tuple[int, ...], reason: FenceReason, epochs: dict[int, int] | None = None) -> None:
+        """Fence brokers. Mostly others lead in their place before; the controller may end in between, unless brokers of
+        certain `epochs` are meant.
+        """
+        if self._replacements.random() < 0.75:
+            self._replace_leaders(broker_ids, epochs)
+            if epochs is None and self._replacements.random() < 0.07:
+                self._commit()
+                self._crash()
+                return
+        self.operate(Act("fence", broker_ids), FenceBrokers(broker_ids, reason, epochs))
+
+    def _replace_leaders(self, broker_ids: tuple[int, ...], epochs: dict[int, int] | None) -> None:
+        if epochs is None and self._replacements.random() < 0.3:
+            # Of incarnations before: that changes nothing.
+            brokers = self.cluster.controller.state.brokers
+            old = {each: brokers[each].epoch - 1 for each in broker_ids if each in brokers}
+            if len(old) == len(broker_ids):
+                before = View.of(self.cluster.controller.state).partitions
+                self.operate(Act("replace", broker_ids), ReplaceLeaders(broker_ids, old))
+                assert View.of(self.cluster.controller.state).partitions == before, "of an earlier incarnation"
+        self.operate(Act("replace", broker_ids), ReplaceLeaders(broker_ids, epochs))
 
     def _silence(self) -> None:
         """A broker stands still, or seems to: it is fenced, but nobody else may register in its place."""

@@ -84,7 +84,7 @@ async def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
     found = _leader(ctx, service.topic, index)
     if found.node_id not in (ctx.broker.node_id, NO_LEADER):
         # A client that is sent to a broker which is gone loses more time than the controller needs to decide.
-        await ctx.broker.suspects.verdict([found.node_id])
+        await ctx.broker.suspects.verdict(lambda: [_leader(ctx, service.topic, index).node_id])
         found = _leader(ctx, service.topic, index)
     return found
 

@@ -36,19 +36,18 @@ def metadata(
     ctx: RequestContext, request: messages.MetadataRequest
 ) -> messages.MetadataResponse | Awaitable[messages.MetadataResponse]:
     response = _answer(ctx, request)
-    if len(response.brokers) > 1:
-        leaders = {partition.leader_id for topic in response.topics for partition in topic.partitions}
-        leaders -= {ctx.broker.node_id, NO_LEADER}
-        if leaders:
-            return _after_verdict(ctx, request, leaders)
+    if len(response.brokers) > 1 and _leaders(response) - {ctx.broker.node_id, NO_LEADER}:
+        return _after_verdict(ctx, request)
     return response
 
 
-async def _after_verdict(
-    ctx: RequestContext, request: messages.MetadataRequest, leaders: set[int]
-) -> messages.MetadataResponse:
-    await ctx.broker.suspects.verdict(leaders)
+async def _after_verdict(ctx: RequestContext, request: messages.MetadataRequest) -> messages.MetadataResponse:
+    await ctx.broker.suspects.verdict(lambda: _leaders(_answer(ctx, request)))
     return _answer(ctx, request)
+
+
+def _leaders(response: messages.MetadataResponse) -> set[int]:
+    return {partition.leader_id for topic in response.topics for partition in topic.partitions}
 
 
 def _answer(ctx: RequestContext, request: messages.MetadataRequest) -> messages.MetadataResponse:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker_cy.controller.broker_states import FenceBrokers
+from broker_cy.controller.broker_states import FenceBrokers, ReplaceLeaders
 from broker_cy.controller.elections import BalanceLeaders, ElectUnclean
 from broker_cy.controller.operation import Operation
 from broker_cy.controller.refusals import NoteCuts, NoteRefusals
@@ -51,8 +51,10 @@ class ControllerDuties:
         self._active = active
         self._watch = watch
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._is_running = False
 
     def start(self) -> None:
+        self._is_running = True
         self._active.heartbeats.session_timeout_ms = self._config["broker.session.timeout.ms"]
         self._later("sessions", CHECK_S_MIN, self._check_sessions)
         # What this node has noticed before it became active.
@@ -70,6 +72,7 @@ class ControllerDuties:
         self._steps("unclean elections", UNCLEAN_S, ElectUnclean)
 
     def stop(self) -> None:
+        self._is_running = False
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -77,12 +80,27 @@ class ControllerDuties:
     def fence_dead(self, epochs: Mapping[int, int]) -> None:
         """Fence brokers that are certainly dead, unless they have registered again since."""
         LOGGER.info("fencing brokers whose processes have ended", extra=facts(brokers=list(epochs)))
-        self._submit(FenceBrokers(tuple(epochs), FenceReason.PROCESS_ENDED, dict(epochs)))
+        self._fence(FenceBrokers(tuple(epochs), FenceReason.PROCESS_ENDED, dict(epochs)))
 
     def fence_silent(self, epochs: Mapping[int, int]) -> None:
         """Fence brokers that stand still, unless they have registered again since."""
         LOGGER.info("fencing brokers that stand still", extra=facts(brokers=list(epochs)))
-        self._submit(FenceBrokers(tuple(epochs), FenceReason.STANDS_STILL, dict(epochs), ended=False))
+        self._fence(FenceBrokers(tuple(epochs), FenceReason.STANDS_STILL, dict(epochs), ended=False))
+
+    def _fence(self, fencing: FenceBrokers) -> None:
+        """Other leaders first: in a cluster with thousands of partitions clients have them in a third of the time. The
+        brokers are fenced when that is committed.
+        """
+
+        def fence(_: object = None) -> None:
+            if self._is_running:
+                self._submit(fencing)
+
+        elected = self._submit(ReplaceLeaders(fencing.broker_ids, fencing.epochs))
+        if elected is None:
+            fence()
+        else:
+            elected.add_done_callback(fence)
 
     def note_cut(self, epochs: Mapping[int, int]) -> None:
         """The connections of this node to brokers have ended."""
@@ -95,9 +113,10 @@ class ControllerDuties:
     def note_report(self, report: NoteRefusals) -> None:
         """Brokers refuse the connections of a node."""
 
-        def done(noted: asyncio.Future[tuple[int, ...]]) -> None:
-            if not noted.cancelled() and noted.exception() is None and noted.result():
-                LOGGER.info("fencing brokers that refuse connections", extra=facts(brokers=list(noted.result())))
+        def done(noted: asyncio.Future[dict[int, int]]) -> None:
+            if self._is_running and not noted.cancelled() and noted.exception() is None and (gone := noted.result()):
+                LOGGER.info("fencing brokers that refuse connections", extra=facts(brokers=list(gone)))
+                self._fence(FenceBrokers(tuple(gone), FenceReason.REFUSES_CONNECTIONS, gone))
 
         noted = self._submit(report)
         if noted is not None:
@@ -113,7 +132,7 @@ class ControllerDuties:
         ended = [each for each in self._active.heartbeats.expired(brokers, now_ms) if each != self._config.node_id]
         if ended:
             LOGGER.warning("the sessions of brokers have ended", extra=facts(brokers=ended))
-            self._submit(FenceBrokers(tuple(ended), FenceReason.SESSION_TIMEOUT))
+            self._fence(FenceBrokers(tuple(ended), FenceReason.SESSION_TIMEOUT))
         next_ms = self._active.heartbeats.next_check_ms(brokers)
         wait_s = CHECK_S if next_ms is None else (next_ms - now_ms) / 1000
         self._later("sessions", min(max(wait_s, CHECK_S_MIN), CHECK_S), self._check_sessions)

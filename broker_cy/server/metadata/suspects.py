@@ -2,7 +2,8 @@
 
 The first Metadata response after a connection broke decides how long a client is without a leader: one that still names
 the dead one costs it seconds. Responses that name a suspected broker as a leader are therefore held until the verdict.
-The verdict is any change of the broker's registration: it was fenced, or it has registered again.
+The verdict is any change of the broker's registration: it was fenced, or it has registered again. Other leaders may be
+elected before it is fenced: a response that does not name it any more is not held.
 
     suspected               held for HOLD_S at most: the suspicion may be wrong
     certainly dead (gone)   held for GONE_S at most: there may be no active controller yet
@@ -14,7 +15,7 @@ first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from broker_cy.server.waiters import Waiters
@@ -69,16 +70,18 @@ class Suspects:
         """The committed metadata have changed."""
         for broker_id in delta.brokers:
             self.clear(broker_id)
+        if delta.topics:
+            for broker_id in self.ids:
+                self._waiters.wake(broker_id)
 
-    async def verdict(self, named: Iterable[int]) -> None:
-        """Wait until none of these brokers is suspected, SETTLE_S + GONE_S at most."""
-        wanted = frozenset(named)
+    async def verdict(self, named: Callable[[], Collection[int]]) -> None:
+        """Wait until none of the brokers that are `named` then is suspected, SETTLE_S + GONE_S at most."""
         await asyncio.sleep(SETTLE_S)
         for _ in range(SETTLE_TURNS):
             await asyncio.sleep(0)
         deadline_s = self._loop.time() + GONE_S
-        while suspected := wanted & self.ids:
-            # Others may be suspected meanwhile.
+        # Others may be suspected, or named, meanwhile.
+        while self.ids and (suspected := self.ids.intersection(named())):
             if not await self._waiters.wait(min(suspected), deadline_s - self._loop.time()):
                 return
 

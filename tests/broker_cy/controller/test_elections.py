@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.controller.broker_states import FenceBrokers
+from broker_cy.controller.broker_states import FenceBrokers, ReplaceLeaders
 from broker_cy.controller.directories import AssignReplicasToDirectories
 from broker_cy.controller.elections import PREFERRED, UNCLEAN, BalanceLeaders, ElectLeaders, ElectUnclean
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX
@@ -27,6 +27,36 @@ def led(cluster: Brokers, topic: str = "t") -> tuple[int, tuple[int, ...]]:
 def fence(cluster: Brokers, *ids: int) -> None:
     for broker_id in ids:
         cluster.run(FenceBrokers((broker_id,), FenceReason.PROCESS_ENDED))
+
+
+@pytest.mark.parametrize("elr", [False, True])
+def test_others_lead_before_a_broker_is_fenced(elr: bool) -> None:
+    """If this fails, clients wait for the changes of all partitions of a broker that has failed; or the result is not
+    what fencing alone leads to.
+    """
+
+    def made() -> Brokers:
+        cluster = Brokers.of(1, 2, 3, elr=elr)
+        cluster.create("led", [1, 2, 3], min_isr=2)
+        cluster.create("followed", [2, 1, 3], min_isr=2)
+        cluster.create("alone", [1])
+        return cluster
+
+    cluster, other = made(), made()
+    old = {1: cluster.image.brokers[1].epoch - 1}
+    cluster.run(ReplaceLeaders((1,), old))
+    assert led(cluster, "led")[0] == 1
+    cluster.run(ReplaceLeaders((1, 9)))
+    assert [led(cluster, topic) for topic in ("led", "followed", "alone")] == [(2, (2, 3)), (2, (2, 1, 3)), (1, (1,))]
+    assert not cluster.image.brokers[1].fenced
+    # Again, it changes nothing.
+    offset = cluster.next_offset
+    cluster.run(ReplaceLeaders((1,)))
+    assert cluster.next_offset == offset
+    for each in (cluster, other):
+        fence(each, 1)
+    for topic in ("led", "followed", "alone"):
+        assert cluster.partition(topic) == other.partition(topic)
 
 
 def test_the_last_in_sync_replica_comes_back_without_eligible_leaders() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker_cy.controller import refusals
+from broker_cy.controller.broker_states import FenceBrokers
 from broker_cy.controller.refusals import ALONE_MS, ENTRIES_MAX, TAG, NoteCuts, NoteRefusals
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.wire import codec, messages
 from tests.broker_cy.controller.brokers import Brokers
 
@@ -15,10 +17,13 @@ ACTIVE = 1
 
 
 def refused(cluster: Brokers, observer: int, broker_id: int, strangers: frozenset[int] = frozenset()) -> bool:
-    """An observer is refused by a broker; returns whether that fences it."""
+    """An observer is refused by a broker; returns whether that broker is gone, which is fenced then."""
     epoch = None if observer == ACTIVE else cluster.image.brokers[observer].epoch
     epochs = {broker_id: cluster.image.brokers[broker_id].epoch}
-    return cluster.run(NoteRefusals(observer, epoch, epochs, strangers)) == (broker_id,)
+    gone = cluster.run(NoteRefusals(observer, epoch, epochs, strangers))
+    assert gone in ({}, epochs)
+    cluster.run(FenceBrokers(tuple(gone), FenceReason.REFUSES_CONNECTIONS, gone))
+    return bool(gone)
 
 
 def test_two_hosts_decide() -> None:

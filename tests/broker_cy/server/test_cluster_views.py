@@ -13,7 +13,7 @@ import pytest
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import topic_names
-from broker_cy.metadata.image import NO_LEADER
+from broker_cy.metadata.image import NO_LEADER, MetadataImage
 from broker_cy.server.handlers import load_handlers
 from broker_cy.server.metadata import suspects
 from broker_cy.server.metadata.suspects import Suspects
@@ -317,15 +317,38 @@ def test_verdict_on_one_of_two_suspects_is_not_enough() -> None:
         found = Suspects(asyncio.get_running_loop())
         found.suspect(2)
         found.suspect(3)
-        waiting = asyncio.ensure_future(found.verdict([2, 3]))
+        waiting = asyncio.ensure_future(found.verdict(lambda: [2, 3]))
         await until(lambda: len(found._waiters) > 0)
         found.clear(2)
         await asyncio.sleep(0)
         assert not waiting.done()
         found.stop()
         await waiting
-        await found.verdict([2, 3])
+        await found.verdict(lambda: [2, 3])
         assert (found.ids, found._timers) == (set(), {})
+
+    run(work)
+
+
+def test_other_leaders_are_shown_before_the_verdict() -> None:
+    """If this fails, clients wait for the fencing of a dead broker although its partitions have other leaders."""
+
+    async def work() -> None:
+        found, named = Suspects(asyncio.get_running_loop()), [2]
+        found.suspect(2)
+        waiting = asyncio.ensure_future(found.verdict(lambda: named))
+        await until(lambda: len(found._waiters) > 0)
+        image = MetadataImage()
+        # A change of other partitions.
+        found.apply(change(image, [], {("u", 0): partition_image(1)}))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await until(lambda: len(found._waiters) > 0)
+        named[0] = 3
+        found.apply(change(image, [], {("t", 0): partition_image(3)}))
+        await waiting
+        assert found.ids == {2}
+        found.stop()
 
     run(work)
 
