@@ -213,12 +213,16 @@ def add_failover(parser: argparse.ArgumentParser) -> None:
         help='how long a process stands still at most; "12 s" by default')  # fmt: skip
     add("--hosts", action="store_true",
         help="put each node on a host of its own (a network namespace: needs root, iproute2)")  # fmt: skip
+    add("--idle", type=value(units.integer(0, 100_000)), default=0, metavar="N",
+        help="create N partitions that nobody writes to: each node leads a share of them")  # fmt: skip
     parser.set_defaults(workload=[])
 
 
 def failover_plan(options: argparse.Namespace) -> failover.Plan:
     """Return what `failover` measures."""
-    return failover.Plan(options.kinds, options.rounds, options.most, options.clients, options.freeze, options.hosts)
+    return failover.Plan(
+        options.kinds, options.rounds, options.most, options.clients, options.freeze, options.hosts, options.idle
+    )
 
 
 def add_record(parser: argparse.ArgumentParser) -> None:

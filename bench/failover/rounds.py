@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -21,9 +22,10 @@ from bench.targets import TargetError
 
 TOPIC: Final = "bench-failover"
 PARTITIONS: Final = 6
+IDLE_TOPIC_PARTITIONS: Final = 1000
 # Of undisturbed writing before a failure, whose latency is that of "before". Longer than a client waits between two
-# requests for metadata (2.5 s of franz-go): the election of preferred leaders that precedes it has made all ask.
-BEFORE_S: Final = 4.0
+# requests for metadata (5 s of franz-go): the election of preferred leaders that precedes it has made all ask.
+BEFORE_S: Final = 6.0
 AFTER_S: Final = 0.5  # and after it, once all clients are served again
 # What is acknowledged shortly after a cut was on its way before it: the gap ends with a record that is sent later.
 CUT_TAKES_S: Final = 0.1
@@ -93,16 +95,33 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
+def _idle_topics(partitions: int) -> dict[str, int]:
+    """Topics with so many partitions in all, each of as many as one request may create."""
+    full, rest = divmod(partitions, IDLE_TOPIC_PARTITIONS)
+    counts = [IDLE_TOPIC_PARTITIONS] * full + [rest] * (rest > 0)
+    return {f"{TOPIC}-idle-{number}": count for number, count in enumerate(counts)}
+
+
 class Rounds:
-    """A running cluster with a topic, and one Writer for each of `clients`. `go_on` raises if it should stop."""
+    """A running cluster with a topic, and one Writer for each of `clients`. `go_on` raises if it should stop. Each node
+    leads a third of the `idle` partitions, too, to which nobody writes.
+    """
 
     def __init__(
-        self, cluster: Cluster, clients: Sequence[str], directory: Path, go_on: Callable[[], None], freeze_s: float
+        self,
+        cluster: Cluster,
+        clients: Sequence[str],
+        directory: Path,
+        go_on: Callable[[], None],
+        freeze_s: float,
+        idle: int = 0,
     ) -> None:
         self.cluster = cluster
         self.freeze_s = freeze_s
         self._go_on = go_on
-        cluster.create_topic(TOPIC, PARTITIONS)
+        self._topics = {TOPIC: PARTITIONS, **_idle_topics(idle)}
+        for topic, partitions in self._topics.items():
+            cluster.create_topic(topic, partitions)
         self.writers: list[Writer] = []
         try:
             for client in clients:
@@ -141,8 +160,8 @@ class Rounds:
     def _is_settled(self) -> bool:
         if not self._is_in_sync():
             return False
-        partitions = self.cluster.seen(0, TOPIC).partitions.values()
-        if all(each.leader == each.replicas[0] for each in partitions):
+        seen = [self.cluster.seen(0, topic).partitions.values() for topic in self._topics]
+        if all(each.leader == each.replicas[0] for each in itertools.chain(*seen)):
             return True
         with protocol.Client(self.cluster.address) as client:
             elect_preferred_leaders(client)
@@ -247,7 +266,9 @@ class Rounds:
         self.cluster.nodes[number].restart()
 
     def _is_in_sync(self) -> bool:
-        return self.cluster.is_complete() and self.cluster.is_in_sync(TOPIC, PARTITIONS)
+        if not self.cluster.is_complete():
+            return False
+        return all(self.cluster.is_in_sync(topic, partitions) for topic, partitions in self._topics.items())
 
     def _await(self, kind: str, brokers: Sequence[int], sent_us: int) -> None:
         """Wait until all clients are served. Those of a process that stands still may wait for it until their own

@@ -26,7 +26,8 @@ MOST_S = 60.0
 @dataclass(frozen=True)
 class Plan:
     """What fails, how often, and who writes. No round of a kind begins later than `most_s` after its first. `hosts`:
-    each node is on a host of its own for all kinds, not only for that which needs it.
+    each node is on a host of its own for all kinds, not only for that which needs it. `idle`: partitions that nobody
+    writes to.
     """
 
     kinds: Sequence[str] = tuple(KINDS)
@@ -35,6 +36,7 @@ class Plan:
     clients: Sequence[str] = CLIENTS
     freeze_s: float = FREEZE_S
     hosts: bool = False
+    idle: int = 0
 
 
 def failover(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, plan: Plan) -> None:
@@ -79,7 +81,8 @@ def _cluster(
     """Measure some kinds on one cluster, each round of all clients."""
     with cluster_up(session, spec, outcome, on_hosts=apart) as cluster:
         session.on_phase(f"{spec.name}: clients")
-        rounds = Rounds(cluster, clients, session.root / f"{spec.name}.clients", session.go_on, plan.freeze_s)
+        directory = session.root / f"{spec.name}.clients"
+        rounds = Rounds(cluster, clients, directory, session.go_on, plan.freeze_s, plan.idle)
         try:
             rounds.settle()
             for kind in kinds:
