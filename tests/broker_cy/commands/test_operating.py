@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import signal
 from pathlib import Path
 from uuid import UUID
@@ -354,6 +355,40 @@ def test_health_has_an_exit_code(bare: Cli, cluster: FakeCluster) -> None:
     table = bare("topics", "list", "--under-replicated").out.splitlines()
     assert table[0].split()[:3] == ["TOPIC", "PARTITION", "LEADER"]
     assert table[1].endswith("below min ISR, under-replicated")
+
+
+def test_moves_under_way_have_a_rate(bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, an operator who did not start the moves cannot see when they will be over."""
+    monkeypatch.setattr("broker_cy.commands.reassign.LOOK_S", 0.01)
+    assert bare("reassign", "status", "--json").json["rate_bytes_per_s"] is None
+    cluster.step_bytes = 30
+    for part in cluster.parts.values():
+        part.target, part.copied = (3, part.replicas[1]), {3: 0}
+    shown = bare("reassign", "status", "--json").json
+    copied = sum(each["copied_bytes"] for each in shown["moving"])
+    left = sum(each["total_bytes"] for each in shown["moving"]) - copied
+    assert shown["rate_bytes_per_s"] > 0
+    assert shown["left_s"] * shown["rate_bytes_per_s"] == pytest.approx(left)
+    line = bare("reassign", "status").out.splitlines()[-1]
+    assert re.fullmatch(r"\S+( \w+)? of 1\.2 KiB, .*/s, .* left", line), line
+
+
+def test_replicas_that_a_move_adds_are_not_missing(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, each move of replicas looks like a failure, and raises an alert."""
+    cluster.step_bytes = 0
+    part = cluster.parts[key(0)]
+    bare("topics", "list", "--json")
+    assert not cluster.kinds(messages.ListPartitionReassignmentsRequest), "nothing is missing"
+    part.target, part.copied = (3, part.replicas[1]), {3: 0}
+    assert bare("cluster", "health", "--json").json["under_replicated_partitions"] == 0
+    assert bare("topics", "list", "--under-replicated", "--json").json == []
+    # One of those that it had has left the in-sync set.
+    part.isr = part.replicas[:1]
+    assert bare("cluster", "health", "--json").json["under_replicated_partitions"] == 1
+    # A cluster that cannot say what moves.
+    part.isr = part.replicas
+    cluster.refuse[ApiKey.LIST_PARTITION_REASSIGNMENTS] = ErrorCode.REQUEST_TIMED_OUT
+    assert [each["partition"] for each in bare("topics", "list", "--under-replicated", "--json").json] == [0]
 
 
 def test_voters_are_added_and_removed(bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
