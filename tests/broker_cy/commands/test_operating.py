@@ -295,6 +295,14 @@ def test_an_unclean_election_asks_for_the_topic(
         types(monkeypatch, typed)
         assert "Nothing was changed" in bare("leaders", "elect", "--unclean", "--topic", "t", code=4).err
     assert not cluster.kinds(messages.ElectLeadersRequest)
+    preview = bare("leaders", "elect", "--unclean", "--topic", "t", "--dry-run", "--json").json
+    assert "eligible none, last known eligible none" in preview["changes"][0]["note"]
+    assert "waiting" not in preview["affected"]
+    # Both left the in-sync set: the first one is eligible.
+    cluster.min_isr, part.isr = 2, (2,)
+    preview = bare("leaders", "elect", "--unclean", "--topic", "t", "--dry-run", "--json").json
+    assert "in sync 2, eligible 1, last known eligible none" in preview["changes"][0]["note"]
+    assert "waiting for broker 1, with an eligible replica of 1 partition, loses nothing" in preview["affected"]
     listed = bare("topics", "list", "--offline").rows()
     assert [row[0] for row in listed] == ["t"]
     types(monkeypatch, "t\n")
