@@ -365,6 +365,29 @@ def test_health_has_an_exit_code(bare: Cli, cluster: FakeCluster) -> None:
     assert table[1].endswith("below min ISR, under-replicated")
 
 
+def test_health_counts_the_voters(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, a quorum that the next failure leaves without a leader looks healthy."""
+    now_ms = 1_700_000_000_000
+    cluster.voters = [(each, UUID(int=100 + each)) for each in range(1, 6)]
+    cluster.fetched_ms = dict.fromkeys(range(2, 6), now_ms - 500) | {1: now_ms}
+    shown = bare("cluster", "health", "--json").json
+    assert (shown["voters"], shown["voters_away"], shown["voters_to_spare"]) == (5, [], 2)
+    assert "lost" not in bare("cluster", "health").out
+    cluster.fetched_ms[3] = now_ms - 60_000
+    shown = bare("cluster", "health", "--json", code=1).json
+    assert (shown["voters"], shown["voters_away"], shown["voters_to_spare"]) == (5, [3], 1)
+    assert "the metadata quorum has lost voter 3 of 5: it can lose 1 more" in bare("cluster", "health", code=1).out
+    # One that has not fetched since the leader was elected.
+    cluster.fetched_ms[5] = -1
+    text = bare("cluster", "health", code=1).out
+    assert [row.split()[2:] for row in text.splitlines() if row.startswith("voters away")] == [["voters", "3,", "5"]]
+    assert "has lost voters 3, 5 of 5: it has no leader once another one is lost" in text
+    # Kafka's brokers before 3.3 have no quorum.
+    cluster.refuse[ApiKey.DESCRIBE_QUORUM] = ErrorCode.UNSUPPORTED_VERSION
+    shown = bare("cluster", "health", "--json").json
+    assert (shown["voters"], shown["voters_away"], shown["voters_to_spare"]) == (None, [], None)
+
+
 def test_moves_under_way_have_a_rate(bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, an operator who did not start the moves cannot see when they will be over."""
     monkeypatch.setattr("broker_cy.commands.reassign.LOOK_S", 0.01)
