@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -117,13 +117,15 @@ def serve(
     link: Link | None = None,
 ) -> int:
     """Report that the broker is ready, to the parent of a shard if there is one, run the loop until a signal arrives,
-    then shut down cleanly.
+    then shut down cleanly. A node that has left the metadata quorum because of a failure ends by itself, as if it were
+    killed: nothing that it could still write or answer is of use.
     """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
 
-    async def until_stopped() -> None:
+    async def until_stopped() -> str | None:
+        """Why the node ends by itself; None if it was asked to."""
         # Only now: the loop handles a signal that is sent after this line.
         addresses = ", ".join(each.local for each in server.listeners)
         if link is not None and isinstance(server, BrokerServer):
@@ -136,18 +138,25 @@ def serve(
                 hint_at=server.listeners[0].local if hints and isinstance(server, BrokerServer) else None,
             )
         manager.ready(loop, f"ready on {addresses}")
-        await stopping.wait()
+        halted = server.broker.controller.halted
+        asked: asyncio.Future[Any] = loop.create_task(stopping.wait())
+        await asyncio.wait({asked, halted}, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.is_set():
+            return halted.result()
         started = time.monotonic()
         manager.stopping()
         LOGGER.info("stopping")
         await server.stop()
         LOGGER.info("stopped", extra=logs.facts(seconds=f"{time.monotonic() - started:.2f}"))
+        return None
 
-    loop.run_until_complete(until_stopped())
+    reason = loop.run_until_complete(until_stopped())
+    if reason is not None:
+        print(f"broker-cy: {reason}", file=sys.stderr)
     # Only tasks of abandoned requests are left; interpreter shutdown adds nothing to a clean shutdown.
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(0 if reason is None else 1)
 
 
 def raise_descriptor_limit() -> None:

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import View
-from admin_tui.widgets.facts import Facts
+from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.cluster import FeatureRange
 from broker_cy.admin.quorum import QuorumReplica
@@ -24,6 +24,7 @@ from broker_cy.console.acts.quorum import (
     remove_voter_form,
 )
 from broker_cy.console.session import now_ms
+from broker_cy.console.voters import voters_fact
 
 _Replica = tuple[str, QuorumReplica]
 
@@ -89,7 +90,7 @@ class QuorumView(View):
             ("leader", str(quorum.leader_id) if has_leader else "none", "bold green" if has_leader else "bold red"),
             ("epoch", str(quorum.leader_epoch)),
             ("high watermark", count(quorum.high_watermark)),
-            ("voters", str(len(quorum.voters))),
+            *toned([voters_fact(quorum)]),
             ("observers", str(len(quorum.observers))),
         ]
         self.query_one(Facts).set_facts(facts)

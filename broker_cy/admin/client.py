@@ -66,7 +66,8 @@ class AdminClient:
         self._txn_coordinators = transactions
         self.cluster = ClusterCalls(caller)
         self.configs = ConfigCalls(caller)
-        self.topics = TopicCalls(caller, self.configs)
+        self.reassignments = ReassignmentCalls(caller)
+        self.topics = TopicCalls(caller, self.configs, self.reassignments)
         self.offsets = OffsetCalls(caller)
         self.groups = GroupCalls(caller, groups)
         self.group_offsets = GroupOffsetCalls(caller, groups)
@@ -79,7 +80,6 @@ class AdminClient:
         self.quorum = QuorumCalls(caller)
         self.brokers = BrokerCalls(caller, self.cluster, self.topics, self.log_dirs, self.configs)
         self.partition_health = PartitionHealthCalls(caller, self.configs)
-        self.reassignments = ReassignmentCalls(caller)
         self.throttles = ThrottleCalls(self.configs)
         self.mover = MoverCalls(
             MoverParts(self.cluster, self.reassignments, self.topics, self.log_dirs, self.throttles)

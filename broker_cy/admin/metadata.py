@@ -53,7 +53,9 @@ class Node:
 
 
 class PartitionInfo(NamedTuple):
-    """A partition and its replicas. `leader_id` is -1 if there is none."""
+    """A partition and its replicas. `leader_id` is -1 if there is none. `adding_replicas` are those of `replicas` that
+    a move under way adds, as far as TopicCalls looked for them: where replicas are not in sync.
+    """
 
     partition: int
     leader_id: int
@@ -61,6 +63,7 @@ class PartitionInfo(NamedTuple):
     replicas: tuple[int, ...]
     in_sync_replicas: tuple[int, ...]
     offline_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
 
     @property
     def is_offline(self) -> bool:
@@ -68,7 +71,10 @@ class PartitionInfo(NamedTuple):
 
     @property
     def is_under_replicated(self) -> bool:
-        return len(self.in_sync_replicas) < len(self.replicas)
+        """Whether there are fewer replicas in sync than the partition has had. Those that a move adds do not count, as
+        in Kafka: they are not in sync because they are new.
+        """
+        return len(self.in_sync_replicas) < len(self.replicas) - len(self.adding_replicas)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from broker_cy.wire import messages
 _METADATA_TOPIC = "__cluster_metadata"
 KRAFT_VERSION = "kraft.version"
 _NO_DIRECTORY = to_text(UUID(int=0))
+# A voter fetches at least each 500 ms, and gives its leader up after controller.quorum.fetch.timeout.ms (2 s).
+AWAY_MS = 10_000
 # Kafka's FeatureUpdate.UpgradeType.
 _UPGRADE = 1
 
@@ -60,6 +62,27 @@ class QuorumDescription:
     high_watermark: int
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
+
+    @property
+    def away(self) -> tuple[int, ...]:
+        """The voters that the leader has not heard from for AWAY_MS, or not since it was elected; none without a
+        leader. Times are of the leader's clock, which shows itself as heard from now.
+        """
+        (now_ms, *_) = [each.last_fetch_ms for each in self.voters if each.replica_id == self.leader_id] or [None]
+        if now_ms is None:
+            heard = (each.last_fetch_ms for each in (*self.voters, *self.observers) if each.last_fetch_ms is not None)
+            now_ms = max(heard, default=0)
+        return tuple(
+            each.replica_id
+            for each in self.voters
+            if 0 <= self.leader_id != each.replica_id
+            and (each.last_fetch_ms is None or now_ms - each.last_fetch_ms > AWAY_MS)
+        )
+
+    @property
+    def spare(self) -> int:
+        """How many voters the quorum can lose in addition to those that are away."""
+        return max(0, len(self.voters) - len(self.away) - (len(self.voters) // 2 + 1))
 
 
 class QuorumCalls:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from uuid import UUID
 
 from broker_cy.admin.caller import Caller, Controller, Leaders, Outcome, Send
 from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
-from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
+from broker_cy.admin.reassignments import ReassignmentCalls
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
 from broker_cy.client.pool import Peer
@@ -26,6 +27,8 @@ TOPICS_MAX = 500
 PARTITIONS_MAX = 2_000
 # How often a broker is asked whether a change has arrived, about 2 s in all.
 SETTLE_ATTEMPTS = 5
+# The moves under way are asked for this long: a quorum without a leader does not list them.
+MOVES_S = 2.0
 # In DeleteRecords: everything up to the high watermark.
 HIGH_WATERMARK = -1
 
@@ -52,26 +55,59 @@ class CreatedTopic:
     replication_factor: int
 
 
+def _adding(part: PartitionInfo, adding: tuple[int, ...]) -> tuple[int, ...]:
+    """Those that are still among the replicas: the move may have ended between the two answers."""
+    return tuple(each for each in adding if each in part.replicas) if part.is_under_replicated else ()
+
+
 class TopicCalls:
     """`client.topics`."""
 
-    def __init__(self, caller: Caller, configs: ConfigCalls) -> None:
+    def __init__(self, caller: Caller, configs: ConfigCalls, reassignments: ReassignmentCalls) -> None:
         self._caller = caller
         self._configs = configs
+        self._reassignments = reassignments
 
     async def list_all(self, *, internal: bool = True) -> tuple[TopicInfo, ...]:
         """Every topic, by name; those of the cluster itself only with `internal`. Raises ClientError."""
         found, failed = await self._refresh(None)
         for error in failed.values():
             raise error
+        found = await self._with_moves(found)
         topics = (topic for topic in found.values() if internal or not topic.is_own)
         return tuple(sorted(topics, key=lambda topic: topic.name))
+
+    async def names(self) -> tuple[str, ...]:
+        """The names of all topics. Raises ClientError."""
+        found, failed = await self._refresh(None)
+        return tuple(sorted(found | failed))
 
     async def describe(self, names: Iterable[str]) -> Outcome[str, TopicInfo]:
         """Describe these topics as they are now."""
         asked = list(dict.fromkeys(names))
         found, failed = await self._refresh(asked) if asked else ({}, {})
+        found = await self._with_moves(found)
         return Outcome({name: found[name] for name in asked if name in found}, failed)
+
+    async def _with_moves(self, topics: dict[str, TopicInfo]) -> dict[str, TopicInfo]:
+        """The topics, with the replicas that moves add where replicas are not in sync. Where none are missing nothing
+        is asked, and where nobody can say, none are known.
+        """
+        if not any(part.is_under_replicated for topic in topics.values() for part in topic.partitions):
+            return topics
+        try:
+            async with asyncio.timeout(MOVES_S):
+                moving = {each.partition: each.adding for each in await self._reassignments.list_all()}
+        except (ClientError, TimeoutError):
+            return topics
+        found = dict(topics)
+        for name in {key.topic for key in moving} & topics.keys():
+            parts = tuple(
+                part._replace(adding_replicas=_adding(part, moving.get(TopicPartition(name, part.partition), ())))
+                for part in topics[name].partitions
+            )
+            found[name] = replace(topics[name], partitions=parts)
+        return found
 
     async def _refresh(self, names: list[str] | None) -> tuple[dict[str, TopicInfo], dict[str, ClientError]]:
         """Metadata from any broker, with retries."""

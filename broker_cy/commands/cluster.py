@@ -7,11 +7,14 @@ from collections.abc import Sequence
 import click
 
 from broker_cy.admin import AdminClient
+from broker_cy.admin.quorum import QuorumDescription
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.commands.context import Target, cluster_command
 from broker_cy.commands.output import EXIT_FAILED, Cell, number, print_json, print_table
 from broker_cy.commands.quorum import show as show_quorum
 from broker_cy.console.described import described_now
-from broker_cy.console.moving import brokers_text, moves_under_way, throttle_now
+from broker_cy.console.moving import ids_text, moves_under_way, throttle_now
+from broker_cy.console.voters import away_text, spare_text
 
 EPILOG = """\b
 examples:
@@ -89,18 +92,24 @@ command.add_command(show_quorum, "quorum")
 @command.command("health", epilog=EPILOG)
 @cluster_command
 async def health(target: Target, client: AdminClient) -> int:
-    """Show what is wrong with the cluster: brokers that are away, partitions that lack replicas, forgotten throttles.
+    """Show what is wrong with the cluster: brokers and voters that are away, partitions that lack replicas, forgotten
+    throttles.
 
-    The exit code is 1 if a partition refuses reads or writes, or a broker is away.
+    The exit code is 1 if a partition refuses reads or writes, or if a broker or a voter of the metadata quorum is away.
     """
     found = await client.brokers.replicas()
     parts = await client.partition_health.of(await client.topics.list_all())
     moving, throttle = await moves_under_way(client), await throttle_now(client)
+    quorum = await _quorum_now(client)
     away = [each.broker_id for each in found.brokers if not each.is_in_service]
+    voters_away = [] if quorum is None else list(quorum.away)
     counts = {
         "brokers": len(found.brokers),
         "brokers_away": away,
         "brokers_cordoned": [each.broker_id for each in found.brokers if each.is_cordoned],
+        "voters": None if quorum is None else len(quorum.voters),
+        "voters_away": voters_away,
+        "voters_to_spare": None if quorum is None else quorum.spare,
         "partitions": len(parts),
         "offline_partitions": sum(each.is_offline for each in parts),
         "below_min_isr_partitions": sum(each.is_below_min_isr for each in parts),
@@ -115,13 +124,28 @@ async def health(target: Target, client: AdminClient) -> int:
     if target.as_json:
         print_json(counts)
     else:
-        rows: list[Sequence[Cell]] = [[name.replace("_", " "), _text(value)] for name, value in counts.items()]
+        rows: list[Sequence[Cell]] = [[name.replace("_", " "), _text(name, value)] for name, value in counts.items()]
         print_table(["WHAT", ">NOW"], rows)
-    return EXIT_FAILED if away or counts["offline_partitions"] or counts["below_min_isr_partitions"] else 0
+        if quorum is not None and voters_away:
+            click.echo(f"{away_text(quorum)}: {spare_text(quorum)}")
+    refused = counts["offline_partitions"] or counts["below_min_isr_partitions"]
+    return EXIT_FAILED if away or voters_away or refused else 0
 
 
-def _text(value: object) -> str:
+async def _quorum_now(client: AdminClient) -> QuorumDescription | None:
+    """None where the broker does not report it."""
+    try:
+        return await client.quorum.describe()
+    except ClientError as error:
+        if error.failure is not Failure.UNSUPPORTED:
+            raise
+        return None
+
+
+def _text(name: str, value: object) -> str:
     if isinstance(value, list):
         # Ids, which must not look like a number of brokers.
-        return brokers_text(value) if value else "none"
+        return ids_text(name.partition("_")[0].removesuffix("s"), value) if value else "none"
+    if value is None:
+        return "-"
     return ("yes" if value else "no") if isinstance(value, bool) else number(int(str(value)))

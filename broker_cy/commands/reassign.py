@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any, TypeVar
 
@@ -24,7 +26,7 @@ from broker_cy.console.acts.moves import (
     plan_moves,
     read_moves,
 )
-from broker_cy.console.moving import moving_now, throttle_text
+from broker_cy.console.moving import moving_now, pace_text, throttle_text
 from broker_cy.console.values import BYTES_HELP
 
 EPILOG = """\b
@@ -37,6 +39,9 @@ examples:
   broker-cy reassign status
   broker-cy reassign cancel --topic orders
 """
+
+# Between the two looks of `status`: a throttle lets replicas copy in steps, and so much is worth waiting for.
+LOOK_S = 3.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -194,8 +199,16 @@ async def apply(
 @command.command("status", epilog=EPILOG)
 @cluster_command
 async def status(target: Target, client: AdminClient) -> None:
-    """Show the partitions that are being moved, whoever started it, what they have copied, and throttles."""
+    """Show the partitions that are being moved, whoever started it, what they have copied and how fast, and throttles.
+
+    The rate is that of the time between two looks at the cluster.
+    """
     now = await moving_now(client)
+    if now.partitions:
+        first, began_s = now, time.monotonic()
+        await asyncio.sleep(LOOK_S)
+        now = await moving_now(client)
+        now = now.with_rate_since(first, time.monotonic() - began_s)
     if target.as_json:
         fields = [
             {"partition": each.partition, "before": each.reassignment.before, "after": each.reassignment.after,
@@ -203,7 +216,8 @@ async def status(target: Target, client: AdminClient) -> None:
              "copied_bytes": each.copied_bytes, "total_bytes": each.total_bytes}
             for each in now.partitions
         ]  # fmt: skip
-        print_json({"moving": fields, "throttle": {"rates": now.throttle.rates, "replicas": now.throttle.replicas}})
+        print_json({"moving": fields, "rate_bytes_per_s": now.rate_bytes_per_s, "left_s": now.left_s,
+                    "throttle": {"rates": now.throttle.rates, "replicas": now.throttle.replicas}})  # fmt: skip
         return
     if now.partitions:
         rows: list[Sequence[Cell]] = [
@@ -218,6 +232,8 @@ async def status(target: Target, client: AdminClient) -> None:
             for each in now.partitions
         ]
         print_table(["PARTITION", "BEFORE", "AFTER", ">COPIED", ">OF", ">DONE"], rows)
+        copied = f"{size(now.copied_bytes)} of {size(now.total_bytes)}"
+        click.echo(", ".join([copied, *pace_text(now.rate_bytes_per_s, now.left_s)]))
     else:
         click.echo("no partition is being moved")
     if now.throttle.is_set:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reassignments import Reassignment
 from broker_cy.admin.throttles import Throttle
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import plural, size
+from broker_cy.client.text import duration, plural, size
 
 NO_THROTTLE = Throttle({}, {})
 
@@ -50,6 +50,10 @@ class Moving:
         left = self.total_bytes - self.copied_bytes
         return left / self.rate_bytes_per_s if self.rate_bytes_per_s else None
 
+    def with_rate_since(self, before: Moving, elapsed_s: float) -> Moving:
+        """The same with its rate: what was copied since the look `before`, which was so long ago."""
+        return replace(self, rate_bytes_per_s=self.copied_since(before) / elapsed_s)
+
     def copied_since(self, before: Moving) -> int:
         """The bytes that were copied after `before`; partitions that are complete since then are left out."""
         then = {each.partition: each.copied_bytes for each in before.partitions}
@@ -88,7 +92,7 @@ async def moves_under_way(client: AdminClient) -> tuple[Reassignment, ...]:
 async def throttle_now(client: AdminClient, moving: Sequence[Reassignment] = ()) -> Throttle:
     """The throttle of every broker in service and every topic. Raises ClientError."""
     described = await client.cluster.describe()
-    topics = {topic.name for topic in await client.topics.list_all()} | {each.partition.topic for each in moving}
+    topics = {*await client.topics.names(), *(each.partition.topic for each in moving)}
     return await client.throttles.describe(
         [each.broker_id for each in described.brokers if not each.is_fenced], sorted(topics)
     )
@@ -103,6 +107,17 @@ def throttle_text(throttle: Throttle) -> str:
     )
 
 
+def pace_text(rate_bytes_per_s: float | None, left_s: float | None) -> list[str]:
+    """`80.0 MiB/s` and `41.0 s left`, as far as they are known."""
+    rate = [] if rate_bytes_per_s is None else [f"{size(rate_bytes_per_s)}/s"]
+    return rate if left_s is None else [*rate, f"{duration(left_s * 1000)} left"]
+
+
 def brokers_text(ids: Sequence[int]) -> str:
     """`broker 1`, `brokers 1, 2`."""
-    return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, ids)) or '(none)'}"
+    return ids_text("broker", ids)
+
+
+def ids_text(noun: str, ids: Sequence[int]) -> str:
+    """`voter 1`, `voters 1, 2`."""
+    return f"{noun}{'' if len(ids) == 1 else 's'} {', '.join(map(str, ids)) or '(none)'}"

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker_cy.admin import AdminClient
@@ -252,7 +252,7 @@ class Session:
             self._moved.clear()
         elif self._moved and at_ms > self._moved[0][0]:
             began_ms, before = self._moved[0]
-            now = replace(now, rate_bytes_per_s=now.copied_since(before) * 1000 / (at_ms - began_ms))
+            now = now.with_rate_since(before, (at_ms - began_ms) / 1000)
         if now.partitions:
             self._moved.append((at_ms, now))
         return now

@@ -31,9 +31,14 @@ _LEADERLESS_SOON = frozenset({Role.FOLLOWER, Role.UNATTACHED, Role.PROSPECTIVE})
 
 
 def learn(state: QuorumState, source: int, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...] = ()) -> None:
-    """Take over a newer epoch, or the leader of this one, from a message of `source`."""
+    """Take over a newer epoch, or the leader of this one, from a message of `source`. Raises AssertionError for a
+    leader that this quorum cannot have.
+    """
     is_other = leader_id not in (NO_LEADER, state.node_id)
     if epoch > state.epoch:
+        if is_other and state.is_only_voter:
+            # Nobody leads a new epoch without the vote of an only voter, which would have learned of the epoch then.
+            raise AssertionError(f"{leader_id} leads epoch {epoch}, and the only voter, {state.key}, did not elect it")
         state.enter_epoch(epoch)
         if is_other:
             state.become_follower(leader_id, endpoints)

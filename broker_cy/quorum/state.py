@@ -191,6 +191,11 @@ class QuorumState:
             self._track()
 
     @property
+    def is_only_voter(self) -> bool:
+        """Whether the log says that this replica is the only voter. Static voters are only what one file says."""
+        return self.kraft_version > 0 and self.voters.keys == (self.key,)
+
+    @property
     def may_stand(self) -> bool:
         """Whether this node is a voter, or was one before a change that may not be committed: without it there may be
         no leader, because its log is longer than those of the voters that are left (Raft dissertation, section 4.2.2).

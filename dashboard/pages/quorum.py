@@ -24,6 +24,7 @@ from broker_cy.console.feeds import Feed
 from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact
 from broker_cy.console.tone import Tone
+from broker_cy.console.voters import voters_fact
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Column, FactsChannel, SupportedChannel, TableChannel, channel
 from dashboard.components.panel import act_button, link, listing, page_path, panel
@@ -52,7 +53,7 @@ class Quorum(SupportedChannel, FactsChannel):
             Fact("leader", leader, Tone.GOOD if quorum.leader_id >= 0 else Tone.BAD),
             Fact("epoch", str(quorum.leader_epoch)),
             Fact("high watermark", count(quorum.high_watermark)),
-            Fact("voters", str(len(quorum.voters))),
+            voters_fact(quorum),
             Fact("observers", str(len(quorum.observers))),
         ]
 

@@ -9,7 +9,9 @@ import pytest
 from bench.launch import kafka_dist
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
-from tests.support.cluster import create_topic, quorum, topics
+from broker_cy.metadata.features import ELIGIBLE_LEADER_REPLICAS
+from broker_cy.wire import messages
+from tests.support.cluster import ask, create_topic, quorum, topics
 from tests.support.mixed_cluster import mixed_cluster
 from tests.support.wait import until
 
@@ -30,6 +32,10 @@ def test_controllers_of_both_lead_one_after_the_other(tmp_path: Path) -> None:
     controllers, Kafka's nodes do not follow ours, or they show different topics.
     """
     with mixed_cluster(tmp_path, ("kafka", "kafka", "ours")) as nodes:
+        for node in nodes:
+            request = messages.ApiVersionsRequest(client_software_name="test", client_software_version="1")
+            found = ask(node.port, request, messages.ApiVersionsResponse).finalized_features
+            assert [each.max_version_level for each in found if each.name == ELIGIBLE_LEADER_REPLICAS] == [1]
         for number, node in enumerate(nodes, 1):
             assert create_topic(node.port, f"by-{number}", 2, 3) is ErrorCode.NONE
         names = {"by-1", "by-2", "by-3"}

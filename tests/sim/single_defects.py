@@ -215,6 +215,11 @@ def what_a_replica_had_long_ago_counts(patch: Patch) -> None:
     )
 
 
+def leader_of_another_quorum_is_followed(patch: Patch) -> None:
+    """An only voter follows a leader that it has not elected."""
+    patch.setattr(QuorumState, "is_only_voter", property(lambda self: False))
+
+
 # The test that must fail, below tests/broker_cy.
 DEFECTS: dict[Planter, str] = {
     proposal_names_no_incarnations: "replica/test_in_sync.py::test_a_proposal_names_the_incarnation_that_fetched",
@@ -259,6 +264,9 @@ DEFECTS: dict[Planter, str] = {
     ),
     resigned_leader_is_followed_again: (
         "quorum/test_several_voters.py::test_a_leader_that_has_resigned_is_not_followed_again"
+    ),
+    leader_of_another_quorum_is_followed: (
+        "quorum/test_voter_changes.py::test_an_only_voter_follows_no_leader_that_it_did_not_elect"
     ),
     what_a_replica_had_long_ago_counts: ("quorum/test_voter_changes.py::test_what_a_voter_had_long_ago_does_not_count"),
 }

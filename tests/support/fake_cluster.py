@@ -80,6 +80,8 @@ class FakeCluster:
         self.before_request: Callable[[], None] = lambda: None
         self.voters: list[tuple[int, UUID]] = [(1, UUID(int=101))]
         self.observers: list[tuple[int, UUID]] = []
+        # When voters have fetched last, by the leader's clock; the others and the leader do so all the time.
+        self.fetched_ms: dict[int, int] = {}
         self.page = 2
 
     def run(self, monkeypatch: pytest.MonkeyPatch, job: Callable[[AdminClient], Awaitable[T]]) -> T:
@@ -211,8 +213,10 @@ class FakeCluster:
     def on_ListPartitionReassignments(
         self, request: messages.ListPartitionReassignmentsRequest
     ) -> messages.ListPartitionReassignmentsResponse:
-        self.copy_some()
         kind = messages.ListPartitionReassignmentsResponse
+        if (code := self.refuse.get(ApiKey.LIST_PARTITION_REASSIGNMENTS)) is not None:
+            return kind(error_code=code)
+        self.copy_some()
         return kind(
             topics=[
                 kind.OngoingTopicReassignment(
@@ -322,7 +326,10 @@ class FakeCluster:
             # The last ones of the list have fetched last.
             return [
                 kind.ReplicaState(
-                    replica_id=each, replica_directory_id=directory, log_end_offset=end, last_fetch_timestamp=at
+                    replica_id=each,
+                    replica_directory_id=directory,
+                    log_end_offset=end,
+                    last_fetch_timestamp=self.fetched_ms.get(each, at),
                 )
                 for at, (each, directory) in enumerate(replicas, 1)
             ]

@@ -14,8 +14,9 @@ from tests.support.cluster import READY_S, ClusterNode
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.wait import until
 
-# The features whose protocols we do not serve yet: a cluster with them would refuse our brokers.
-FEATURES = ("group.version=0", "share.version=0", "streams.version=0", "eligible.leader.replicas.version=0")
+# The features whose protocols we do not serve yet: a cluster with them would refuse our brokers. The others have the
+# levels that a new cluster of Kafka has, so that both kinds keep eligible leader replicas (KIP-966).
+FEATURES = ("group.version=0", "share.version=0", "streams.version=0")
 
 # Of the settings that tests make quick, those that have to suit Kafka's brokers, too.
 AS_KAFKA = {

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.partition_health import EligibleReplicas
 from broker_cy.admin.reassignments import Elected, ElectionType
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import plural
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
+from broker_cy.console.moving import ids_text
 from broker_cy.console.values import optional, parse_partitions, topic_name
 
 # Partitions that change their leader at once: clients of each pause for a moment.
 STEP_MAX = 100
+NONE_ELIGIBLE = EligibleReplicas((), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +98,23 @@ async def plan_unclean(
     are lost. The name has to be typed. Raises ClientError for an unknown topic or partition.
     """
     info = (await client.topics.describe([topic])).whole()[topic]
+    eligible = (await client.partition_health.eligible([topic])).found
     check_partitions(info, partitions or ())
     offline = [part for part in info.partitions if part.is_offline and (not partitions or part.partition in partitions)]
     chosen = topic if not partitions else f"{topic}:{','.join(map(str, partitions))}"
+    known = {part.partition: eligible.get(TopicPartition(topic, part.partition), NONE_ELIGIBLE) for part in offline}
     return Plan(
         f"Elect leaders of {topic} uncleanly",
-        f"{plural(len(offline), 'partition')} without a leader: acknowledged records may be lost for good",
+        f"{plural(len(offline), 'partition')} without a leader: acknowledged records may be lost for good"
+        f"{_instead(known.values())}",
         command("leaders", "elect", "--unclean", "--topic", chosen, "--yes"),
         Elect(ElectionType.UNCLEAN, tuple(TopicPartition(topic, part.partition) for part in offline)),
         [
             Change(
                 f"{topic}-{part.partition}",
-                note=f"replicas {_ids(part.replicas)}, last in sync {_ids(part.in_sync_replicas)}, "
-                f"offline {_ids(part.offline_replicas)}",
+                note=f"replicas {_ids(part.replicas)}, in sync {_ids(part.in_sync_replicas)}, "
+                f"eligible {_ids(known[part.partition].eligible)}, "
+                f"last known eligible {_ids(known[part.partition].last_known)}, offline {_ids(part.offline_replicas)}",
             )
             for part in offline
         ],
@@ -115,6 +122,15 @@ async def plan_unclean(
         verb="Elect",
         problem="" if offline else f"no partition of {chosen} is without a leader",
     )
+
+
+def _instead(known: Iterable[EligibleReplicas]) -> str:
+    """What loses nothing, where that is possible (KIP-966)."""
+    found = [each.eligible for each in known if each.eligible]
+    if not found:
+        return ""
+    brokers = ids_text("broker", sorted({each for ids in found for each in ids}))
+    return f"; waiting for {brokers}, with an eligible replica of {plural(len(found), 'partition')}, loses nothing"
 
 
 def check_partitions(topic: TopicInfo, partitions: Sequence[int]) -> None:

@@ -18,10 +18,10 @@ from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX, MoveProgre
 from broker_cy.admin.placement import Move, Placement, moves_to
 from broker_cy.admin.throttles import Throttle
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import duration, plural, size
+from broker_cy.client.text import plural, size
 from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
 from broker_cy.console.fields import Field, Form
-from broker_cy.console.moving import NO_THROTTLE, brokers_text, throttle_now, throttle_text
+from broker_cy.console.moving import NO_THROTTLE, brokers_text, pace_text, throttle_now, throttle_text
 from broker_cy.console.values import BYTES_HELP, integer, optional, parse_bytes
 
 _VERSION = 1
@@ -161,10 +161,8 @@ def progress_text(progress: MoveProgress) -> str:
     ]
     if progress.failed:
         parts.append(f"{progress.failed} failed")
-    if progress.rate_bytes_per_s is not None and not progress.is_over:
-        parts.append(f"{size(progress.rate_bytes_per_s)}/s")
-    if progress.left_s is not None and not progress.is_over:
-        parts.append(f"{duration(progress.left_s * 1000)} left")
+    if not progress.is_over:
+        parts += pace_text(progress.rate_bytes_per_s, progress.left_s)
     return ", ".join(parts)
 
 

@@ -13,6 +13,7 @@ from broker_cy.client.text import count, duration, percent, plural, size
 from broker_cy.client.turns import Turns
 from broker_cy.console.alerts.rules import Rule
 from broker_cy.console.session import GroupSummary, Session, now_ms
+from broker_cy.console.voters import spare_text
 from broker_cy.core.errors import ErrorCode
 
 # The maximum age of the answers by which a rule is evaluated. Finding hanging transactions requests the producers of
@@ -192,6 +193,23 @@ async def _leaderless(session: Session, rule: Rule) -> list[Broken]:
     return [Broken("quorum", f"the metadata quorum has no leader (voters {voters})")]
 
 
+async def _voter_away(session: Session, rule: Rule) -> list[Broken]:
+    """Return the voters that the leader does not hear from; none where no quorum is reported, or it has no leader,
+    which is a rule of its own.
+    """
+    await session.cluster().fresh(AGE_MAX_S)
+    try:
+        quorum = await session.quorum().fresh(AGE_MAX_S)
+    except ClientError as error:
+        if error.failure in (Failure.UNSUPPORTED, Failure.TIMED_OUT) or error.code in _LEADERLESS:
+            return []
+        raise
+    return [
+        Broken(f"voter {each}", f"voter {each} of the metadata quorum is away: {spare_text(quorum)}")
+        for each in quorum.away
+    ]
+
+
 LOOKS: Final[dict[str, Look]] = {
     "offline_partition": _offline,
     "under_replicated_partition": _under_replicated,
@@ -202,4 +220,5 @@ LOOKS: Final[dict[str, Look]] = {
     "lag": _lag,
     "broker_away": _broker_away,
     "leaderless_quorum": _leaderless,
+    "voter_away": _voter_away,
 }

@@ -51,6 +51,7 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
     "lag": {**_GROUPS, "records": int, "seconds": _NUMBER},
     "broker_away": {},
     "leaderless_quorum": {},
+    "voter_away": {},
 }
 # A rule of these kinds needs at least one of the keys.
 _NEEDED: Final = {"lag": ("records", "seconds"), "disk": ("free_percent", "free_bytes")}
@@ -91,6 +92,7 @@ BUILT_IN: Final = (
     Rule("stopped groups", "stopped_group", for_s=60),
     Rule("broker away", "broker_away", for_s=10),
     Rule("no quorum leader", "leaderless_quorum", for_s=10),
+    Rule("voter away", "voter_away", for_s=5),
 )
 
 

@@ -140,6 +140,10 @@ class ControllerService:
         self._snapshots: SnapshotKeeper | None = None
         self._producer_ids = ProducerIds(loop, self._allocate_producer_ids)
         self._leader_id = NO_LEADER
+        self.halted: asyncio.Future[str] = loop.create_future()
+        """Done once the node has left the quorum for good: why, and what helps. The process has to end then, as that of
+        Kafka does.
+        """
 
     # --- life
 
@@ -368,8 +372,12 @@ class ControllerService:
         self._leadership.changed(output)
 
     def _halted(self, reason: str) -> None:
-        """The disk failed: this node takes no part in the quorum until it is started again."""
+        """The disk failed, or this node's metadata are those of another quorum: it takes no part in the quorum until it
+        is started again.
+        """
         self._leadership.stopped(reason)
+        if not self.halted.done():
+            self.halted.set_result(reason)
         if self._network is not None:
             self._network.end_start(reason)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import signal
 from pathlib import Path
 from uuid import UUID
@@ -294,6 +295,14 @@ def test_an_unclean_election_asks_for_the_topic(
         types(monkeypatch, typed)
         assert "Nothing was changed" in bare("leaders", "elect", "--unclean", "--topic", "t", code=4).err
     assert not cluster.kinds(messages.ElectLeadersRequest)
+    preview = bare("leaders", "elect", "--unclean", "--topic", "t", "--dry-run", "--json").json
+    assert "eligible none, last known eligible none" in preview["changes"][0]["note"]
+    assert "waiting" not in preview["affected"]
+    # Both left the in-sync set: the first one is eligible.
+    cluster.min_isr, part.isr = 2, (2,)
+    preview = bare("leaders", "elect", "--unclean", "--topic", "t", "--dry-run", "--json").json
+    assert "in sync 2, eligible 1, last known eligible none" in preview["changes"][0]["note"]
+    assert "waiting for broker 1, with an eligible replica of 1 partition, loses nothing" in preview["affected"]
     listed = bare("topics", "list", "--offline").rows()
     assert [row[0] for row in listed] == ["t"]
     types(monkeypatch, "t\n")
@@ -354,6 +363,63 @@ def test_health_has_an_exit_code(bare: Cli, cluster: FakeCluster) -> None:
     table = bare("topics", "list", "--under-replicated").out.splitlines()
     assert table[0].split()[:3] == ["TOPIC", "PARTITION", "LEADER"]
     assert table[1].endswith("below min ISR, under-replicated")
+
+
+def test_health_counts_the_voters(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, a quorum that the next failure leaves without a leader looks healthy."""
+    now_ms = 1_700_000_000_000
+    cluster.voters = [(each, UUID(int=100 + each)) for each in range(1, 6)]
+    cluster.fetched_ms = dict.fromkeys(range(2, 6), now_ms - 500) | {1: now_ms}
+    shown = bare("cluster", "health", "--json").json
+    assert (shown["voters"], shown["voters_away"], shown["voters_to_spare"]) == (5, [], 2)
+    assert "lost" not in bare("cluster", "health").out
+    cluster.fetched_ms[3] = now_ms - 60_000
+    shown = bare("cluster", "health", "--json", code=1).json
+    assert (shown["voters"], shown["voters_away"], shown["voters_to_spare"]) == (5, [3], 1)
+    assert "the metadata quorum has lost voter 3 of 5: it can lose 1 more" in bare("cluster", "health", code=1).out
+    # One that has not fetched since the leader was elected.
+    cluster.fetched_ms[5] = -1
+    text = bare("cluster", "health", code=1).out
+    assert [row.split()[2:] for row in text.splitlines() if row.startswith("voters away")] == [["voters", "3,", "5"]]
+    assert "has lost voters 3, 5 of 5: it has no leader once another one is lost" in text
+    # Kafka's brokers before 3.3 have no quorum.
+    cluster.refuse[ApiKey.DESCRIBE_QUORUM] = ErrorCode.UNSUPPORTED_VERSION
+    shown = bare("cluster", "health", "--json").json
+    assert (shown["voters"], shown["voters_away"], shown["voters_to_spare"]) == (None, [], None)
+
+
+def test_moves_under_way_have_a_rate(bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, an operator who did not start the moves cannot see when they will be over."""
+    monkeypatch.setattr("broker_cy.commands.reassign.LOOK_S", 0.01)
+    assert bare("reassign", "status", "--json").json["rate_bytes_per_s"] is None
+    cluster.step_bytes = 30
+    for part in cluster.parts.values():
+        part.target, part.copied = (3, part.replicas[1]), {3: 0}
+    shown = bare("reassign", "status", "--json").json
+    copied = sum(each["copied_bytes"] for each in shown["moving"])
+    left = sum(each["total_bytes"] for each in shown["moving"]) - copied
+    assert shown["rate_bytes_per_s"] > 0
+    assert shown["left_s"] * shown["rate_bytes_per_s"] == pytest.approx(left)
+    line = bare("reassign", "status").out.splitlines()[-1]
+    assert re.fullmatch(r"\S+( \w+)? of 1\.2 KiB, .*/s, .* left", line), line
+
+
+def test_replicas_that_a_move_adds_are_not_missing(bare: Cli, cluster: FakeCluster) -> None:
+    """If this fails, each move of replicas looks like a failure, and raises an alert."""
+    cluster.step_bytes = 0
+    part = cluster.parts[key(0)]
+    bare("topics", "list", "--json")
+    assert not cluster.kinds(messages.ListPartitionReassignmentsRequest), "nothing is missing"
+    part.target, part.copied = (3, part.replicas[1]), {3: 0}
+    assert bare("cluster", "health", "--json").json["under_replicated_partitions"] == 0
+    assert bare("topics", "list", "--under-replicated", "--json").json == []
+    # One of those that it had has left the in-sync set.
+    part.isr = part.replicas[:1]
+    assert bare("cluster", "health", "--json").json["under_replicated_partitions"] == 1
+    # A cluster that cannot say what moves.
+    part.isr = part.replicas
+    cluster.refuse[ApiKey.LIST_PARTITION_REASSIGNMENTS] = ErrorCode.REQUEST_TIMED_OUT
+    assert [each["partition"] for each in bare("topics", "list", "--under-replicated", "--json").json] == [0]
 
 
 def test_voters_are_added_and_removed(bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from tests.support.wait import until
 
 # The bytes of the topic, and a rate that needs much longer for them than a test.
 LINES, LINE_BYTES = 200, 50_000
-SLOW = "200k"
+SLOW = "50k"
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_a_move_is_shown_and_ends_without_a_trace_when_it_is_interrupted(
         # A second plan would count the same replicas.
         assert "under way" in kafka("reassign", "plan", "--balance", code=1).err
         status = kafka("reassign", "status")
-        assert "throttle: 200 KiB/s on brokers 1, 2, 3, for replicas of 1 topic" in status.out
+        assert "throttle: 50.0 KiB/s on brokers 1, 2, 3, for replicas of 1 topic" in status.out
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=TIMEOUT_S)
     finally:
@@ -124,6 +124,12 @@ def test_moves_of_somebody_else_are_cancelled(kafka: Cli, topic: str, nodes: lis
     arguments = ["--bootstrap-server", nodes[0].bootstrap, "--execute", "--reassignment-json-file", str(file)]
     kafka_dist.run_tool(tool, *arguments, "--throttle", "50000")
     assert kafka("reassign", "status", "--json").json["moving"]
+    # The replicas that are added are new, not missing.
+    listed = ["--describe", "--under-replicated-partitions", "--topic", topic]
+    shown = kafka_dist.run_tool("org.apache.kafka.tools.TopicCommand", *arguments[:2], *listed)
+    assert not shown.stdout.strip()
+    assert not kafka("topics", "list", "--under-replicated", "--match", topic, "--json").json
+    assert any(len(ids) == 3 for ids in replicas(kafka, topic).values()), "nothing moves any more"
     assert "cancelled the moves" in kafka("reassign", "cancel", "--yes").out
     rest(kafka)
     assert {number: sorted(ids) for number, ids in replicas(kafka, topic).items()} == {

@@ -115,7 +115,12 @@ def test_a_throttled_move_that_is_interrupted_leaves_nothing_behind(
     assert "0 of 1 partition, " in err
     assert replicas(ours, big) == {0: [old]}
     status = ours("reassign", "status", "--json").json
-    assert status == {"moving": [], "throttle": {"rates": {}, "replicas": {}}}
+    assert status == {
+        "moving": [],
+        "rate_bytes_per_s": None,
+        "left_s": None,
+        "throttle": {"rates": {}, "replicas": {}},
+    }
 
 
 # Four runs of a JVM and two of the throttle's bursts: a minute beside other tests.

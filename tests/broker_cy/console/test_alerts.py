@@ -220,10 +220,10 @@ def test_a_broker_that_is_away_and_comes_back(tmp_path: Path) -> None:
 
 
 def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
-    """If this fails, partitions without a leader, a fenced broker or a quorum without a leader are not noticed."""
+    """If this fails, partitions without a leader, a fenced broker, or what a quorum lacks are not noticed."""
     proxy = AlteredBroker()
     broker = behind(proxy, tmp_path)
-    kinds = ("offline_partition", "under_replicated_partition", "broker_away", "leaderless_quorum")
+    kinds = ("offline_partition", "under_replicated_partition", "broker_away", "leaderless_quorum", "voter_away")
 
     def alter_partition(number: int, **fields: object) -> Alter:
         def alter(answer: Any) -> None:
@@ -239,24 +239,26 @@ def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
     def fenced(answer: Any) -> None:
         answer.brokers[0].is_fenced = True
 
-    def quorum(leader_id: int, error_code: int = 0) -> Any:
-        part = messages.DescribeQuorumResponse.PartitionData(
-            leader_id=leader_id, current_voters=[messages.DescribeQuorumResponse.ReplicaState(replica_id=1)]
-        )
+    def quorum(leader_id: int, error_code: int = 0, silent_ms: int = 0) -> Any:
+        state = messages.DescribeQuorumResponse.ReplicaState
+        voters = [
+            state(replica_id=each, last_fetch_timestamp=at) for each, at in ((1, 90_000), (2, 90_000 - silent_ms))
+        ]
+        part = messages.DescribeQuorumResponse.PartitionData(leader_id=leader_id, current_voters=voters)
         topic = messages.DescribeQuorumResponse.TopicData(topic_name="__cluster_metadata", partitions=[part])
         return messages.DescribeQuorumResponse(error_code=error_code, topics=[topic])
 
-    leader = {"id": 1, "error": 0}
+    leader = {"id": 1, "error": 0, "silent_ms": 0}
 
     async def inside() -> None:
         async with proxy:
             # A quorum of one has a leader, and our broker does not describe it.
-            proxy.answers = {ApiKey.DESCRIBE_QUORUM: lambda: quorum(leader["id"], leader["error"])}
+            proxy.answers = {ApiKey.DESCRIBE_QUORUM: lambda: quorum(*leader.values())}
             looking = Looking(proxy.bootstrap, [built_in(kind) for kind in kinds], timeout_s=5.0)
             try:
                 await looking.session.client.topics.create([NewTopic(name, 2)])
                 assert await looking.look() == []
-                assert looking.states == ["ok"] * 4
+                assert looking.states == ["ok"] * 5
                 behind_by_one = f"under-replicated partitions: {name}-0 has 1 of 2 replicas in sync"
                 cases: list[tuple[dict[ApiKey, Alter], dict[str, int], list[str]]] = [
                     (
@@ -274,7 +276,12 @@ def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
                         {},
                         [f"broker away: broker 1 (127.0.0.1:{proxy.port}) is fenced"],
                     ),
-                    ({}, {"id": -1}, ["no quorum leader: the metadata quorum has no leader (voters 1)"]),
+                    ({}, {"id": -1}, ["no quorum leader: the metadata quorum has no leader (voters 1, 2)"]),
+                    (
+                        {},
+                        {"silent_ms": 20_000},
+                        ["voter away: voter 2 of the metadata quorum is away: it has no leader once another"],
+                    ),
                     ({}, {"error": NOT_CONTROLLER}, ["no quorum leader: the metadata quorum has no leader: "]),
                 ]
                 for alter, of_quorum, expected in cases:
@@ -286,10 +293,10 @@ def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
                     assert len(said) == len(expected), looking.said
                     assert all(each.startswith(text) for each, text in zip(said, expected, strict=True)), said
                     proxy.alter = {}
-                    leader.update(id=1, error=0)
+                    leader.update(id=1, error=0, silent_ms=0)
                     said = await looking.look()
                     assert [": resolved: " in each for each in said] == [True] * len(expected)
-                    assert looking.states == ["ok"] * 4
+                    assert looking.states == ["ok"] * 5
             finally:
                 await looking.session.close()
 

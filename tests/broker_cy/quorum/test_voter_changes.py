@@ -441,3 +441,18 @@ def test_a_removed_node_that_stands_does_not_follow_the_leader_that_is_gone() ->
     node = Node(voter(1), history, ElectionState(1, leader_id=3), LogEpochs(4, [(1, 0)]))
     assert node.tick(2000).role is Role.PROSPECTIVE
     assert node.receive(2, VoteResponse(1, 3, True, True)).role is Role.PROSPECTIVE
+
+
+def test_an_only_voter_follows_no_leader_that_it_did_not_elect() -> None:
+    """If this fails, a disk that was formatted as a quorum of its own is taken for that of a voter which lags behind,
+    and its records count as those of the cluster.
+    """
+    node = lone_leader()
+    # The voter that it has just added may be elected, with its vote, although it has lost the addition itself.
+    node.receive(2, VoteRequest(5, OffsetAndEpoch(9, 1), False, directory(2), replica(1)))
+    node.receive(2, BeginQuorumEpoch(5, voter=replica(1)))
+    assert node.quorum.leader_id == 2
+    for message in (BeginQuorumEpoch(2, voter=replica(1)), VoteResponse(2, 2, False, True)):
+        node = lone_leader()
+        with pytest.raises(AssertionError, match="2 leads epoch 2, and the only voter, 1"):
+            node.receive(2, message)

@@ -1,0 +1,26 @@
+"""The voters of the metadata quorum that are away, and how many more it can lose, in words."""
+
+from __future__ import annotations
+
+from broker_cy.admin.quorum import QuorumDescription
+from broker_cy.console.figures import Fact
+from broker_cy.console.moving import ids_text
+from broker_cy.console.tone import Tone
+
+
+def spare_text(quorum: QuorumDescription) -> str:
+    """`it can lose 1 more`, `it has no leader once another one is lost`."""
+    return f"it can lose {quorum.spare} more" if quorum.spare else "it has no leader once another one is lost"
+
+
+def away_text(quorum: QuorumDescription) -> str:
+    """`the metadata quorum has lost voter 3 of 3`; only where one is away."""
+    return f"the metadata quorum has lost {ids_text('voter', quorum.away)} of {len(quorum.voters)}"
+
+
+def voters_fact(quorum: QuorumDescription) -> Fact:
+    """The number of voters, and those that are away."""
+    if not quorum.away:
+        return Fact("voters", str(len(quorum.voters)))
+    value = f"{len(quorum.voters)}, away: {', '.join(map(str, quorum.away))}; {spare_text(quorum)}"
+    return Fact("voters", value, Tone.WARN if quorum.spare else Tone.BAD)

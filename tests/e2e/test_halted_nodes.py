@@ -1,0 +1,117 @@
+"""Nodes that leave the metadata quorum for good while they serve: each ends by itself, and says why and what helps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_cy.client.errors import ClientError
+from tests.support.cluster import DynamicNode, quorum
+from tests.support.raw_wire import METADATA, Connection, array
+from tests.support.wait import until
+
+END_S = 60.0
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[list[DynamicNode]]:
+    """Three voters of a quorum with kraft.version 1, of which the first one leads."""
+    settings = {"controller.quorum.auto.join.enable": "true", "controller.quorum.fetch.timeout.ms": "10000"}
+    found = [DynamicNode(tmp_path / f"node-{number}", number, "broker,controller", settings) for number in (1, 2, 3)]
+    for node in found:
+        node.choose_ports()
+    try:
+        for node in found:
+            node.write_servers(",".join(each.controller for each in found))
+            node.format("--standalone" if node is found[0] else "--no-initial-controllers")
+            node.launch()
+        until(
+            lambda: len(quorum(found[0].port).current_voters) == 3,
+            "three voters",
+            END_S,
+            tolerate=(ClientError, AssertionError),
+        )
+        until(lambda: all(node.brokers() == 3 for node in found), "three brokers", END_S)
+        yield found
+    finally:
+        for node in found:
+            node.close()
+
+
+def leader_and_others(nodes: list[DynamicNode]) -> tuple[DynamicNode, list[DynamicNode]]:
+    leader_id = quorum(nodes[1].port).leader_id
+    return nodes[leader_id - 1], [node for node in nodes if node.node_id != leader_id]
+
+
+def ends(node: DynamicNode) -> str:
+    """The last line of a node that ends by itself."""
+    assert node.child.wait(END_S) == 1, node.child.stderr()
+    said = node.child.stderr()
+    assert "Traceback" not in said
+    last = said.strip().splitlines()[-1]
+    assert last.startswith("broker-cy: ")
+    return last
+
+
+@pytest.mark.parametrize("epoch", ["the same", "a newer"])
+def test_a_wiped_disk_that_was_formatted_as_a_quorum_of_its_own(nodes: list[DynamicNode], epoch: str) -> None:
+    """If this fails, a node that has served clients in a quorum of its own runs on without any metadata quorum, or with
+    records of two quorums, and its clients with it.
+    """
+    if epoch == "a newer":
+        nodes[0].kill()
+        until(
+            lambda: quorum(nodes[1].port).leader_epoch > 1,
+            "another leader",
+            END_S,
+            tolerate=(ClientError, AssertionError),
+        )
+        nodes[0].restart()
+        until(lambda: all(node.brokers() == 3 for node in nodes), "three brokers", END_S)
+    leader, (follower, wiped) = leader_and_others(nodes)
+    wiped.kill()
+    shutil.rmtree(wiped.data_dir)
+    wiped.format("--standalone")
+    # The others say nothing before this node is ready; that is shorter than their fetch timeout.
+    frozen = [leader, follower]
+    for node in frozen:
+        os.kill(node.pid, signal.SIGSTOP)
+    try:
+        wiped.restart()
+        assert wiped.brokers() == 1
+        with Connection((wiped.host, wiped.port), END_S) as client:
+            for node in frozen:
+                os.kill(node.pid, signal.SIGCONT)
+            last = ends(wiped)
+            with pytest.raises((EOFError, OSError)):
+                client.ask(METADATA, 1, array([]))
+    finally:
+        for node in frozen:
+            os.kill(node.pid, signal.SIGCONT)
+    assert "the metadata quorum is not consistent" in last
+    assert "format those of a node that joins others with --no-initial-controllers" in last
+    # The others go on, and the remedy helps.
+    shutil.rmtree(wiped.data_dir)
+    wiped.format("--no-initial-controllers")
+    wiped.restart()
+    until(lambda: all(node.brokers() == 3 for node in nodes), "three brokers", END_S)
+
+
+def test_files_of_the_metadata_log_that_cannot_be_changed(nodes: list[DynamicNode]) -> None:
+    """If this fails, a voter whose metadata disk has failed looks as if it served, and nobody starts it again."""
+    leader, (failing, other) = leader_and_others(nodes)
+    obstacle = failing.data_dir / "__cluster_metadata-0" / "quorum-state.tmp"
+    obstacle.mkdir()
+    # A successor needs the vote of both, and a vote has to be on the disk.
+    leader.kill()
+    last = ends(failing)
+    assert "the files of the metadata log cannot be changed" in last
+    assert "restart the broker when they can" in last
+    obstacle.rmdir()
+    failing.restart()
+    until(lambda: all(node.brokers() >= 2 for node in (failing, other)), "both brokers", END_S)
