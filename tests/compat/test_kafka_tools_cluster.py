@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,23 +23,17 @@ RECORDED = Path(__file__).resolve().parents[1] / "fixtures" / "kafka-4.3.1" / "t
 ASSIGNED = "1:2:3,2:3:1"
 
 
-def session(nodes: Nodes, directory: Path, parts: Sequence[str]) -> str:
-    """Do the parts, functions of this module; returns the transcript."""
+def session(nodes: Nodes, directory: Path) -> str:
+    """Do all parts; returns the transcript."""
     directory.mkdir(parents=True, exist_ok=True)
     it = ToolSession(nodes, directory)
     # New clusters of Kafka have it, and then each topic shows the cluster's min.insync.replicas.
     it.run("kafka-features.sh", "upgrade", "--feature", "eligible.leader.replicas.version=1")
     it.transcript = ""
-    for part in parts:
-        it.transcript += f"# {part}\n\n"
-        globals()[part](it)
+    for part in PARTS:
+        it.transcript += f"# {part.__name__}\n\n"
+        part(it)
     return it.transcript
-
-
-def recorded(parts: Sequence[str]) -> str:
-    """What the parts print with Kafka."""
-    sections = re.split(r"^(?=# )", RECORDED.read_text(), flags=re.MULTILINE)
-    return "".join(section for section in sections if section.split()[1:2] and section.split()[1] in parts)
 
 
 def topics(it: ToolSession) -> None:
@@ -197,33 +190,26 @@ def lost_broker(it: ToolSession) -> None:
 SETTINGS = {"offsets.topic.num.partitions": "4", "broker.session.timeout.ms": "9000"}
 # Kafka has no topics for its own metrics and events, whose leaders are elected with all others.
 OURS = SETTINGS | {"brokercy.metrics.sample.interval.ms": "0", "brokercy.events.enable": "false"}
-PARTS = ("topics", "configs", "reassignments", "the_cluster", "storage", "lost_broker", "feature_levels")
-SHORT = ("topics", "storage", "feature_levels")
+PARTS = (topics, configs, reassignments, the_cluster, storage, lost_broker, feature_levels)
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        pytest.param(SHORT, marks=pytest.mark.timeout(600), id="short"),
-        pytest.param(PARTS, marks=[pytest.mark.soak, pytest.mark.timeout(3600)], id="all"),
-    ],
-)
-def test_the_tools_print_what_they_print_with_kafka(tmp_path: Path, parts: Sequence[str]) -> None:
+@pytest.mark.timeout(600)
+def test_the_tools_print_what_they_print_with_kafka(tmp_path: Path) -> None:
     """If this fails, an operator's script that parses what Kafka's tools print does not work with our cluster."""
     with cluster(tmp_path, settings=OURS) as nodes:
-        assert session(nodes, tmp_path / "files", parts) == recorded(parts)
+        assert session(nodes, tmp_path / "files") == RECORDED.read_text()
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_kafka_itself_prints_what_was_recorded(tmp_path: Path) -> None:
     """If this fails, our cluster is compared with something that Kafka does not print."""
-    assert of_kafka(tmp_path) == recorded(PARTS)
+    assert of_kafka(tmp_path) == RECORDED.read_text()
 
 
 def of_kafka(directory: Path) -> str:
     with kafka_cluster(directory) as nodes:
-        return session(nodes, directory / "files", PARTS)
+        return session(nodes, directory / "files")
 
 
 if __name__ == "__main__":

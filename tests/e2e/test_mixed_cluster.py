@@ -11,19 +11,14 @@ from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from broker_cy.wire import messages
-from tests.support.cluster import ask, create_topic, quorum, topics
-from tests.support.mixed_cluster import mixed_cluster
+from tests.support.cluster import ask, create_topic, topics
+from tests.support.mixed_cluster import MixedNode, active_controller, depose, mixed_cluster
 from tests.support.wait import until
 
 pytestmark = pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
 
 # Deaths of the active controller until each kind has led once.
 TURNS_MAX = 5
-
-
-def leader(port: int) -> int:
-    found: int = quorum(port).leader_id
-    return found
 
 
 @pytest.mark.timeout(600)
@@ -39,28 +34,17 @@ def test_controllers_of_both_lead_one_after_the_other(tmp_path: Path) -> None:
         for number, node in enumerate(nodes, 1):
             assert create_topic(node.port, f"by-{number}", 2, 3) is ErrorCode.NONE
         names = {"by-1", "by-2", "by-3"}
-        led_by = {leader(nodes[2].port)}
+        led_by = {active_controller(nodes[2])}
         for turn in range(TURNS_MAX):
             if led_by & {3} and led_by - {3}:
                 break
-            first = leader(nodes[2].port)
-            # A Kafka that has heard from its leader refuses ours until its own fetch timeout, and then asks for votes
-            # itself: of two Kafkas, the other one would always follow. One that starts again has heard from nobody.
-            dead = [first] if first == 3 else [first, 3 - first]
-            for number in dead:
-                nodes[number - 1].kill()
-            for number in dead[1:]:
-                nodes[number - 1].restart()
-            left = next(node for number, node in enumerate(nodes, 1) if number != first)
 
-            def another(port: int = left.port, first: int = first) -> bool:
-                return leader(port) not in (-1, first)
+            def between(left: MixedNode, found: int, name: str = f"turn-{turn}") -> None:
+                led_by.add(found)
+                assert create_topic(left.port, name, 1, 1) is ErrorCode.NONE
+                names.add(name)
 
-            until(another, "another active controller", 60, tolerate=(ClientError, AssertionError))
-            led_by.add(leader(left.port))
-            assert create_topic(left.port, f"turn-{turn}", 1, 1) is ErrorCode.NONE
-            names.add(f"turn-{turn}")
-            nodes[first - 1].restart()
+            depose(nodes, active_controller(nodes[2]), between)
         for node in nodes:
             until(lambda node=node: names <= set(topics(node.port)), "all topics", 60)  # type: ignore[misc]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +10,8 @@ from pathlib import Path
 from bench.launch import kafka_dist
 from bench.launch.cluster_nodes import voters_of
 from bench.launch.nodes import CLUSTER_ID
-from tests.support.cluster import READY_S, ClusterNode
+from broker_cy.client.errors import ClientError
+from tests.support.cluster import READY_S, ClusterNode, quorum
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.wait import until
 
@@ -22,21 +23,32 @@ FEATURES = ("group.version=0", "share.version=0", "streams.version=0")
 AS_KAFKA = {
     "broker.heartbeat.interval.ms": "2000",
     "broker.session.timeout.ms": "9000",
-    # Ours is elected whenever the active controller dies.
+    # Ours stands at once when the active controller dies; whether it is elected, Kafka's votes decide (`depose`).
     "controller.quorum.election.timeout.ms": "100",
     "controller.quorum.fetch.timeout.ms": "1000",
 }
 
+MixedNode = KafkaPeer | ClusterNode
+
 
 @contextmanager
-def mixed_cluster(directory: Path, kinds: Sequence[str]) -> Iterator[list[KafkaPeer | ClusterNode]]:
+def mixed_cluster(
+    directory: Path, kinds: Sequence[str], settings: Mapping[str, str] | None = None
+) -> Iterator[list[MixedNode]]:
     """Start one node for each of `kinds` ("kafka" or "ours"), with the ids from 1 on, and yield them when clients of
-    each see all brokers.
+    each see all brokers. All nodes have the `settings`.
     """
-    nodes: list[KafkaPeer | ClusterNode] = []
+    nodes: list[MixedNode] = []
+    common = settings or {}
     for number, kind in enumerate(kinds, 1):
         place = directory / f"node-{number}"
-        nodes.append(KafkaPeer(place) if kind == "kafka" else ClusterNode(place, number, "broker,controller", AS_KAFKA))
+        if kind == "kafka":
+            peer = KafkaPeer(place, common)
+            # Less CPU at the start, which is most of what a node costs here.
+            peer.jvm_flags = (*peer.jvm_flags, "-XX:TieredStopAtLevel=1")
+            nodes.append(peer)
+        else:
+            nodes.append(ClusterNode(place, number, "broker,controller", {**AS_KAFKA, **common}))
     for node in nodes:
         node.choose_ports()
     voters = voters_of(nodes)
@@ -61,8 +73,39 @@ def mixed_cluster(directory: Path, kinds: Sequence[str]) -> Iterator[list[KafkaP
                 node.close()
 
 
-def _brokers(node: KafkaPeer | ClusterNode) -> int:
+def _brokers(node: MixedNode) -> int:
     """How many brokers clients of this node see; 0 if it cannot be reached."""
     probe = ClusterNode(node.directory, 0, "broker", {})
     probe.port = node.port
     return probe.brokers()
+
+
+def active_controller(node: MixedNode) -> int:
+    """The id of the active controller as a node shows it; -1 while there is none. Raises ClientError."""
+    found: int = quorum(node.port).leader_id
+    return found
+
+
+def depose(nodes: Sequence[MixedNode], active: int, between: Callable[[MixedNode, int], None]) -> int:
+    """Kill the active controller of two Kafkas and a node of ours, which is the last one, so that one of the other kind
+    is the next; call `between` with a node that runs and the id of the next one; start the former one again. Returns
+    the id of the next one.
+    """
+    ours = len(nodes)
+    # A Kafka that has heard from its leader refuses ours until its own fetch timeout, and then asks for votes itself:
+    # of two Kafkas, the other one would always follow. One that starts again has heard from nobody.
+    dead = [active] if active == ours else [active, ours - active]
+    for number in dead:
+        nodes[number - 1].kill()
+    for number in dead[1:]:
+        nodes[number - 1].restart()
+    left = next(node for number, node in enumerate(nodes, 1) if number != active)
+
+    def another() -> int:
+        found = active_controller(left)
+        return found if found not in (-1, active) else 0
+
+    found = until(another, "another active controller", READY_S, tolerate=(ClientError, AssertionError))
+    between(left, found)
+    nodes[active - 1].restart()
+    return found
