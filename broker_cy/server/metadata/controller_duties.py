@@ -52,6 +52,8 @@ class ControllerDuties:
         self._watch = watch
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_running = False
+        # Brokers whose leadership is being replaced: they are fenced next.
+        self._fencing: set[int] = set()
 
     def start(self) -> None:
         self._is_running = True
@@ -92,7 +94,10 @@ class ControllerDuties:
         brokers are fenced when that is committed.
         """
 
+        self._fencing.update(fencing.broker_ids)
+
         def fence(_: object = None) -> None:
+            self._fencing.difference_update(fencing.broker_ids)
             if self._is_running:
                 self._submit(fencing)
 
@@ -129,7 +134,8 @@ class ControllerDuties:
         now_ms = int(self._clock.monotonic() * 1000)
         brokers = self._active.brokers
         # The broker of this process is alive, although a loop that stood still was late with its heartbeat.
-        ended = [each for each in self._active.heartbeats.expired(brokers, now_ms) if each != self._config.node_id]
+        known = {self._config.node_id, *self._fencing}
+        ended = [each for each in self._active.heartbeats.expired(brokers, now_ms) if each not in known]
         if ended:
             LOGGER.warning("the sessions of brokers have ended", extra=facts(brokers=ended))
             self._fence(FenceBrokers(tuple(ended), FenceReason.SESSION_TIMEOUT))
