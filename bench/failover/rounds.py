@@ -96,7 +96,7 @@ def now_us() -> int:
 
 
 def _idle_topics(partitions: int) -> dict[str, int]:
-    """Topics with so many partitions in all, each of as many as one request may create."""
+    """Topics with so many partitions in all, of IDLE_TOPIC_PARTITIONS at most: one answer names those of a topic."""
     full, rest = divmod(partitions, IDLE_TOPIC_PARTITIONS)
     counts = [IDLE_TOPIC_PARTITIONS] * full + [rest] * (rest > 0)
     return {f"{TOPIC}-idle-{number}": count for number, count in enumerate(counts)}

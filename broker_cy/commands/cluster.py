@@ -7,14 +7,12 @@ from collections.abc import Sequence
 import click
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.quorum import QuorumDescription
-from broker_cy.client.errors import ClientError, Failure
 from broker_cy.commands.context import Target, cluster_command
 from broker_cy.commands.output import EXIT_FAILED, Cell, number, print_json, print_table
 from broker_cy.commands.quorum import show as show_quorum
 from broker_cy.console.described import described_now
 from broker_cy.console.moving import ids_text, moves_under_way, throttle_now
-from broker_cy.console.voters import away_text, spare_text
+from broker_cy.console.voters import away_text, quorum_now, spare_text
 
 EPILOG = """\b
 examples:
@@ -100,7 +98,7 @@ async def health(target: Target, client: AdminClient) -> int:
     found = await client.brokers.replicas()
     parts = await client.partition_health.of(await client.topics.list_all())
     moving, throttle = await moves_under_way(client), await throttle_now(client)
-    quorum = await _quorum_now(client)
+    quorum = await quorum_now(client)
     away = [each.broker_id for each in found.brokers if not each.is_in_service]
     voters_away = [] if quorum is None else list(quorum.away)
     counts = {
@@ -130,16 +128,6 @@ async def health(target: Target, client: AdminClient) -> int:
             click.echo(f"{away_text(quorum)}: {spare_text(quorum)}")
     refused = counts["offline_partitions"] or counts["below_min_isr_partitions"]
     return EXIT_FAILED if away or voters_away or refused else 0
-
-
-async def _quorum_now(client: AdminClient) -> QuorumDescription | None:
-    """None where the broker does not report it."""
-    try:
-        return await client.quorum.describe()
-    except ClientError as error:
-        if error.failure is not Failure.UNSUPPORTED:
-            raise
-        return None
 
 
 def _text(name: str, value: object) -> str:

@@ -1,11 +1,23 @@
-"""The voters of the metadata quorum that are away, and how many more it can lose, in words."""
+"""The metadata quorum as it is now, and in words: the voters that are away, and how many more it can lose."""
 
 from __future__ import annotations
 
+from broker_cy.admin import AdminClient
 from broker_cy.admin.quorum import QuorumDescription
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.figures import Fact
 from broker_cy.console.moving import ids_text
 from broker_cy.console.tone import Tone
+
+
+async def quorum_now(client: AdminClient) -> QuorumDescription | None:
+    """None where the broker does not report it. Raises ClientError."""
+    try:
+        return await client.quorum.describe()
+    except ClientError as error:
+        if error.failure is not Failure.UNSUPPORTED:
+            raise
+        return None
 
 
 def spare_text(quorum: QuorumDescription) -> str:

@@ -58,7 +58,6 @@ from tests.sim.quorum_operator import Operator
 RECOVERY_MS = 30_000
 # Virtual time in which the voters of a world without faults elect a successor of a leader whose process has ended, if
 # they learn that within NOTICE_MS: some rounds of Timeouts.gone_ms, and less than FETCH_MS, the fetch timeout.
-FOLLOWED_MS = 800
 SUCCESSION_MS = 1_000
 NOTICE_MS = 20
 # After that, until the observers, which no leader reports itself to, have found it: less than FETCH_MS, too.

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.mover import MoveProgress
-from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.errors import ClientError
 from broker_cy.console.acts.brokers import plan_unregister
 from broker_cy.console.acts.moves import MoveReplicas, Pace, plan_drain
 from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
+from broker_cy.console.voters import quorum_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,8 @@ async def plan_decommission(client: AdminClient, command: Command, broker_id: in
 
 async def _votes(client: AdminClient, node_id: int) -> list[Change]:
     """What is to be done if the node is a controller as well: the quorum counts it for ever otherwise."""
-    try:
-        voters = (await client.quorum.describe()).voters
-    except ClientError as error:
-        if error.failure is not Failure.UNSUPPORTED:
-            raise
-        return []
-    if all(each.replica_id != node_id for each in voters):
+    quorum = await quorum_now(client)
+    if quorum is None or all(each.replica_id != node_id for each in quorum.voters):
         return []
     note = f"node {node_id} is a voter of the metadata quorum: `broker-cy quorum remove {node_id}` when it was stopped"
     return [Change("also", note=note)]

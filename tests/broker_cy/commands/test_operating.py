@@ -220,7 +220,7 @@ def test_a_broker_is_decommissioned_step_by_step(
 def test_a_voter_that_is_decommissioned_is_named(
     bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, a quorum counts the controller of a broker that is gone for good, and nobody is told."""
+    """If this fails, a quorum counts the controller of a broker that is gone for good, and nobody learns of it."""
     cluster.voters.append((2, UUID(int=102)))
     said = "node 2 is a voter of the metadata quorum: `broker-cy quorum remove 2`"
     assert said in bare("brokers", "decommission", "2", "--dry-run").err
