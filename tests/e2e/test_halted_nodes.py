@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker_cy.client.errors import ClientError
-from tests.support.cluster import DynamicNode, quorum
+from tests.support.cluster import DynamicNode, joined_voters, quorum
 from tests.support.raw_wire import METADATA, Connection, array
 from tests.support.wait import until
 
@@ -21,26 +21,8 @@ END_S = 60.0
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[DynamicNode]]:
     """Three voters of a quorum with kraft.version 1, of which the first one leads."""
-    settings = {"controller.quorum.auto.join.enable": "true", "controller.quorum.fetch.timeout.ms": "10000"}
-    found = [DynamicNode(tmp_path / f"node-{number}", number, "broker,controller", settings) for number in (1, 2, 3)]
-    for node in found:
-        node.choose_ports()
-    try:
-        for node in found:
-            node.write_servers(",".join(each.controller for each in found))
-            node.format("--standalone" if node is found[0] else "--no-initial-controllers")
-            node.launch()
-        until(
-            lambda: len(quorum(found[0].port).current_voters) == 3,
-            "three voters",
-            END_S,
-            tolerate=(ClientError, AssertionError),
-        )
-        until(lambda: all(node.brokers() == 3 for node in found), "three brokers", END_S)
+    with joined_voters(tmp_path, {"controller.quorum.fetch.timeout.ms": "10000"}) as found:
         yield found
-    finally:
-        for node in found:
-            node.close()
 
 
 def leader_and_others(nodes: list[DynamicNode]) -> tuple[DynamicNode, list[DynamicNode]]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from bench.launch import cluster_nodes
 from broker_cy.client.address import Address
 from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError
 from broker_cy.client.outgoing import MACHINE
 from broker_cy.client.pool import Peer, Pool
 from broker_cy.core.errors import ErrorCode
@@ -94,6 +95,33 @@ def cluster(
         node.choose_ports()
     with running(nodes):
         yield nodes
+
+
+@contextmanager
+def joined_voters(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[list[DynamicNode]]:
+    """Start three nodes: the first one is a quorum of its own, in whose log the others become voters by themselves.
+    Yield them when all are voters and clients of each see all brokers.
+    """
+    joining = {"controller.quorum.auto.join.enable": "true", **(settings or {})}
+    nodes = [DynamicNode(directory / f"node-{number}", number, "broker,controller", joining) for number in (1, 2, 3)]
+    for node in nodes:
+        node.choose_ports()
+    try:
+        for node in nodes:
+            node.write_servers(",".join(each.controller for each in nodes))
+            node.format("--standalone" if node is nodes[0] else "--no-initial-controllers")
+            node.launch()
+        until(
+            lambda: len(quorum(nodes[0].port).current_voters) == len(nodes),
+            "three voters",
+            READY_S,
+            tolerate=(ClientError, AssertionError),
+        )
+        until(lambda: all(node.brokers() == len(nodes) for node in nodes), "three brokers", READY_S)
+        yield nodes
+    finally:
+        for node in nodes:
+            node.close()
 
 
 @contextmanager
