@@ -196,6 +196,8 @@ class PartitionService:
                     self._remove(known)
                 continue
             if known is not None:
+                if known.assigned is image:
+                    continue  # another partition of the topic has changed
                 if known.assigned is not None or len(image.replicas) > 1:
                     self._assign(known, image)
                 elif image.leader_epoch > known.leader_epoch:

@@ -88,7 +88,7 @@ def _partitions(delta: ImageDelta, image: MetadataImage, min_isr: Callable[[str]
                     offline.append(key)
                 elif _is_unclean(old, new):
                     unclean.append(key)
-                elif not _is_active(image, old.leader):
+                elif _has_failed(old, new, image):
                     elected.append(key)
             if len(new.isr) < min(least, len(new.replicas)) <= len(old.isr):
                 below.append(key)
@@ -106,6 +106,12 @@ def _is_unclean(old: PartitionImage, new: PartitionImage) -> bool:
     return new.leader_recovery_state == RECOVERING and new.leader not in (*old.isr, *old.elr)
 
 
-def _is_active(image: MetadataImage, broker_id: int) -> bool:
-    broker = image.brokers.get(broker_id)
-    return broker is not None and broker.is_active
+def _has_failed(old: PartitionImage, new: PartitionImage, image: MetadataImage) -> bool:
+    """Whether the leader was replaced because it failed. The controller elects others before it fences a broker
+    (broker_states.ReplaceLeaders): the broker is still active then, but leaves the in-sync set, which it does not in an
+    election of the preferred leader.
+    """
+    broker = image.brokers.get(old.leader)
+    if broker is None or not broker.is_active:
+        return True
+    return old.leader in old.isr and old.leader in new.replicas and old.leader not in new.isr

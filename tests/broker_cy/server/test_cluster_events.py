@@ -72,6 +72,15 @@ def test_a_lost_broker_and_what_follows() -> None:
     assert changed(old, old._replace(leader=2), up) == []
 
 
+def test_leaders_that_are_elected_before_the_broker_is_fenced() -> None:
+    """If this fails, the first of the two changes that a failure consists of leaves no event of who leads now."""
+    up = [broker(1), broker(2), broker(3)]
+    old = PartitionImage((1, 2, 3), (1, 2, 3), 1, 5, 5)
+    new = old._replace(leader=2, isr=(2, 3), leader_epoch=6)
+    assert changed(old, new, up) == [LeadersElected("failure", ["t-0"], 1)]
+    assert changed(new, new, [broker(1, fenced=True), *up[1:]], up) == [BrokerFenced(1, 10, "lost")]
+
+
 def test_the_end_of_a_reassignment_is_no_failure() -> None:
     """If this fails, moving replicas looks like a loss of acknowledged records: the new leader was not in sync."""
     up = [broker(1), broker(2), broker(3)]

@@ -10,11 +10,13 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.controller.operation import Operation
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import features
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.server.handlers import load_handlers
 from broker_cy.server.handlers.list_partition_reassignments import list_partition_reassignments
+from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.registry import ListenerKind, registrations
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -97,6 +99,32 @@ def test_a_broker_registers_and_is_unfenced(tmp_path: Path, version: int) -> Non
         assert (stopped.is_fenced, stopped.should_shut_down) == (True, True)
         refused = await broker.call(registration(broker, version, cluster_id="other"), version)
         assert refused.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+    with_broker(tmp_path, work)
+
+
+def test_other_leaders_come_before_the_end_of_a_process_that_another_node_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, clients wait until every partition of a dead broker is changed, not only those that it led."""
+    submitted: list[str] = []
+    submit = ControllerService.submit
+
+    def noted(service: ControllerService, operation: Operation[Any]) -> asyncio.Future[Any]:
+        submitted.append(type(operation).__name__)
+        return submit(service, operation)
+
+    async def work(broker: MetadataBroker) -> None:
+        epoch = await join(broker)
+        monkeypatch.setattr(ControllerService, "submit", noted)
+        stale = await broker.call(beat(broker, epoch - 1, want_fence=True, want_shut_down=True), 2)
+        assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert not broker.image.brokers[OTHER].fenced
+        submitted.clear()
+        reply = await broker.call(beat(broker, epoch, want_fence=True, want_shut_down=True), 2)
+        assert (reply.error_code, reply.is_fenced) == (0, True)
+        assert submitted == ["ReplaceLeaders", "Heartbeat"]
+        assert broker.image.brokers[OTHER].fenced
 
     with_broker(tmp_path, work)
 

@@ -88,6 +88,27 @@ def test_roles_follow_the_image(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_only_partitions_that_changed_are_assigned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the loss of a broker costs every partition of its topics, while clients wait."""
+
+    async def scenario() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            roles = Roles(broker)
+            first = PartitionImage((1, 2), (1, 2), 2, 0, 0)
+            topic_id = uuid.uuid4()
+            partition = roles.give(TopicImage(TOPIC, topic_id, {0: first, 1: first}))
+            assigned: list[int] = []
+            monkeypatch.setattr(
+                PartitionService, "_assign", lambda service, partition, image: assigned.append(partition.index)
+            )
+            roles.give(TopicImage(TOPIC, topic_id, {0: first, 1: first._replace(leader=1, leader_epoch=1)}))
+            assert assigned == [1]
+            assert partition is not None
+            assert partition.replica.role is Role.FOLLOWER
+
+    run(scenario)
+
+
 def test_who_waits_until_records_of_an_earlier_start_are_committed(tmp_path: Path) -> None:
     """If this fails, a coordinator never answers, or answers for records that another leader does not have."""
 
