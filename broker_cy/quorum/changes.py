@@ -96,6 +96,14 @@ def _with(state: QuorumState, voter: Voter) -> VoterSet:
             ErrorCode.DUPLICATE_VOTER,
             f"node {key.id} is a voter already, with directory id {known.key}; remove it first",
         )
+    taken = {(each.host, each.port): other.key.id for other in state.voters.voters for each in other.endpoints}
+    for each in voter.endpoints:
+        if (other := taken.get((each.host, each.port))) is not None:
+            # Kafka takes it: its quorum then asks the other voter for votes in the name of this one.
+            raise _Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"{each.host}:{each.port} is the address of voter {other}; give that of node {key.id}",
+            )
     if not voter.min_kraft_version <= state.kraft_version <= voter.max_kraft_version:
         raise _Refused(
             ErrorCode.INVALID_REQUEST,

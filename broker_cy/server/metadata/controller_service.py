@@ -126,7 +126,7 @@ class ControllerService:
         self._listeners: list[Listener] = []
         self._driver: QuorumDriver
         self._committed: CommittedMetadata
-        self._leadership = Leadership(config, clock, loop, randomness, metadata_log, on_committed)
+        self._leadership = Leadership(config, clock, loop, randomness, metadata_log, on_committed, self._halted)
         self._membership: BrokerMembership | None = None
         self._controller_membership: ControllerMembership | None = None
         self._directory_reports: DirectoryReports | None = None
@@ -372,10 +372,9 @@ class ControllerService:
         self._leadership.changed(output)
 
     def _halted(self, reason: str) -> None:
-        """The disk failed, or this node's metadata are those of another quorum: it takes no part in the quorum until it
-        is started again.
+        """The disk failed, committed metadata cannot be applied, or this node's metadata are those of another quorum:
+        it takes no part in the quorum until it is started again.
         """
-        self._leadership.stopped(reason)
         if not self.halted.done():
             self.halted.set_result(reason)
         if self._network is not None:

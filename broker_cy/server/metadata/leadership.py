@@ -60,8 +60,9 @@ class Leadership:
         randomness: Randomness,
         files: MetadataLog,
         on_committed: Callable[[int], None],
+        on_damaged: Callable[[str], None],
     ) -> None:
-        """`on_committed(end_offset)` is called for each commit."""
+        """`on_committed(end_offset)` is called for each commit, `on_damaged(reason)` where this node cannot go on."""
         self.active: ActiveController | None = None
         self.refusal: str | None = "the controller has not started"
         self._config = config
@@ -70,6 +71,7 @@ class Leadership:
         self._randomness = randomness
         self._files = files
         self._on_committed = on_committed
+        self._on_damaged = on_damaged
         self._driver: QuorumDriver
         self._committed: CommittedMetadata
         self._watch: BrokerWatch | None = None
@@ -231,3 +233,4 @@ class Leadership:
         LOGGER.error("could not apply committed metadata", extra=facts(reason=reason))
         self.refusal = reason
         self._driver.stop()
+        self._on_damaged(reason)

@@ -166,6 +166,7 @@ def test_a_leader_changes_nothing_before_it_commits_its_epoch() -> None:
         (AddVoter(Voter(ReplicaKey(4), addresses(4)), 100), ErrorCode.INVALID_REQUEST),
         (AddVoter(Voter(replica(4)), 100), ErrorCode.INVALID_REQUEST),
         (AddVoter(voter(4)._replace(max_kraft_version=0), 100), ErrorCode.INVALID_REQUEST),
+        (AddVoter(voter(4)._replace(endpoints=addresses(3)), 100), ErrorCode.INVALID_REQUEST),
         (RemoveVoter(replica(4)), ErrorCode.VOTER_NOT_FOUND),
         (RemoveVoter(replica(2, disk=1)), ErrorCode.VOTER_NOT_FOUND),
         (RemoveVoter(ReplicaKey(2)), ErrorCode.VOTER_NOT_FOUND),

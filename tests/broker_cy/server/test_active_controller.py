@@ -40,6 +40,10 @@ class Driver:
     def __init__(self) -> None:
         self.quorum = SimpleNamespace(epoch=EPOCH, end_offset=1)
         self.appended_bytes = 0
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = True
 
     def step(self, event: Any) -> None:
         self.quorum.end_offset += sum(proposal.entries for proposal in event.proposals)
@@ -87,6 +91,27 @@ def test_leadership_ends_behind_a_control_record() -> None:
     run(work)
 
 
+def test_a_node_that_cannot_read_committed_metadata_ends() -> None:
+    """If this fails, a broker serves metadata that the cluster has changed since, for as long as nobody restarts it."""
+
+    async def work() -> None:
+        loop, files, driver = asyncio.get_running_loop(), Files(), Driver()
+        ended: list[str] = []
+        config = MetadataBroker(Path("/nowhere")).config
+        leading = Leadership(config, ManualClock(), loop, MACHINE_RANDOMNESS, files, lambda _: None, ended.append)  # type: ignore[arg-type]
+        committed = CommittedMetadata(Loader(), files, loop, [], lambda *_: None, leading.damaged)  # type: ignore[arg-type]
+        leading.open(driver, committed, None)  # type: ignore[arg-type]
+        leading.refusal = None
+        files.content = b"\0" * 64
+        committed.advance(1)
+        (reason,) = ended
+        assert reason == leading.refusal
+        assert driver.is_stopped
+        assert not leading.can_submit
+
+    run(work)
+
+
 class Question(Operation[str]):
     """Changes nothing, as most heartbeats."""
 
@@ -123,7 +148,7 @@ def test_a_leader_answers_when_its_epoch_and_what_was_before_it_are_committed_to
         loop, files, driver = asyncio.get_running_loop(), Batches(), Driver()
         damage: list[str] = []
         config = MetadataBroker(Path("/nowhere")).config
-        leading = Leadership(config, ManualClock(), loop, MACHINE_RANDOMNESS, files, lambda _: None)  # type: ignore[arg-type]
+        leading = Leadership(config, ManualClock(), loop, MACHINE_RANDOMNESS, files, lambda _: None, damage.append)  # type: ignore[arg-type]
         committed = CommittedMetadata(Loader(), files, loop, [], lambda *_: leading.activate(), damage.append)  # type: ignore[arg-type]
         leading.open(driver, committed, None)  # type: ignore[arg-type]
         leading.refusal = None
