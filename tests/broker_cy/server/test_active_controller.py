@@ -104,8 +104,7 @@ def test_a_node_that_cannot_read_committed_metadata_ends() -> None:
         leading.refusal = None
         files.content = b"\0" * 64
         committed.advance(1)
-        (reason,) = ended
-        assert reason == leading.refusal
+        assert ended == [leading.refusal]
         assert driver.is_stopped
         assert not leading.can_submit
 
