@@ -7,9 +7,10 @@ partitions without a change. The next fencing, or the next start, then finds the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
@@ -26,6 +27,9 @@ Partitions = Iterable[tuple[TopicImage, int, PartitionImage]]
 # Kafka's MAX_ELECTIONS_PER_IMBALANCE: the elections of one step of `BalanceLeaders` and `ElectUnclean`.
 ELECTIONS_PER_STEP_MAX: Final = 1_000
 
+# Between the parts of a long change the controller, and the brokers that apply it, serve clients: a part is about 5 ms.
+CHANGES_PER_PART: Final = 400
+
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
@@ -36,22 +40,62 @@ def without_brokers(
     """Changes that take `brokers` out of in-sync sets and leadership; they are among `rules.gone`. `eligible`: also the
     elections of partitions that have one of them as an eligible leader (KIP-966), which it stays.
     """
-    records = []
+    return [record for record in _changes(rules, partitions, brokers, eligible) if record is not None]
+
+
+def _changes(
+    rules: Rules, partitions: Partitions, brokers: frozenset[int], eligible: bool = False
+) -> Iterator[VersionedRecord | None]:
+    """The same, with None for each partition that does not change."""
     for topic, index, partition in partitions:
         members = (partition.leader, *partition.isr, *(partition.elr if eligible else ()))
-        if not brokers.isdisjoint(members):
-            change = PartitionChange(rules, topic, index, partition)
-            change.isr = tuple(r for r in partition.isr if r not in brokers)
-            record = change.record()
-            if record is not None:
-                records.append(record)
-    return records
+        if brokers.isdisjoint(members):
+            yield None
+            continue
+        change = PartitionChange(rules, topic, index, partition)
+        change.isr = tuple(r for r in partition.isr if r not in brokers)
+        yield change.record()
 
 
-def in_place_of(rules: Rules, state: MetadataImage, brokers: frozenset[int]) -> list[VersionedRecord]:
-    """Elections of other leaders for what `brokers` lead, where somebody else may lead; they are among `rules.gone`."""
-    led = (found for broker_id in sorted(brokers) for found in state.topics.led_by(broker_id))
-    return [record for record in without_brokers(rules, led, brokers) if record.message.leader >= 0]
+class Part(NamedTuple):
+    """A part of many changes: at most CHANGES_PER_PART records, and where the next part begins: the partitions that it
+    skips. None: this is the last part.
+    """
+
+    records: list[VersionedRecord]
+    skip: int | None
+
+
+def in_place_of(rules: Rules, led: Partitions, brokers: frozenset[int], skip: int) -> Part:
+    """Elections of other leaders for partitions that `brokers` lead, where somebody else may lead; they are among
+    `rules.gone`. Those where nobody may stay as they are, and the next part skips them.
+    """
+    records: list[VersionedRecord] = []
+    for record in _changes(rules, itertools.islice(led, skip, None), brokers):
+        if record is not None and record.message.leader >= 0:
+            records.append(record)
+            if len(records) == CHANGES_PER_PART:
+                return Part(records, skip)
+        else:
+            skip += 1
+    return Part(records, None)
+
+
+def out_of_in_sync(rules: Rules, partitions: Partitions, brokers: frozenset[int], skip: int) -> Part:
+    """Changes that take `brokers` out of the in-sync sets of partitions that others lead. The next part skips all that
+    this one has seen.
+    """
+    records: list[VersionedRecord] = []
+    # A partition for which nobody could be elected waits for the fence, as one without a leader.
+    nobody = (NO_LEADER, *brokers)
+    of_others = (found for found in partitions if found[2].leader not in nobody)
+    for record in _changes(rules, itertools.islice(of_others, skip, None), brokers):
+        skip += 1
+        if record is not None:
+            records.append(record)
+            if len(records) == CHANGES_PER_PART:
+                return Part(records, skip)
+    return Part(records, None)
 
 
 def after_unclean_shutdown(rules: Rules, partitions: Partitions, broker_id: int) -> list[VersionedRecord]:

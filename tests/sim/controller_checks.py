@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from broker_cy.controller.alter_partition import AlterPartition
-from broker_cy.controller.broker_states import ReplaceLeaders, State
+from broker_cy.controller.broker_states import LeaveInSync, ReplaceLeaders, State
 from broker_cy.controller.elections import UNCLEAN, ElectLeaders
 from broker_cy.controller.operation import Operation
 from broker_cy.controller.reassignment import AlterReassignments
@@ -103,6 +103,9 @@ class Checks:
         if isinstance(operation, ReplaceLeaders):
             assert old.leader in operation.broker_ids, f"another one led: {old} {new}"
             assert new.leader != NO_LEADER, f"nobody leads, and its leader is not fenced: {old} {new}"
+        if isinstance(operation, LeaveInSync):
+            assert new.leader == old.leader, f"an election outside of its step: {old} {new}"
+            assert set(old.isr) - set(new.isr) <= set(operation.broker_ids), f"another one leaves: {old} {new}"
         if new.leader in (NO_LEADER, old.leader):
             return
         # A member of the proposed set may become the leader when the set ends a reassignment.

@@ -8,8 +8,9 @@ from typing import Any
 
 from broker_cy.controller import alter_partition, broker_states, elections, reassignment, refusals
 from broker_cy.controller.alter_partition import AlterPartition
-from broker_cy.controller.broker_states import FenceBrokers, Heartbeat, ReplaceLeaders
+from broker_cy.controller.broker_states import FenceBrokers, Heartbeat, ReplaceLeaders, Withdrawal
 from broker_cy.controller.controller import Controller
+from broker_cy.controller.elections import Part, Partitions
 from broker_cy.controller.heartbeats import Contact
 from broker_cy.controller.operation import OperationContext, Step
 from broker_cy.controller.partition_change import PartitionChange
@@ -114,7 +115,7 @@ def leaders_are_replaced_of_an_earlier_incarnation(patch: Patch) -> None:
     """A broker that has registered again loses what it leads, because the one before it has ended."""
     right = ReplaceLeaders.run
 
-    def run(self: ReplaceLeaders, state: MetadataImage, context: OperationContext) -> Step[None]:
+    def run(self: ReplaceLeaders, state: MetadataImage, context: OperationContext) -> Step[Withdrawal | None]:
         return right(replace(self, epochs=None), state, context)
 
     patch.setattr(ReplaceLeaders, "run", run)
@@ -123,11 +124,19 @@ def leaders_are_replaced_of_an_earlier_incarnation(patch: Patch) -> None:
 def nobody_leads_until_the_fence(patch: Patch) -> None:
     """A broker that is about to be fenced is no leader any more, and nobody else is, although it may not be fenced."""
 
-    def in_place_of(rules: Rules, state: MetadataImage, brokers: frozenset[int]) -> list[VersionedRecord]:
-        led = [found for broker_id in sorted(brokers) for found in state.topics.led_by(broker_id)]
-        return elections.without_brokers(rules, led, brokers)
+    def in_place_of(rules: Rules, led: Partitions, brokers: frozenset[int], skip: int) -> Part:
+        return Part(elections.without_brokers(rules, led, brokers), None)
 
     patch.setattr(elections, "in_place_of", in_place_of)
+
+
+def what_nobody_else_may_lead_has_no_leader_before_the_fence(patch: Patch) -> None:
+    """A broker leaves also those in-sync sets whose partitions it leads."""
+
+    def out_of_in_sync(rules: Rules, partitions: Partitions, brokers: frozenset[int], skip: int) -> Part:
+        return Part(elections.without_brokers(rules, partitions, brokers), None)
+
+    patch.setattr(elections, "out_of_in_sync", out_of_in_sync)
 
 
 def one_refusal_suffices(patch: Patch) -> None:
@@ -322,6 +331,7 @@ DEFECTS: dict[Planter, int] = {
     silence_of_an_earlier_incarnation_counts: SEEDS,
     leaders_are_replaced_of_an_earlier_incarnation: SEEDS,
     nobody_leads_until_the_fence: SEEDS,
+    what_nobody_else_may_lead_has_no_leader_before_the_fence: SEEDS,
     one_refusal_suffices: SEEDS,
     controller_need_not_be_refused: SEEDS,
     refusals_of_an_earlier_epoch_count: SEEDS,

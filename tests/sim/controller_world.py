@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
-from broker_cy.controller.broker_states import FenceBrokers, ReplaceLeaders
+from broker_cy.controller import elections
+from broker_cy.controller.broker_states import FenceBrokers, ReplaceLeaders, Withdrawal
 from broker_cy.controller.elections import BalanceLeaders, ElectUnclean
 from broker_cy.controller.operation import Operation
 from broker_cy.controller.rules import directory_of, has_online_directory
@@ -74,6 +76,11 @@ class World:
         return "\n".join(self.trace)
 
     def run(self, steps: int) -> None:
+        # So few that others act between the parts of a long change.
+        with patch.object(elections, "CHANGES_PER_PART", 2):
+            self._run(steps)
+
+    def _run(self, steps: int) -> None:
         for broker_id in BROKERS:
             self._request(Act("register", (broker_id, 0, False)))
             self.cluster.commit()
@@ -160,7 +167,8 @@ class World:
             p
             for p in after.partitions.values()
             if p.leader == NO_LEADER
-            and broker.broker_id in (*p.isr, *p.elr)
+            # An eligible leader counts where no replica is in sync (KIP-966).
+            and broker.broker_id in (p.isr or p.elr)
             and has_online_directory(broker, directory_of(p, broker.broker_id))
         ]
         assert not waiting, f"broker {broker.broker_id} is held down, and nobody leads {waiting}"
@@ -245,7 +253,13 @@ class World:
                 before = View.of(self.cluster.controller.state).partitions
                 self.operate(Act("replace", broker_ids), ReplaceLeaders(broker_ids, old))
                 assert View.of(self.cluster.controller.state).partitions == before, "of an earlier incarnation"
-        self.operate(Act("replace", broker_ids), ReplaceLeaders(broker_ids, epochs))
+        step: Withdrawal | None = ReplaceLeaders(broker_ids, epochs)
+        while step is not None:
+            step = self.operate(Act("replace", broker_ids), step)
+            if epochs is None and self._replacements.random() < 0.1:
+                return  # the fence does what is left
+            if self._replacements.random() < 0.3:
+                self._commit()
 
     def _silence(self) -> None:
         """A broker stands still, or seems to: it is fenced, but nobody else may register in its place."""

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from broker_cy.config import BrokerConfig
-from broker_cy.controller.broker_states import FenceBrokers, ReplaceLeaders
+from broker_cy.controller.broker_states import FenceBrokers, LeaveInSync, ReplaceLeaders
 from broker_cy.core.clock import MACHINE_CLOCK
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.metadata.controller_duties import ControllerDuties
@@ -56,9 +56,13 @@ def test_brokers_are_fenced_when_others_lead() -> None:
         duties.start()
         await until(lambda: active.checks > 3)
         assert active.operations == [(ReplaceLeaders, (2,))]
-        active.submitted[0][1].set_result(None)
+        # What is left for another step.
+        active.submitted[0][1].set_result(LeaveInSync((2,)))
         await until(lambda: len(active.submitted) > 1)
-        assert active.operations[1] == (FenceBrokers, (2,))
+        assert active.operations[1] == (LeaveInSync, (2,))
+        active.submitted[1][1].set_result(None)
+        await until(lambda: len(active.submitted) > 2)
+        assert active.operations[2] == (FenceBrokers, (2,))
         duties.stop()
 
     run(work)

@@ -123,7 +123,7 @@ def test_other_leaders_come_before_the_end_of_a_process_that_another_node_report
         submitted.clear()
         reply = await broker.call(beat(broker, epoch, want_fence=True, want_shut_down=True), 2)
         assert (reply.error_code, reply.is_fenced) == (0, True)
-        assert submitted == ["ReplaceLeaders", "Heartbeat"]
+        assert submitted == ["ReplaceLeaders", "LeaveInSync", "Heartbeat"]
         assert broker.image.brokers[OTHER].fenced
 
     with_broker(tmp_path, work)

@@ -184,7 +184,7 @@ CLUSTER_PLANTED: dict[str, Planted] = (
             (diverging_logs_are_not_noticed, 91),
             (empty_epochs_are_not_cut, 2),
             (deposed_leaders_go_on, 2),
-            (requests_do_not_wait_for_coordinators, 0),
+            (requests_do_not_wait_for_coordinators, 11),
             (loaded_coordinators_wake_nobody, 0),
             (who_is_far_behind_is_forgotten, 0),
         ]

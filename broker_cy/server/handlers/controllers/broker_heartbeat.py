@@ -8,7 +8,7 @@ which others refuse their connections (`controller.refusals`).
 from __future__ import annotations
 
 from broker_cy.controller import refusals
-from broker_cy.controller.broker_states import Heartbeat, ReplaceLeaders
+from broker_cy.controller.broker_states import Heartbeat, ReplaceLeaders, Withdrawal
 from broker_cy.controller.refusals import NoteRefusals
 from broker_cy.core.errors import KafkaError
 from broker_cy.server.context import RequestContext
@@ -27,7 +27,9 @@ async def broker_heartbeat(
         if request.want_fence and request.want_shut_down:
             # Another node reports the end of a process (BrokerMembership.report_end). As in ControllerDuties, other
             # leaders come first.
-            await controller.submit(ReplaceLeaders((request.broker_id,), {request.broker_id: request.broker_epoch}))
+            step: Withdrawal | None = ReplaceLeaders((request.broker_id,), {request.broker_id: request.broker_epoch})
+            while step is not None:
+                step = await controller.submit(step)
         beating = controller.submit(Heartbeat(request))
         if told:
             controller.note_report(NoteRefusals(request.broker_id, request.broker_epoch, told))
