@@ -121,10 +121,11 @@ class Refusals:
 
     def _is_gone(self, broker_id: int, epoch: int, active: Iterable[int], strangers: frozenset[int]) -> bool:
         said, now_ms = self._said[broker_id, epoch], self._world.cluster.now_ms
-        # Of a controller whose broker was unregistered nobody knows here on which host it is.
-        if CONTROLLER not in self._world.cluster.controller.state.brokers or not said.counts(CONTROLLER, now_ms):
+        # Of a broker that was unregistered nobody knows on which host it is.
+        known = self._world.cluster.controller.state.brokers
+        if CONTROLLER not in known or not said.counts(CONTROLLER, now_ms):
             return False
-        away = [each for each in BROKERS if HOSTS[each] != HOSTS[CONTROLLER]]
+        away = [each for each in BROKERS if each in known and HOSTS[each] != HOSTS[CONTROLLER]]
         if any(said.counts(each, now_ms) for each in away):
             return True
         could_say = set(active) & set(away) - strangers - {broker_id}

@@ -375,6 +375,7 @@ class ControllerService:
         """The disk failed, committed metadata cannot be applied, or this node's metadata are those of another quorum:
         it takes no part in the quorum until it is started again.
         """
+        self._leadership.stopped(reason)
         if not self.halted.done():
             self.halted.set_result(reason)
         if self._network is not None:
