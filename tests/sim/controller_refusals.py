@@ -142,8 +142,9 @@ class Refusals:
         self._incarnation += 1
         act = Act("register", (broker_id, self._incarnation, self._draw.random() < 0.5))
         request, version = request_of(act, world.cluster.image, CLUSTER_ID)
-        moves = self._draw.random() < 0.3
-        request.listeners[0].port += moves
+        request.listeners[0].port += self._draw.random() < 0.3
+        # One that had other addresses may have registered before.
+        moves = any(broker.listeners[each.name].port != each.port for each in request.listeners)
         said = self._said.get((broker_id, broker.epoch))
         is_cut = said is not None and said.is_cut
         expected = not heartbeats.has_session(broker, world.cluster.now_ms) or (is_cut and not moves)
