@@ -11,6 +11,7 @@ A fenced broker leads nothing, is in no in-sync set (but may be its last member)
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -90,11 +91,9 @@ def _of_all(state: MetadataImage, brokers: frozenset[int]) -> elections.Partitio
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceLeaders(Operation["Withdrawal | None"]):
-    """Elect other leaders in place of brokers that `FenceBrokers` fences next. They are what clients wait for: of the
-    partitions of a broker that fails, it leads one in as many as there are replicas, and only follows in the others.
-    Where nobody else may lead, nothing changes. One of several steps, of which each has a bound (elections.Part): the
-    reply is the next one, None before the fence. `skip` is where it begins.
+class Withdrawal(Operation["Withdrawal | None"]):
+    """A step in which brokers that `FenceBrokers` fences next leave partitions. Each has a bound (elections.Part), and
+    `skip` is where it begins; the reply is the next one, None before the fence.
     """
 
     broker_ids: tuple[int, ...]
@@ -102,39 +101,41 @@ class ReplaceLeaders(Operation["Withdrawal | None"]):
     skip: int = 0
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[Withdrawal | None]:
-        gone = _unfenced(state, self.broker_ids, self.epochs)
-        led = (found for broker_id in sorted(gone) for found in state.topics.led_by(broker_id))
-        part = elections.in_place_of(Rules(state, context.config, gone=gone), led, gone, self.skip)
-        following: Withdrawal = (
-            LeaveInSync(self.broker_ids, self.epochs) if part.skip is None else replace(self, skip=part.skip)
-        )
+        found = _incarnations(state, self.broker_ids, self.epochs)
+        gone = frozenset(broker.broker_id for broker in found if not broker.fenced)
+        part = self._part(state, Rules(state, context.config, gone=gone), gone)
+        following = self._after_last() if part.skip is None else replace(self, skip=part.skip)
         return Step(part.records, following, atomic=False)
+
+    @abstractmethod
+    def _part(self, state: MetadataImage, rules: Rules, gone: frozenset[int]) -> elections.Part: ...
+
+    def _after_last(self) -> Withdrawal | None:
+        """What follows when the last part is done."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveInSync(Operation["Withdrawal | None"]):
-    """Take brokers that `FenceBrokers` fences next out of the in-sync sets of others' partitions: what clients of these
-    wait for. See `ReplaceLeaders`, whose last step it follows.
+class ReplaceLeaders(Withdrawal):
+    """Elect other leaders in place of the brokers. They are what clients wait for: of the partitions of a broker that
+    fails, it leads one in as many as there are replicas, and only follows in the others. Where nobody else may lead,
+    nothing changes.
     """
 
-    broker_ids: tuple[int, ...]
-    epochs: dict[int, int] | None = None
-    skip: int = 0
+    def _part(self, state: MetadataImage, rules: Rules, gone: frozenset[int]) -> elections.Part:
+        led = (found for broker_id in sorted(gone) for found in state.topics.led_by(broker_id))
+        return elections.in_place_of(rules, led, gone, self.skip)
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[Withdrawal | None]:
-        gone = _unfenced(state, self.broker_ids, self.epochs)
-        rules = Rules(state, context.config, gone=gone)
-        part = elections.out_of_in_sync(rules, _of_all(state, gone), gone, self.skip)
-        following = None if part.skip is None else replace(self, skip=part.skip)
-        return Step(part.records, following, atomic=False)
+    def _after_last(self) -> Withdrawal | None:
+        return LeaveInSync(self.broker_ids, self.epochs)
 
 
-Withdrawal = ReplaceLeaders | LeaveInSync
+@dataclass(frozen=True, slots=True)
+class LeaveInSync(Withdrawal):
+    """Take the brokers out of the in-sync sets of partitions that others lead: what clients of these wait for."""
 
-
-def _unfenced(state: MetadataImage, broker_ids: tuple[int, ...], epochs: dict[int, int] | None) -> frozenset[int]:
-    found = _incarnations(state, broker_ids, epochs)
-    return frozenset(broker.broker_id for broker in found if not broker.fenced)
+    def _part(self, state: MetadataImage, rules: Rules, gone: frozenset[int]) -> elections.Part:
+        return elections.out_of_in_sync(rules, _of_all(state, gone), gone, self.skip)
 
 
 def _incarnations(

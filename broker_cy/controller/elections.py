@@ -58,44 +58,41 @@ def _changes(
 
 
 class Part(NamedTuple):
-    """A part of many changes: at most CHANGES_PER_PART records, and where the next part begins: the partitions that it
-    skips. None: this is the last part.
+    """A part of many changes: at most CHANGES_PER_PART records, and how many partitions the next part skips, because
+    nothing changes them. None: this is the last part.
     """
 
     records: list[VersionedRecord]
     skip: int | None
 
 
+def _part(changes: Iterator[VersionedRecord | None], skip: int) -> Part:
+    """The next part of `changes`, which begin after `skip` partitions. Those that change are not among them again."""
+    records: list[VersionedRecord] = []
+    for record in changes:
+        if record is None:
+            skip += 1
+            continue
+        records.append(record)
+        if len(records) == CHANGES_PER_PART:
+            return Part(records, skip)
+    return Part(records, None)
+
+
 def in_place_of(rules: Rules, led: Partitions, brokers: frozenset[int], skip: int) -> Part:
     """Elections of other leaders for partitions that `brokers` lead, where somebody else may lead; they are among
-    `rules.gone`. Those where nobody may stay as they are, and the next part skips them.
+    `rules.gone`. Where nobody may, nothing changes.
     """
-    records: list[VersionedRecord] = []
-    for record in _changes(rules, itertools.islice(led, skip, None), brokers):
-        if record is not None and record.message.leader >= 0:
-            records.append(record)
-            if len(records) == CHANGES_PER_PART:
-                return Part(records, skip)
-        else:
-            skip += 1
-    return Part(records, None)
+    changes = _changes(rules, itertools.islice(led, skip, None), brokers)
+    return _part((each if each is not None and each.message.leader >= 0 else None for each in changes), skip)
 
 
 def out_of_in_sync(rules: Rules, partitions: Partitions, brokers: frozenset[int], skip: int) -> Part:
-    """Changes that take `brokers` out of the in-sync sets of partitions that others lead. The next part skips all that
-    this one has seen.
-    """
-    records: list[VersionedRecord] = []
+    """Changes that take `brokers` out of the in-sync sets of partitions that others lead."""
     # A partition for which nobody could be elected waits for the fence, as one without a leader.
     nobody = (NO_LEADER, *brokers)
-    of_others = (found for found in partitions if found[2].leader not in nobody)
-    for record in _changes(rules, itertools.islice(of_others, skip, None), brokers):
-        skip += 1
-        if record is not None:
-            records.append(record)
-            if len(records) == CHANGES_PER_PART:
-                return Part(records, skip)
-    return Part(records, None)
+    found = (each for each in partitions if each[2].leader not in nobody and not brokers.isdisjoint(each[2].isr))
+    return _part(_changes(rules, itertools.islice(found, skip, None), brokers), skip)
 
 
 def after_unclean_shutdown(rules: Rules, partitions: Partitions, broker_id: int) -> list[VersionedRecord]:

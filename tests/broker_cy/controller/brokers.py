@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from broker_cy.controller.alter_partition import AlterPartition
-from broker_cy.controller.broker_states import Heartbeat, HeartbeatReply
+from broker_cy.controller.broker_states import Heartbeat, HeartbeatReply, Withdrawal
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.elections import PREFERRED, ElectLeaders
 from broker_cy.controller.reassignment import AlterReassignments
@@ -84,6 +84,15 @@ class Brokers(Cluster):
         for name, value in fields.items():
             setattr(request, name, value)
         return self.run(Heartbeat(request))
+
+    def withdraw(self, step: Withdrawal | None) -> list[int]:
+        """Run the step and those that follow. Returns how many records each of them had."""
+        counts = []
+        while step is not None:
+            before = self.next_offset
+            step = self.run(step)
+            counts.append(self.next_offset - before)
+        return counts
 
     def join(self, broker_id: int) -> None:
         """Register, as after an orderly end, and unfence."""

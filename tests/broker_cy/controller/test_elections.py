@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.controller import elections
-from broker_cy.controller.broker_states import FenceBrokers, ReplaceLeaders, Withdrawal
+from broker_cy.controller.broker_states import FenceBrokers, ReplaceLeaders
 from broker_cy.controller.directories import AssignReplicasToDirectories
 from broker_cy.controller.elections import PREFERRED, UNCLEAN, BalanceLeaders, ElectLeaders, ElectUnclean
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX
@@ -30,16 +30,6 @@ def fence(cluster: Brokers, *ids: int) -> None:
         cluster.run(FenceBrokers((broker_id,), FenceReason.PROCESS_ENDED))
 
 
-def withdraw(cluster: Brokers, step: Withdrawal | None) -> list[int]:
-    """Run this step and those that follow. Returns how many records each of them had."""
-    counts = []
-    while step is not None:
-        before = cluster.next_offset
-        step = cluster.run(step)
-        counts.append(cluster.next_offset - before)
-    return counts
-
-
 def test_the_withdrawal_of_a_broker_has_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the loss of a broker with many partitions holds up every client of the brokers that are left, or
     some of its partitions wait for the fence.
@@ -50,7 +40,7 @@ def test_the_withdrawal_of_a_broker_has_bounded_steps(monkeypatch: pytest.Monkey
     cluster.create("led", *[[1, 2, 3]] * 7)
     cluster.create("followed", *[[2, 1, 3]] * 8)
     cluster.create("elsewhere", *[[2, 3]] * 5)
-    assert withdraw(cluster, ReplaceLeaders((1,))) == [3, 3, 1, 3, 3, 2]
+    assert cluster.withdraw(ReplaceLeaders((1,))) == [3, 3, 1, 3, 3, 2]
     for topic, leader, isr in (("alone", 1, (1,)), ("led", 2, (2, 3)), ("followed", 2, (2, 3))):
         for partition in topic_in(cluster.image, topic).partitions.values():
             assert (partition.leader, partition.isr) == (leader, isr), topic
@@ -71,16 +61,16 @@ def test_others_lead_before_a_broker_is_fenced(elr: bool) -> None:
 
     cluster, other = made(), made()
     old = {1: cluster.image.brokers[1].epoch - 1}
-    withdraw(cluster, ReplaceLeaders((1,), old))
+    cluster.withdraw(ReplaceLeaders((1,), old))
     assert led(cluster, "led")[0] == 1
     step = cluster.run(ReplaceLeaders((1, 9)))
     assert [led(cluster, topic) for topic in ("led", "followed", "alone")] == [(2, (2, 3)), (2, (2, 1, 3)), (1, (1,))]
-    withdraw(cluster, step)
+    cluster.withdraw(step)
     assert [led(cluster, topic) for topic in ("led", "followed", "alone")] == [(2, (2, 3)), (2, (2, 3)), (1, (1,))]
     assert not cluster.image.brokers[1].fenced
     # Again, it changes nothing.
     offset = cluster.next_offset
-    withdraw(cluster, ReplaceLeaders((1,)))
+    cluster.withdraw(ReplaceLeaders((1,)))
     assert cluster.next_offset == offset
     for each in (cluster, other):
         fence(each, 1)

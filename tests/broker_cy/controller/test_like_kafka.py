@@ -11,7 +11,7 @@ import pytest
 
 from bench.launch import kafka_dist
 from broker_cy.controller import heartbeats
-from broker_cy.controller.broker_states import FenceBrokers, ReplaceLeaders, Withdrawal
+from broker_cy.controller.broker_states import FenceBrokers, ReplaceLeaders
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import RESOURCE_TOPIC, BrokerImage, MetadataImage
@@ -239,9 +239,7 @@ class Pair:
         ended = [b for b, broker in theirs.items() if broker.fenced and b in ours and not ours[b].fenced]
         for broker_id in sorted(ended, key=lambda b: self._last_beat.get(b, 0)):
             # Kafka does both at once.
-            step: Withdrawal | None = ReplaceLeaders((broker_id,))
-            while step is not None:
-                step = self.cluster.run(step)
+            self.cluster.withdraw(ReplaceLeaders((broker_id,)))
             self.cluster.run(FenceBrokers((broker_id,), FenceReason.SESSION_TIMEOUT))
 
     def let_die(self, broker_id: int) -> None:
