@@ -26,12 +26,13 @@ PACKAGES = (
     "controller",
     "metadata",
     "coordinator",
+    "security",
     "client",
     "server",
     "shards",
 )
 # These may use none of it.
-PURE = ("replica", "quorum", "controller", "coordinator", "metadata", "wire")
+PURE = ("replica", "quorum", "controller", "coordinator", "metadata", "security", "wire")
 
 CLOCK, RANDOM, DISK, NETWORK, THREADS, PROCESS = "clock", "random", "disk", "network", "threads", "process"
 # What the use of a module means; for `os` and `uuid`, unless OF_NAME says otherwise.
