@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_cy.client.outgoing import Outgoing
+from broker_cy.server.login_counts import LoginCounts
 from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Executor
 
     from broker_cy.config import BrokerConfig, TopicSettings
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.server.connections.login import Logins
     from broker_cy.server.coordinators.group_service import GroupService
     from broker_cy.server.coordinators.txn_markers import TxnMarkers
     from broker_cy.server.coordinators.txn_service import TransactionService
@@ -37,6 +39,7 @@ class Broker:
         self.loop = seams.loop
         self.outgoing = Outgoing(seams.network.connect, seams.clock)
         self.log_events = LogEvents(seams.clock)
+        self.login_counts = LoginCounts()
         self.node_id: int = config.node_id
         self.cluster_id: str = ""
         self.log_manager: LogManager
@@ -58,6 +61,15 @@ class Broker:
         self.suspects = Suspects(seams.loop)
         self.departed = Departed(seams.loop)
         self.cold_reader: Executor  # reads what left the page cache
+
+    def logins(self) -> Mapping[str, Logins]:
+        """What clients of listeners with SASL do before they are served, by the name of the listener."""
+        if not self.config.sasl.listeners:
+            return {}
+        # Imported here, because a broker without SASL does not need these modules.
+        from broker_cy.server.connections.login import logins_of
+
+        return logins_of(self)
 
     @property
     def image(self) -> MetadataImage:

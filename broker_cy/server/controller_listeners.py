@@ -91,8 +91,9 @@ class ControllerListeners:
             config["socket.request.max.bytes"],
             self._on_closed,
         )
+        logins = self._broker.logins()
         for name, acceptor in self._acceptors:
-            self.listeners.append(Listener(name, acceptor, self._core, self._admission))
+            self.listeners.append(Listener(name, acceptor, self._core, self._admission, logins.get(name)))
             self.listeners[-1].start()
 
     def stop(self) -> None:

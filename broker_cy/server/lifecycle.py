@@ -170,8 +170,9 @@ class BrokerServer:
         self._core.check_jobs = self._check_jobs
         self._install_hot_handlers()
         self._open_storage()
+        logins = self.broker.logins()
         for listener, acceptor in zip(self.config.listeners, acceptors, strict=True):
-            self.listeners.append(Listener(listener.name, acceptor, self._core, admission))
+            self.listeners.append(Listener(listener.name, acceptor, self._core, admission, logins.get(listener.name)))
         await self._start_services(self._endpoints())
         self._take_limits(admission)
         self._follow_settings(admission)

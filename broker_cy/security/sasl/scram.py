@@ -60,12 +60,13 @@ class Decoys:
     """Credentials of users that do not exist, which no password fits.
 
     `secret` makes them the same on each broker and after each restart, as those of real users are; clients that are not
-    logged in must not know it. `iterations` are those that most users have.
+    logged in must not know it. `iterations` are those that most users of a
+    mechanism have, by its name.
     """
 
-    def __init__(self, secret: bytes, iterations: int = ITERATIONS_DEFAULT) -> None:
+    def __init__(self, secret: bytes) -> None:
         self._secret = hashlib.sha256(b"scram decoys" + secret).digest()
-        self.iterations = iterations
+        self.iterations: dict[str, int] = {}
 
     def of(self, mechanism: Mechanism, user: str) -> Credential:
         draw = self._draw(mechanism, b"salt", user)
@@ -75,7 +76,9 @@ class Decoys:
             number, digit = divmod(number, 36)
             digits.append(_DIGITS[digit])
         keys = Keys(self._draw(mechanism, b"stored", user), self._draw(mechanism, b"server", user))
-        return Credential("".join(reversed(digits)).encode(), self.iterations, keys)
+        return Credential(
+            "".join(reversed(digits)).encode(), self.iterations.get(mechanism.name, ITERATIONS_DEFAULT), keys
+        )
 
     def _draw(self, mechanism: Mechanism, what: bytes, user: str) -> bytes:
         return hmac.digest(self._secret, b"\0".join((mechanism.name.encode(), what, user.encode())), mechanism.digest)
