@@ -43,7 +43,7 @@ class ControllerListeners:
             # Imported here, because a node that is alone starts sooner without it.
             from broker_cy.server.metadata.same_id import refuse_same_id
 
-            await refuse_same_id(config, self._broker.outgoing)
+            await refuse_same_id(config, self._broker.to_controllers)
         buffers = Buffers(config["socket.send.buffer.bytes"], config["socket.receive.buffer.bytes"])
         for each in config.network.controller_listeners:
             acceptor = self._seams.network.listen(

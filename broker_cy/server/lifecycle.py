@@ -330,7 +330,8 @@ class BrokerServer:
         listens = Address(endpoint.host if is_everywhere else bound.host, port)
         advertised = Address(endpoint.host, endpoint.port)
         has_others = any(each != self.broker.node_id for each in self.broker.image.brokers)
-        await check_own_address(name, advertised, listens, self.broker.outgoing, has_others=has_others)
+        outgoing = replace(self.broker.outgoing, login=None)
+        await check_own_address(name, advertised, listens, outgoing, has_others=has_others)
 
     async def _start_services(self, endpoints: dict[str, Endpoint]) -> None:
         broker = self.broker
@@ -340,8 +341,9 @@ class BrokerServer:
             self.loop,
             broker.log_manager,
             broker.randomness,
-            broker.outgoing,
+            broker.to_controllers,
             self._executor,
+            broker.outgoing,
         )
         broker.auto_topics = AutoTopics(self.config, broker.controller.submit, broker.log_events)
         self._partitions = PartitionService(
