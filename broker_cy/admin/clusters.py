@@ -9,13 +9,19 @@ bootstrap = "127.0.0.1:9092"
 bootstrap = "broker-1:9092,broker-2:9092"
 timeout_s = 60
 readonly = true
+security.protocol = "SASL_PLAINTEXT"
+sasl.mechanism = "SCRAM-SHA-512"
+sasl.username = "alice"
+sasl.password.env = "ALICE_PASSWORD"
+
+The settings of security are those of client.security.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +29,8 @@ from typing import Any
 from broker_cy.admin.address import Address, parse_addresses
 from broker_cy.admin.client import DEFAULT_TIMEOUT_S
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.login import ClientLogin
+from broker_cy.client.security import PREFIXES, login_of
 
 FILE_VARIABLE = "BROKER_CY_CLUSTERS"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -39,6 +47,7 @@ class ClusterEntry:
     bootstrap: tuple[Address, ...]
     timeout_s: float = DEFAULT_TIMEOUT_S
     is_readonly: bool = False
+    login: ClientLogin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +129,7 @@ def _entry(path: Path, name: str, table: Any) -> ClusterEntry:
     where = f"clusters.{name}"
     if not isinstance(table, dict):
         raise _invalid(path, f"{where} must be a table, [{where}]")
+    table, secured = _without_security(path, where, table)
     for field, value in table.items():
         if field not in _FIELDS:
             raise _invalid(path, f"{where}.{field} is not a known field; the fields are {', '.join(_FIELDS)}")
@@ -137,7 +147,31 @@ def _entry(path: Path, name: str, table: Any) -> ClusterEntry:
         bootstrap = parse_addresses(table["bootstrap"])
     except ClientError as error:
         raise _invalid(path, f"{where}.bootstrap: {error.reason}") from None
-    return ClusterEntry(name, bootstrap, timeout_s, table.get("readonly", False))
+    login = login_of(secured, f"{path}: {where}") if secured else None
+    return ClusterEntry(name, bootstrap, timeout_s, table.get("readonly", False), login)
+
+
+def _without_security(path: Path, where: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The other fields, and the settings of security: in TOML a name with dots is a table in a table."""
+    others: dict[str, Any] = {}
+    secured: dict[str, str] = {}
+    for name, value in _flat(table):
+        if not name.startswith(PREFIXES):
+            others[name] = value
+        elif isinstance(value, str):
+            secured[name] = value
+        else:
+            raise _invalid(path, f"{where}.{name}: a text is expected")
+    return others, secured
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        # Others than these have no dots.
+        if isinstance(value, dict) and f"{prefix}{name}.".startswith(PREFIXES):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def _invalid(path: Path, reason: str) -> ClientError:

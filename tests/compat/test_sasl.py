@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 
 from bench.launch.kafka_dist import missing, tool_command
+from bench.launch.nodes import broker_command
 from tests.support.broker import target_is_kafka
 from tests.support.confluent import close_consumer, new_consumer
 from tests.support.sasl_broker import ALICE, MECHANISMS, PASSWORD, SaslBroker, client_jaas, write_properties
@@ -230,8 +232,45 @@ def test_kafka_configs_adds_users(broker: SaslBroker, topic: str, tmp_path: Path
     assert producer.flush(TIMEOUT_S) == 0
 
 
+# --- our own command
+
+
+def own(broker: SaslBroker, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*broker_command(), "topics", "list", "--json", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TOOL_TIMEOUT_S,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_our_command(broker: SaslBroker, mechanism: str, tmp_path: Path) -> None:
+    """If this fails, operators cannot use broker-cy where a login is needed, or do not see that it was refused."""
+    good, bad = tmp_path / "good.properties", tmp_path / "bad.properties"
+    for path, password in ((good, PASSWORD), (bad, "wrong")):
+        settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
+        write_properties(path, settings | {"sasl.jaas.config": client_jaas(mechanism, ALICE, password)})
+    done = own(broker, "--bootstrap", broker.bootstrap, "--command-config", str(good))
+    assert done.returncode == 0, done.stderr
+    refused = own(broker, "--bootstrap", broker.bootstrap, "--command-config", str(bad))
+    assert refused.returncode != 0
+    assert "SASL_AUTHENTICATION_FAILED" in refused.stderr + refused.stdout
+    assert "Authentication failed" in refused.stderr + refused.stdout
+    clusters = tmp_path / "clusters.toml"
+    clusters.write_text(
+        f'default = "here"\n[clusters.here]\nbootstrap = "{broker.bootstrap}"\nsecurity.protocol = "SASL_PLAINTEXT"\n'
+        f'sasl.mechanism = "{mechanism}"\nsasl.username = "{ALICE}"\nsasl.password.env = "ALICE_PASSWORD"\n'
+    )
+    done = own(broker, "--config", str(clusters), ALICE_PASSWORD=PASSWORD)
+    assert done.returncode == 0, done.stderr
+
+
 def test_no_secret_is_shown(broker: SaslBroker) -> None:
-    """If this fails, whoever reads logs or process lists has the passwords. Last, so that the log has failures."""
+    """If this fails, whoever reads logs or process lists has the passwords."""
+    test_librdkafka_is_refused(broker, "PLAIN", "mallory", PASSWORD)
     output = broker.stdout() + broker.stderr()
     assert "login failed" in output
     assert "mallory" in output
