@@ -28,7 +28,7 @@ from broker_cy.admin.clusters import (
     load_clusters,
 )
 from broker_cy.admin.collector import relax_collector
-from broker_cy.client.security import read_command_config
+from broker_cy.admin.security import read_command_config
 from broker_cy.commands.output import EXIT_FAILED, EXIT_UNREACHED, exit_code_of, print_error
 
 P = ParamSpec("P")

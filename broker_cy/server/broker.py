@@ -13,7 +13,7 @@ from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from broker_cy.config import BrokerConfig, TopicSettings
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
     from broker_cy.security.sasl.exchange import Login
-    from broker_cy.server.connections.login import Logins
     from broker_cy.server.coordinators.group_service import GroupService
     from broker_cy.server.coordinators.txn_markers import TxnMarkers
     from broker_cy.server.coordinators.txn_service import TransactionService
@@ -73,15 +72,6 @@ class Broker:
         self.suspects = Suspects(seams.loop)
         self.departed = Departed(seams.loop)
         self.cold_reader: Executor  # reads what left the page cache
-
-    def logins(self) -> Mapping[str, Logins]:
-        """What clients of listeners with SASL do before they are served, by the name of the listener."""
-        if not self.config.sasl.listeners:
-            return {}
-        # Imported here, because a broker without SASL does not need these modules.
-        from broker_cy.server.connections.login import logins_of
-
-        return logins_of(self)
 
     @property
     def image(self) -> MetadataImage:

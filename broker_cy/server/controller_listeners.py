@@ -13,6 +13,7 @@ from broker_cy.quorum.voters import Endpoint
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.listener import Admission, Listener
+from broker_cy.server.connections.login_listeners import logins_of
 from broker_cy.server.connections.sockets import Buffers
 from broker_cy.server.handlers import load_handlers
 from broker_cy.server.registry import ListenerKind
@@ -91,7 +92,7 @@ class ControllerListeners:
             config["socket.request.max.bytes"],
             self._on_closed,
         )
-        logins = self._broker.logins()
+        logins = logins_of(self._broker)
         for name, acceptor in self._acceptors:
             self.listeners.append(Listener(name, acceptor, self._core, self._admission, logins.get(name)))
             self.listeners[-1].start()

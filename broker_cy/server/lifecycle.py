@@ -27,6 +27,7 @@ from broker_cy.server.broker import Broker
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
 from broker_cy.server.connections.listener import Admission, Listener
+from broker_cy.server.connections.login_listeners import logins_of
 from broker_cy.server.connections.sockets import Buffers
 from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.coordinators.broker_calls import BrokerCalls
@@ -170,7 +171,7 @@ class BrokerServer:
         self._core.check_jobs = self._check_jobs
         self._install_hot_handlers()
         self._open_storage()
-        logins = self.broker.logins()
+        logins = logins_of(self.broker)
         for listener, acceptor in zip(self.config.listeners, acceptors, strict=True):
             self.listeners.append(Listener(listener.name, acceptor, self._core, admission, logins.get(listener.name)))
         await self._start_services(self._endpoints())

@@ -212,12 +212,3 @@ class Login:
         )
         response: messages.ApiVersionsResponse = api_versions(context, request)
         return response
-
-
-def logins_of(broker: Broker) -> dict[str, Logins]:
-    """The logins of each listener with SASL of this node, by its name."""
-    users = ScramUsers(broker)
-    return {
-        name: Logins(broker, name, settings, users, randomness=broker.randomness)
-        for name, settings in broker.config.sasl.listeners.items()
-    }

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from broker_cy.admin.clusters import load_clusters
+from broker_cy.admin.security import login_of, read_command_config
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.security import login_of, read_command_config
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 JAAS = f'{SCRAM} required username="alice" password="a-secret";'
