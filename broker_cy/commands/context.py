@@ -28,7 +28,6 @@ from broker_cy.admin.clusters import (
     load_clusters,
 )
 from broker_cy.admin.collector import relax_collector
-from broker_cy.admin.security import read_command_config
 from broker_cy.commands.output import EXIT_FAILED, EXIT_UNREACHED, exit_code_of, print_error
 
 P = ParamSpec("P")
@@ -166,7 +165,7 @@ def selected_cluster(
     # meant for --set, and that would get lost.
     entry = find_cluster(None if bootstrap is not None and config is None else find_file(config, name), bootstrap, name)
     if command_config is not None:
-        entry = replace(entry, login=read_command_config(command_config))
+        entry = replace(entry, command_config=command_config)
     return entry if timeout_s is None else replace(entry, timeout_s=timeout_s)
 
 
