@@ -285,7 +285,10 @@ class Acts:
         known = self._clients.get(key)
         if known is None:
             client = AdminClient(
-                hub.entry.bootstrap, timeout_s=hub.entry.timeout_s, client_id=f"dashboard/{identity.name}"
+                hub.entry.bootstrap,
+                timeout_s=hub.entry.timeout_s,
+                client_id=f"dashboard/{identity.name}",
+                login=hub.entry.login,
             )
             known = self._clients[key] = _Client(client, self._clock())
         known.uses += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 
 from broker_cy.admin.address import Address, parse_addresses
@@ -28,6 +29,7 @@ from broker_cy.admin.reset import ResetCalls
 from broker_cy.admin.throttles import ThrottleCalls
 from broker_cy.admin.topics import TopicCalls
 from broker_cy.admin.transactions import TransactionCalls
+from broker_cy.client.login import ClientLogin
 from broker_cy.client.outgoing import MACHINE
 from broker_cy.client.pool import Pool
 
@@ -36,7 +38,7 @@ DEFAULT_CLIENT_ID = "broker-cy-admin"
 
 
 class AdminClient:
-    """A client of broker-cy or Apache Kafka, over plain TCP. Use it inside one running loop, and close it there.
+    """A client of broker-cy or Apache Kafka, over TCP without TLS. Use it inside one running loop, and close it there.
 
     `bootstrap` is `HOST:PORT`, several of them separated by commas, or a list of addresses. A call takes `timeout_s` at
     most, with all its attempts; `with_timeout` returns the same client with another limit. The first call connects.
@@ -50,9 +52,11 @@ class AdminClient:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         client_id: str = DEFAULT_CLIENT_ID,
+        login: ClientLogin | None = None,
     ) -> None:
+        """`login` is what each connection logs in with; None for listeners without SASL."""
         addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
-        metadata = Metadata(Pool(client_id, MACHINE), addresses)
+        metadata = Metadata(Pool(client_id, replace(MACHINE, login=login)), addresses)
         self._set_up(
             Caller(metadata, timeout_s),
             Coordinators(metadata, CoordinatorType.GROUP),

@@ -9,20 +9,28 @@ bootstrap = "127.0.0.1:9092"
 bootstrap = "broker-1:9092,broker-2:9092"
 timeout_s = 60
 readonly = true
+security.protocol = "SASL_PLAINTEXT"
+sasl.mechanism = "SCRAM-SHA-512"
+sasl.username = "alice"
+sasl.password.env = "ALICE_PASSWORD"
+
+The settings of security are those of admin.security.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from broker_cy.admin.address import Address, parse_addresses
 from broker_cy.admin.client import DEFAULT_TIMEOUT_S
+from broker_cy.admin.security import NAMES, PREFIXES, login_of, read_command_config
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.login import ClientLogin
 
 FILE_VARIABLE = "BROKER_CY_CLUSTERS"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -39,6 +47,19 @@ class ClusterEntry:
     bootstrap: tuple[Address, ...]
     timeout_s: float = DEFAULT_TIMEOUT_S
     is_readonly: bool = False
+    # The settings of security, and where they are; the file of --command-config replaces them.
+    secured: Mapping[str, str] = field(default_factory=dict, repr=False)
+    where: str = ""
+    command_config: Path | None = None
+
+    @property
+    def login(self) -> ClientLogin | None:
+        """What its connections log in with; None for a cluster without SASL. The password of a cluster that is not used
+        may be missing. Raises ClientError.
+        """
+        if self.command_config is not None:
+            return read_command_config(self.command_config)
+        return login_of(self.secured, self.where) if self.secured else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +141,17 @@ def _entry(path: Path, name: str, table: Any) -> ClusterEntry:
     where = f"clusters.{name}"
     if not isinstance(table, dict):
         raise _invalid(path, f"{where} must be a table, [{where}]")
-    for field, value in table.items():
-        if field not in _FIELDS:
-            raise _invalid(path, f"{where}.{field} is not a known field; the fields are {', '.join(_FIELDS)}")
-        kind = _FIELDS[field]
+    table, secured = _without_security(path, where, table)
+    for field_name, value in table.items():
+        if field_name not in _FIELDS:
+            raise _invalid(path, f"{where}.{field_name} is not a known field; the fields are {', '.join(_FIELDS)}")
+        kind = _FIELDS[field_name]
         # bool is an int in Python, but not a number in a configuration file.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            expected = {"bootstrap": "a text, HOST:PORT", "timeout_s": "a number", "readonly": "true or false"}[field]
-            raise _invalid(path, f"{where}.{field} = {value!r}: expected {expected}")
+            expected = {"bootstrap": "a text, HOST:PORT", "timeout_s": "a number", "readonly": "true or false"}[
+                field_name
+            ]
+            raise _invalid(path, f"{where}.{field_name} = {value!r}: expected {expected}")
     if "bootstrap" not in table:
         raise _invalid(path, f"{where}.bootstrap is missing")
     timeout_s = float(table.get("timeout_s", DEFAULT_TIMEOUT_S))
@@ -137,7 +161,33 @@ def _entry(path: Path, name: str, table: Any) -> ClusterEntry:
         bootstrap = parse_addresses(table["bootstrap"])
     except ClientError as error:
         raise _invalid(path, f"{where}.bootstrap: {error.reason}") from None
-    return ClusterEntry(name, bootstrap, timeout_s, table.get("readonly", False))
+    unknown = sorted(set(secured) - set(NAMES))
+    if unknown:
+        raise _invalid(path, f"{where}.{unknown[0]} is not supported yet; those of security are {', '.join(NAMES)}")
+    return ClusterEntry(name, bootstrap, timeout_s, table.get("readonly", False), secured, f"{path}: {where}")
+
+
+def _without_security(path: Path, where: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The other fields, and the settings of security: in TOML a name with dots is a table in a table."""
+    others: dict[str, Any] = {}
+    secured: dict[str, str] = {}
+    for name, value in _flat(table):
+        if not name.startswith(PREFIXES):
+            others[name] = value
+        elif isinstance(value, str):
+            secured[name] = value
+        else:
+            raise _invalid(path, f"{where}.{name}: a text is expected")
+    return others, secured
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        # Others than these have no dots.
+        if isinstance(value, dict) and f"{prefix}{name}.".startswith(PREFIXES):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def _invalid(path: Path, reason: str) -> ClientError:

@@ -12,12 +12,27 @@ from broker_cy.client.address import Address
 from broker_cy.client.answer_frames import AnswerFrames
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.exchange import Exchange
+from broker_cy.client.login import (
+    AGAIN_AFTER,
+    AUTHENTICATE_VERSION,
+    HANDSHAKE_VERSION,
+    TOKENS_MAX,
+    ClientLogin,
+    check_handshake,
+    read_token,
+    token_request,
+)
 from broker_cy.client.outgoing import Outgoing
+from broker_cy.security.sasl.exchange import LoginFailed
+from broker_cy.wire.api_keys import ApiKey
 
 # Requests of one connection that have no answer yet; further ones wait for their turn. A broker reads no further
 # request of a connection while it processes one, so that more depth gains little, and requests that wait here can still
 # be cancelled.
 IN_FLIGHT_MAX = 8
+# Requests that wait while the connection logs in again.
+HELD_MAX = 1_000
+LOGIN_AGAIN_S = 30.0
 OVERDUE: Final = "an answer did not arrive in time"
 
 
@@ -31,6 +46,10 @@ class ConnectionFailed(Exception):
 
 class ConnectionRefused(ConnectionFailed):
     """No process listens at the address. A name with several addresses may fail as ConnectionFailed instead."""
+
+
+class LoginRefused(ConnectionFailed):
+    """The broker did not accept the login, or is not the one that knows the password."""
 
 
 class TimedOut(Exception):
@@ -70,6 +89,9 @@ class Connection(AnswerFrames):
         self._writable.set()
         self.closed: str | None = None
         self._transport: asyncio.Transport
+        # Of a connection that logs in again: requests that wait for it; else None.
+        self._held: list[tuple[int, int, bytes, Ticket | None]] | None = None
+        self._again: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._ended = loop.create_future()
         self._lost = loop.create_future()
 
@@ -134,7 +156,74 @@ class Connection(AnswerFrames):
         if self.closed is not None:
             raise ConnectionFailed(self.closed, sent=True)
 
+    # --- the login
+
+    async def log_in(self, login: ClientLogin, deadline: Deadline) -> None:
+        """Log in, and again before the session ends (KIP-368). Raises LoginRefused, ConnectionFailed, TimedOut."""
+        try:
+            async with asyncio.timeout_at(deadline.at):
+                lifetime_ms = await self._exchange_tokens(login)
+        except TimeoutError:
+            raise TimedOut(sent=True) from None
+        except LoginFailed as error:
+            raise LoginRefused(str(error)) from None
+        if lifetime_ms:
+            loop = asyncio.get_running_loop()
+            self._again = loop.call_later(lifetime_ms / 1000 * AGAIN_AFTER, self._begin_again, login)
+
+    async def _exchange_tokens(self, login: ClientLogin) -> int:
+        """How long the session lasts in ms. Raises LoginFailed, ConnectionFailed."""
+        exchange = login.begin()
+        answer = await self._ask_alone(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake)
+        check_handshake(answer, login.mechanism)
+        token: bytes | None = exchange.first()
+        for _ in range(TOKENS_MAX):
+            assert token is not None
+            answer = await self._ask_alone(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, token_request(token))
+            from_server, lifetime_ms = read_token(answer)
+            token = exchange.step(from_server)
+            if exchange.is_complete:
+                return lifetime_ms
+        raise LoginFailed("the login has too many tokens")
+
+    async def _ask_alone(self, api_key: int, version: int, body: bytes) -> memoryview:
+        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self._write_now(api_key, version, body, answer)
+        try:
+            return await answer
+        finally:
+            answer.cancel()
+
+    def _begin_again(self, login: ClientLogin) -> None:
+        self._again = asyncio.get_running_loop().create_task(self._log_in_again(login))
+
+    async def _log_in_again(self, login: ClientLogin) -> None:
+        """Requests wait meanwhile: the broker takes none before the login."""
+        self._held = []
+        try:
+            await self.log_in(login, Deadline(LOGIN_AGAIN_S))
+        except (ConnectionFailed, TimedOut) as error:
+            self.close(str(error) or OVERDUE)
+            return
+        held, self._held = self._held, None
+        for api_key, version, body, ticket in held:
+            try:
+                self._write_now(api_key, version, body, ticket)
+            except ConnectionFailed as error:
+                if ticket is not None and not ticket.done():
+                    ticket.set_exception(error)
+
+    # --- requests
+
     def _write(self, api_key: int, version: int, body: bytes, ticket: Ticket | None = None) -> None:
+        if self._held is not None and self.closed is None:
+            if len(self._held) >= HELD_MAX:
+                raise ConnectionFailed("too many requests wait while the connection logs in again")
+            self._held.append((api_key, version, body, ticket))
+            return
+        self._write_now(api_key, version, body, ticket)
+
+    def _write_now(self, api_key: int, version: int, body: bytes, ticket: Ticket | None) -> None:
         if self.closed is not None:
             raise ConnectionFailed(self.closed)
         if self._transport.is_closing():
@@ -175,6 +264,13 @@ class Connection(AnswerFrames):
         if self.closed is not None:
             return
         self.closed = reason
+        if self._again is not None:
+            # The task may be what closes it.
+            self._again.cancel()
+        held, self._held = self._held or [], None
+        for _, _, _, waiting in held:
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(ConnectionFailed(reason))
         self._transport.abort()
         self._writable.set()
         for turn in self._turns:
@@ -202,7 +298,7 @@ class Connection(AnswerFrames):
 
 
 async def open_connection(address: Address, client_id: str, deadline: Deadline, outgoing: Outgoing) -> Connection:
-    """Open a connection to `address`. Raises ConnectionFailed and TimedOut."""
+    """Open a connection to `address`, and log in if `outgoing` has a login. Raises ConnectionFailed and TimedOut."""
     connection = Connection(client_id)
     try:
         async with asyncio.timeout_at(deadline.at):
@@ -213,4 +309,10 @@ async def open_connection(address: Address, client_id: str, deadline: Deadline, 
         # One name can have several addresses: asyncio joins their errors.
         kind = ConnectionRefused if isinstance(error, ConnectionRefusedError) else ConnectionFailed
         raise kind(reason_of(error)) from None
+    if outgoing.login is not None:
+        try:
+            await connection.log_in(outgoing.login, deadline)
+        except BaseException:
+            connection.close()
+            raise
     return connection

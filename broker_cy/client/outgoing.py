@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from broker_cy.client.login import ClientLogin
 from broker_cy.core.clock import MACHINE_CLOCK, Clock
 
 
@@ -34,12 +35,14 @@ async def is_own(host: str) -> bool:
 class Outgoing:
     """`connect(protocol, host, port)` connects to an address, of which the protocol gets a transport, and raises
     OSError if that fails; `clock` measures how long a computation has kept the loop; `is_own(host)`: whether all
-    addresses of the host are certainly those of this machine.
+    addresses of the host are certainly those of this machine; `login` is what each connection logs in with, if
+    anything.
     """
 
     connect: Callable[[asyncio.BufferedProtocol, str, int], Awaitable[None]]
     clock: Clock
     is_own: Callable[[str], Awaitable[bool]] = is_own
+    login: ClientLogin | None = None
 
 
 async def connect(protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:

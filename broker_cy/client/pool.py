@@ -8,14 +8,14 @@ from typing import NamedTuple, TypeVar
 
 from broker_cy.client import versions
 from broker_cy.client.address import Address
-from broker_cy.client.connection import Connection, ConnectionFailed, TimedOut, open_connection
+from broker_cy.client.connection import Connection, ConnectionFailed, LoginRefused, TimedOut, open_connection
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, problem_of, refused
 from broker_cy.client.exchange import ANSWER_BYTES_MAX
 from broker_cy.client.outgoing import Outgoing
 from broker_cy.client.turns import TURN_S, Turns
 from broker_cy.client.versions import Negotiation, UnsupportedApi, Versions, offered_versions
-from broker_cy.core.errors import WireError
+from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.codec import Message
@@ -112,6 +112,9 @@ class Pool:
             connection = await open_connection(peer.address, self.client_id, deadline, self._outgoing)
         except TimedOut:
             raise _timed_out(peer.name, "connect", deadline, sent=False) from None
+        except LoginRefused as error:
+            code = ErrorCode.SASL_AUTHENTICATION_FAILED
+            raise ClientError(Failure.REFUSED, str(error), broker=peer.name, api="connect", code=code) from None
         except ConnectionFailed as error:
             raise ClientError(Failure.UNREACHABLE, str(error), broker=peer.name, api="connect") from None
         try:

@@ -43,7 +43,10 @@ class Target:
     as_json: bool
 
     def client(self) -> AdminClient:
-        return AdminClient(self.cluster.bootstrap, timeout_s=self.cluster.timeout_s, client_id="broker-cy-cli")
+        cluster = self.cluster
+        return AdminClient(
+            cluster.bootstrap, timeout_s=cluster.timeout_s, client_id="broker-cy-cli", login=cluster.login
+        )
 
     def require_writable(self) -> None:
         """Raise ClientError if the configuration file marks the cluster as readonly."""
@@ -79,6 +82,12 @@ COMMON_OPTIONS = (
         type=click.Path(path_type=Path, dir_okay=False),
         help="Cluster file.  [default: $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml]",
     ),
+    click.option(
+        "--command-config",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Settings of a Kafka client with the login, such as client.properties.",
+    ),
     click.option("--timeout", "timeout_s", metavar="SECONDS", type=float, help="Time limit of each call."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
 )
@@ -95,12 +104,13 @@ def cluster_command(job: Job[P]) -> Callable[..., None]:
         bootstrap: str | None,
         cluster: str | None,
         config: Path | None,
+        command_config: Path | None,
         timeout_s: float | None,
         as_json: bool,
         **kwargs: Any,
     ) -> None:
         try:
-            target = Target(selected_cluster(bootstrap, cluster, config, timeout_s), as_json)
+            target = Target(selected_cluster(bootstrap, cluster, config, timeout_s, command_config), as_json)
         except ClientError as error:
             print_error(error, as_json=as_json)
             raise SystemExit(exit_code_of(error)) from None
@@ -141,7 +151,11 @@ def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
 
 
 def selected_cluster(
-    bootstrap: str | None, name: str | None, config: Path | None, timeout_s: float | None
+    bootstrap: str | None,
+    name: str | None,
+    config: Path | None,
+    timeout_s: float | None,
+    command_config: Path | None = None,
 ) -> ClusterEntry:
     """Return the cluster that the options select. Raises ClientError."""
     if bootstrap is not None and name is not None:
@@ -150,6 +164,8 @@ def selected_cluster(
     # With an address, the default file is not read: it need not be valid. One that is named may be a setting that was
     # meant for --set, and that would get lost.
     entry = find_cluster(None if bootstrap is not None and config is None else find_file(config, name), bootstrap, name)
+    if command_config is not None:
+        entry = replace(entry, command_config=command_config)
     return entry if timeout_s is None else replace(entry, timeout_s=timeout_s)
 
 
@@ -169,14 +185,15 @@ def completer(names: Callable[[AdminClient], Awaitable[Iterable[str]]]) -> Calla
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         async def ask(entry: ClusterEntry) -> list[str]:
-            async with AdminClient(entry.bootstrap, timeout_s=1.0) as client:
+            async with AdminClient(entry.bootstrap, timeout_s=1.0, login=entry.login) as client:
                 return sorted(name for name in await names(client) if name.startswith(incomplete))
 
         try:
             given = ctx.params
-            return asyncio.run(
-                ask(selected_cluster(given.get("bootstrap"), given.get("cluster"), given.get("config"), None))
+            entry = selected_cluster(
+                given.get("bootstrap"), given.get("cluster"), given.get("config"), None, given.get("command_config")
             )
+            return asyncio.run(ask(entry))
         except (ClientError, OSError):
             return []
 

@@ -42,6 +42,8 @@ class BrokerConfig(Mapping[str, Any]):
         # Derived values, valid until the next change, by a key that their user chooses (see `topic`).
         self.derived: dict[Any, Any] = {}
         self.network = startup.network(self._values, static)
+        # Of the file: a change needs a restart.
+        self.sasl = startup.sasl_settings(self._values, static, self.network)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from broker_cy.config import sasl
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, UpdateMode
 from broker_cy.config.startup import LISTENER_PREFIX, setting_of
 from broker_cy.config.types import ConfigError, invalid
@@ -73,6 +74,10 @@ def check_names(properties: Mapping[str, str], *, per_broker: bool) -> None:
     _refuse(
         (name for name in properties if name in SECURITY),
         "These security configs can be dynamically updated only per-listener using the listener prefix",
+    )
+    _refuse(
+        (name for name in properties if sasl.is_of_the_start(name)),
+        "These settings cannot be changed while the broker runs: change the file and restart it",
     )
     for name, text in properties.items():
         check_type(name, text)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from broker_cy.config import sasl
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, INTERNAL, Setting, Support, unknown
 from broker_cy.config.listeners import Listener, parse_listeners, parse_protocol_map, with_controller_defaults
 from broker_cy.config.properties import line_of, parse_override, read_properties_file
@@ -46,6 +47,9 @@ class Network(NamedTuple):
     advertised_controllers: tuple[Listener, ...]
     inter_broker: str
     controller_names: tuple[str, ...]
+    # The security protocols of the listeners between brokers (empty on a node that is none) and of controllers.
+    inter_broker_protocol: str = ""
+    controller_protocol: str = "PLAINTEXT"
 
 
 class QuorumVoter(NamedTuple):
@@ -126,7 +130,7 @@ def report(properties: Mapping[str, str]) -> list[Event]:
         elif (
             setting.support is Support.INERT
             or name in BROKER_QUOTAS  # they have no static level
-            or (setting.support is Support.EFFECTIVE and name.startswith(LISTENER_PREFIX))
+            or (setting.support is Support.EFFECTIVE and name.startswith(LISTENER_PREFIX) and not sasl.is_served(name))
         ):
             events.append(no_effect(name, text))
     return events
@@ -220,7 +224,7 @@ def data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network:
-    """Return listeners as typed objects. Raises ConfigError with Kafka's message, or for anything but PLAINTEXT."""
+    """Return listeners as typed objects. Raises ConfigError with Kafka's message, or for a protocol with TLS."""
     controllers = [name.upper() for name in values["controller.listener.names"]]
     protocols = parse_protocol_map(values["listener.security.protocol.map"])
     if "listener.security.protocol.map" not in properties:
@@ -228,9 +232,10 @@ def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network
         protocols = with_controller_defaults(protocols, controllers, names)
     everything = parse_listeners(values["listeners"], protocols, distinct_ports=True)
     for listener in everything:
-        if listener.protocol != "PLAINTEXT":
+        if listener.protocol not in sasl.PROTOCOLS:
             raise ConfigError(
-                f"listener {listener} uses {listener.protocol}, which is not supported yet: use PLAINTEXT"
+                f"listener {listener} uses {listener.protocol}, which is not supported yet: use "
+                f"{' or '.join(sasl.PROTOCOLS)}"
             )
     ours = tuple(listener for listener in everything if listener.name not in controllers)
     advertised = ours
@@ -244,8 +249,9 @@ def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network
     )
     roles = values["process.roles"]
     _check_controllers(values, properties, everything, theirs)
+    controller_protocol = _controller_protocol(controllers, protocols)
     if "broker" not in roles:
-        return Network((), theirs, (), their_addresses, "", tuple(controllers))
+        return Network((), theirs, (), their_addresses, "", tuple(controllers), "", controller_protocol)
     _check_advertised(advertised, {listener.name for listener in everything})
     inter_broker = _inter_broker(values, properties, protocols)
     if inter_broker not in {listener.name for listener in advertised}:
@@ -253,7 +259,36 @@ def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network
             "inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options "
             f"based on currently configured listeners are {','.join(listener.name for listener in advertised)}"
         )
-    return Network(ours, theirs, advertised, their_addresses, inter_broker, tuple(controllers))
+    return Network(
+        ours,
+        theirs,
+        advertised,
+        their_addresses,
+        inter_broker,
+        tuple(controllers),
+        protocols[inter_broker],
+        controller_protocol,
+    )
+
+
+def _controller_protocol(controllers: Sequence[str], protocols: Mapping[str, str]) -> str:
+    """The security protocol of the controllers of other nodes. Raises ConfigError."""
+    # A node that is alone needs none of them in the map.
+    protocol = protocols.get(controllers[0], "PLAINTEXT") if controllers else "PLAINTEXT"
+    if protocol not in sasl.PROTOCOLS:
+        raise ConfigError(f"controller listener {controllers[0]} uses {protocol}, which is not supported yet")
+    return protocol
+
+
+def sasl_settings(values: Mapping[str, Any], properties: Mapping[str, str], net: Network) -> sasl.SaslSettings:
+    """Return what listeners with SASL offer, and how this node logs in to others. Raises ConfigError."""
+    return sasl.resolve(
+        values,
+        properties,
+        (*net.listeners, *net.controller_listeners),
+        (net.inter_broker, net.inter_broker_protocol),
+        (net.controller_names[0] if net.controller_names else "", net.controller_protocol),
+    )
 
 
 def _check_controllers(
@@ -303,8 +338,11 @@ def _inter_broker(values: Mapping[str, Any], properties: Mapping[str, str], prot
     name = values["inter.broker.listener.name"]
     if name is None:
         protocol: str = values["security.inter.broker.protocol"]
-        if protocol != "PLAINTEXT":
-            raise ConfigError(f"setting security.inter.broker.protocol={protocol} is not supported yet: use PLAINTEXT")
+        if protocol not in sasl.PROTOCOLS:
+            raise ConfigError(
+                f"setting security.inter.broker.protocol={protocol} is not supported yet: use "
+                f"{' or '.join(sasl.PROTOCOLS)}"
+            )
         return protocol
     if "security.inter.broker.protocol" in properties:
         raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")

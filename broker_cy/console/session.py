@@ -121,7 +121,9 @@ class Session:
     def __init__(self, entry: ClusterEntry, *, client_id: str, timeout_s: float | None = None) -> None:
         self.entry = entry
         self._owner = LoopOwner()
-        self.client = AdminClient(entry.bootstrap, timeout_s=timeout_s or entry.timeout_s, client_id=client_id)
+        self.client = AdminClient(
+            entry.bootstrap, timeout_s=timeout_s or entry.timeout_s, client_id=client_id, login=entry.login
+        )
         # A user waits for these, so an unreachable broker is reported soon.
         self._quick = self.client.with_timeout(min(8.0, timeout_s or entry.timeout_s))
         self._feeds = Feeds(self._owner)

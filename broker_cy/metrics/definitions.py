@@ -52,6 +52,24 @@ _TABLE: tuple[Metric, ...] = (
     Metric("broker_cy_connections_opened_total", "counter", (), "Connections accepted."),
     Metric("broker_cy_connections_closed_total", "counter", (), "Connections closed."),
     Metric(
+        "broker_cy_authentications_total",
+        "counter",
+        ("listener", "result"),
+        "Logins of clients on listeners with SASL; the result is success or failure.",
+    ),
+    Metric(
+        "broker_cy_reauthentications_total",
+        "counter",
+        ("listener", "result"),
+        "Logins of clients that were logged in already (KIP-368); the result is success or failure.",
+    ),
+    Metric(
+        "broker_cy_expired_sessions_total",
+        "counter",
+        ("listener",),
+        "Connections closed because the client sent a request after its session, instead of logging in again.",
+    ),
+    Metric(
         "broker_cy_client_connections",
         "gauge",
         ("client_id",),

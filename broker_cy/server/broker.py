@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from broker_cy.client.login import ClientLogin
 from broker_cy.client.outgoing import Outgoing
+from broker_cy.server.login_counts import LoginCounts
 from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
@@ -14,8 +17,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from broker_cy.config import BrokerConfig, TopicSettings
+    from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.security.sasl.exchange import Login
     from broker_cy.server.coordinators.group_service import GroupService
     from broker_cy.server.coordinators.txn_markers import TxnMarkers
     from broker_cy.server.coordinators.txn_service import TransactionService
@@ -27,6 +32,10 @@ if TYPE_CHECKING:
     from broker_cy.storage.log_manager import LogManager
 
 
+def _login(login: Login | None, randomness: Randomness) -> ClientLogin | None:
+    return ClientLogin(login, randomness) if login is not None else None
+
+
 class Broker:
     """One broker: configuration, its world and the services that hold its state. Built and started by `lifecycle`."""
 
@@ -35,8 +44,13 @@ class Broker:
         self.clock = seams.clock
         self.randomness = seams.randomness
         self.loop = seams.loop
-        self.outgoing = Outgoing(seams.network.connect, seams.clock)
+        # To other brokers, on the listener between brokers, and to controllers, each with its login.
+        self.outgoing = Outgoing(
+            seams.network.connect, seams.clock, login=_login(config.sasl.to_brokers, seams.randomness)
+        )
+        self.to_controllers = replace(self.outgoing, login=_login(config.sasl.to_controllers, seams.randomness))
         self.log_events = LogEvents(seams.clock)
+        self.login_counts = LoginCounts()
         self.node_id: int = config.node_id
         self.cluster_id: str = ""
         self.log_manager: LogManager

@@ -57,7 +57,7 @@ class RequestContext:
     @property
     def client(self) -> Client:
         """The client, as events name it."""
-        return Client(client_id=self.client_id or "", host=self.client_host)
+        return Client(client_id=self.client_id or "", host=self.client_host, principal=self.principal)
 
 
 class ForwardedContext(RequestContext):

@@ -79,8 +79,9 @@ class ControllerServer:
             self.loop,
             broker.log_manager,
             broker.randomness,
-            broker.outgoing,
+            broker.to_controllers,
             self._executor,
+            broker.outgoing,
         )
         # It has no partition to write events to; brokers report what they see in the metadata.
         broker.partitions = PartitionTable()

@@ -13,6 +13,7 @@ from broker_cy.quorum.voters import Endpoint
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.listener import Admission, Listener
+from broker_cy.server.connections.login_listeners import logins_of
 from broker_cy.server.connections.sockets import Buffers
 from broker_cy.server.handlers import load_handlers
 from broker_cy.server.registry import ListenerKind
@@ -43,7 +44,7 @@ class ControllerListeners:
             # Imported here, because a node that is alone starts sooner without it.
             from broker_cy.server.metadata.same_id import refuse_same_id
 
-            await refuse_same_id(config, self._broker.outgoing)
+            await refuse_same_id(config, self._broker.to_controllers)
         buffers = Buffers(config["socket.send.buffer.bytes"], config["socket.receive.buffer.bytes"])
         for each in config.network.controller_listeners:
             acceptor = self._seams.network.listen(
@@ -91,8 +92,9 @@ class ControllerListeners:
             config["socket.request.max.bytes"],
             self._on_closed,
         )
+        logins = logins_of(self._broker)
         for name, acceptor in self._acceptors:
-            self.listeners.append(Listener(name, acceptor, self._core, self._admission))
+            self.listeners.append(Listener(name, acceptor, self._core, self._admission, logins.get(name)))
             self.listeners[-1].start()
 
     def stop(self) -> None:

@@ -27,6 +27,7 @@ from broker_cy.server.broker import Broker
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
 from broker_cy.server.connections.listener import Admission, Listener
+from broker_cy.server.connections.login_listeners import logins_of
 from broker_cy.server.connections.sockets import Buffers
 from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.coordinators.broker_calls import BrokerCalls
@@ -170,8 +171,9 @@ class BrokerServer:
         self._core.check_jobs = self._check_jobs
         self._install_hot_handlers()
         self._open_storage()
+        logins = logins_of(self.broker)
         for listener, acceptor in zip(self.config.listeners, acceptors, strict=True):
-            self.listeners.append(Listener(listener.name, acceptor, self._core, admission))
+            self.listeners.append(Listener(listener.name, acceptor, self._core, admission, logins.get(listener.name)))
         await self._start_services(self._endpoints())
         self._take_limits(admission)
         self._follow_settings(admission)
@@ -329,7 +331,8 @@ class BrokerServer:
         listens = Address(endpoint.host if is_everywhere else bound.host, port)
         advertised = Address(endpoint.host, endpoint.port)
         has_others = any(each != self.broker.node_id for each in self.broker.image.brokers)
-        await check_own_address(name, advertised, listens, self.broker.outgoing, has_others=has_others)
+        outgoing = replace(self.broker.outgoing, login=None)
+        await check_own_address(name, advertised, listens, outgoing, has_others=has_others)
 
     async def _start_services(self, endpoints: dict[str, Endpoint]) -> None:
         broker = self.broker
@@ -339,8 +342,9 @@ class BrokerServer:
             self.loop,
             broker.log_manager,
             broker.randomness,
-            broker.outgoing,
+            broker.to_controllers,
             self._executor,
+            broker.outgoing,
         )
         broker.auto_topics = AutoTopics(self.config, broker.controller.submit, broker.log_events)
         self._partitions = PartitionService(

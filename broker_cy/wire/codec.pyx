@@ -17,7 +17,7 @@ from broker_cy.wire.decoder import Part, struct_parts
 from broker_cy.wire.layout import Message, make_class
 
 __all__ = [
-    "Message", "decode", "decode_parts", "decode_prefix", "decode_versioned", "encode", "encode_into", "encode_versioned", "make_class",
+    "Message", "decode", "decode_parts", "decode_prefix", "decode_request", "decode_versioned", "encode", "encode_into", "encode_versioned", "make_class",
 ]
 
 
@@ -96,6 +96,16 @@ def decode_prefix(type cls, int version, buffer):
     cdef Cursor cursor = Cursor.__new__(Cursor, buffer)
     message = decode_at(cls, version, cursor)
     return message, cursor.position()
+
+
+def decode_request(type cls, int version, buffer, elements=ELEMENTS_MAX):
+    """The message as a broker reads it: what follows it is ignored, and invalid UTF-8 is decoded as Kafka does. It may have
+    `elements` elements in its arrays and tagged fields.
+    """
+    cdef Cursor cursor = Cursor.__new__(Cursor, buffer)
+    cursor.elements_max = cursor.elements_left = elements
+    cursor.lenient_text = True
+    return decode_at(cls, version, cursor)
 
 
 def encode_versioned(message, int version):

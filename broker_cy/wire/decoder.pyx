@@ -30,6 +30,8 @@ cdef extern from "Python.h":
 # About half a millisecond with the partitions of a Metadata answer.
 cdef enum:
     PART_ELEMENTS = 500
+    # Tagged fields of one structure of a request, of which the unknown ones are kept (CVE-2022-34917). Kafka has at most 5.
+    REQUEST_TAGS_MAX = 1000
 
 cdef object ZERO_UUID = PyUUID(int=0)
 cdef object UNKNOWN_SAFETY = SafeUUID.unknown
@@ -144,6 +146,8 @@ cdef int read_tags(Node node, Cursor cursor, object message) except -1:
     if count > cursor.remaining() // 2:
         raise Truncated(f"{count} tagged fields do not fit in the remaining {cursor.remaining()} bytes", "tagged fields")
     cursor.spend(count)
+    if cursor.lenient_text and count > REQUEST_TAGS_MAX:
+        raise WireError(f"{count} tagged fields; a structure of a request may have {REQUEST_TAGS_MAX}", "tagged fields")
     while count > 0:
         count -= 1
         tag = cursor.uvarint()

@@ -26,12 +26,13 @@ PACKAGES = (
     "controller",
     "metadata",
     "coordinator",
+    "security",
     "client",
     "server",
     "shards",
 )
 # These may use none of it.
-PURE = ("replica", "quorum", "controller", "coordinator", "metadata", "wire")
+PURE = ("replica", "quorum", "controller", "coordinator", "metadata", "security", "wire")
 
 CLOCK, RANDOM, DISK, NETWORK, THREADS, PROCESS = "clock", "random", "disk", "network", "threads", "process"
 # What the use of a module means; for `os` and `uuid`, unless OF_NAME says otherwise.
@@ -121,7 +122,7 @@ SEAMS = {
     "server.lifecycle": ({PROCESS}, "the limit of descriptors bounds the connections"),
     "metrics.process": ({CLOCK, DISK, PROCESS}, "what /proc says about the process; nothing depends on it"),
     "config.definitions": ({DISK}, "reads the tables of the package"),
-    "config.properties": ({DISK}, "reads server.properties, before there is a broker"),
+    "core.properties": ({DISK}, "reads server.properties, before there is a broker"),
     "schemas.tables": ({DISK}, "reads the tables of the package"),
     "storage.cleaner.throttle": ({THREADS}, "a lock of state that workers share"),
     "storage.log_opener": ({THREADS}, "a lock of state that workers share"),

@@ -8,6 +8,7 @@ MODULES = {
     "wire_targets": ("requests", "messages", "produce_view", "fetch_view", "control", "metadata", "group_records"),
     "batch_targets": ("produced", "stored", "compressed"),
     "storage_targets": ("log_files", "small_files"),
+    "sasl_targets": ("sasl_exchange", "sasl_answer", "sasl_login", "jaas"),
     "state_targets": ("metadata_log", "group_log", "quorum_state", "quorum_entries"),
 }
 

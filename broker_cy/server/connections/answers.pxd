@@ -59,6 +59,8 @@ cdef class ServerCore(FlushGroup):
     cdef list registrations         # by api key: Registration or None
     cdef list request_classes
     cdef readonly Gate gate
+    cdef Gate login_gate            # of connections that are not logged in: nothing passes at once
+    cdef Gate session_gate          # of those that are: SaslHandshake may begin another login
     cdef HotHandler hot[API_KEYS]
     cdef int16_t flexible_from[API_KEYS]
     cdef list unflushed             # replies that wait for the write of this turn

@@ -15,6 +15,9 @@ from broker_cy.metrics.requests cimport SEND, TOTAL, count_time
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.wire import frame
 
+cdef enum:
+    SASL_HANDSHAKE_KEY = 17
+
 DEFAULT_REQUEST_BYTES_MAX = 104857600
 FETCH_BYTES_MAX = 57671680          # fetch.max.bytes
 
@@ -88,6 +91,8 @@ cdef class ServerCore(FlushGroup):
         # These run at once; the server replaces them by jobs with a thread.
         self.check_jobs = InlineJobs()
         self.gate = Gate(registry)
+        self.login_gate = self.gate.without(None)
+        self.session_gate = self.gate.without((SASL_HANDSHAKE_KEY,))
         self.registrations = [None] * API_KEYS
         self.request_classes = [None] * API_KEYS
         memset(self.hot, 0, sizeof(self.hot))

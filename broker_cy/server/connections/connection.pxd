@@ -12,6 +12,7 @@ from broker_cy.server.connections.answers cimport (
     PENDING_MAX, SCRATCH_BYTES, STAGED_BYTES_MAX, AnswerQueue, HotHandler, Reply, ServerCore,
 )
 from broker_cy.server.connections.buffers cimport BUFFER_BYTES, RecvBuffer
+from broker_cy.server.connections.gate cimport Gate
 
 cdef enum:
     CARRY_BYTES = 4096              # an unparsed rest below this is copied out of the pooled buffer
@@ -22,6 +23,10 @@ cdef enum:
     # more than this within connections.max.idle.ms.
     WAKE_BYTES_MAX = 524288
     WAKE_BYTES_MIN = 65536          # a rest below this is not worth two system calls
+    # As CARRY_BYTES, before the login: so that what many connections hold that never log in is what they sent.
+    LOGIN_CARRY_BYTES = 65536
+    # Arrays and tagged fields of an ApiVersions request, which anybody may send.
+    ANYBODYS_ELEMENTS_MAX = 1000
 
 cdef class Connection(AnswerQueue):
     cdef readonly str connection_id
@@ -32,6 +37,11 @@ cdef class Connection(AnswerQueue):
     cdef Py_ssize_t proven_bytes    # largest request that really arrived: the buffer taken for the next large one
     cdef int wake_bytes             # the last size given to the transport
     cdef bint resume_scheduled
+    cdef Gate gate                  # what passes it reaches its handler at once
+    cdef Py_ssize_t frame_bytes_max     # socket.request.max.bytes; sasl.server.max.receive.size before the login
+    cdef Py_ssize_t carry_bytes
+    cdef object login               # login.Login; None on listeners without SASL
+    cdef bint logging_in            # each frame is for the login
 
     cdef int read(self) except -1
     cdef int settle(self) except -1
@@ -41,6 +51,8 @@ cdef class Connection(AnswerQueue):
     cdef int process(self, const uint8_t* p, Py_ssize_t n) except -1
     cdef int64_t count_handled(self, RequestMetrics metrics, Py_ssize_t size, int64_t started) except -1
     cdef bint must_wait(self) noexcept
+    cdef bint is_for_login(self, int16_t key) except *
+    cdef int to_login(self, const uint8_t* p, Py_ssize_t n) except -1
     cdef bint waits_for_sync(self) except *
     cdef Py_ssize_t make_room(self) except -1
     cdef int call_handler(self, int16_t key, int16_t version, int32_t correlation_id, object client_id,

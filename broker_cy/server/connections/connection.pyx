@@ -36,6 +36,9 @@ cdef extern from "arpa/inet.h" nogil:
 
 cdef enum:
     PRODUCE_KEY = 0
+    SASL_HANDSHAKE_KEY = 17
+    API_VERSIONS_KEY = 18
+    SASL_AUTHENTICATE_KEY = 36
 
 
 cdef bytes response_frame(RequestMetrics metrics, int16_t key, int16_t version, int32_t correlation_id, object response):
@@ -65,7 +68,9 @@ cdef inline int16_t be16(const uint8_t* p) noexcept nogil:
 
 
 cdef class Connection(AnswerQueue):
-    def __init__(self, ServerCore server, Transport transport not None, str listener, str client_host, int client_port, str local):
+    def __init__(self, ServerCore server, Transport transport not None, str listener, str client_host, int client_port, str local,
+                 logins=None):
+        """`logins` makes the login of a connection (login.Logins); None on listeners without SASL."""
         self.server = server
         self.transport = transport
         self.listener = listener
@@ -81,6 +86,12 @@ cdef class Connection(AnswerQueue):
         self.opened_ms = self.last_active_ms = coarse_ms(&self.clock.source)
         self.staged_at = -1
         self.wake_bytes = 1
+        self.gate = server.gate
+        self.frame_bytes_max = server.request_bytes_max
+        self.carry_bytes = CARRY_BYTES
+        if logins is not None:
+            self.begin_login(logins.receive_bytes_max)
+            self.login = logins.begin(self)
         server.connections[self] = None
         server.loop.add_reader(transport.fd, self.on_readable)
         self.reading = True
@@ -144,9 +155,12 @@ cdef class Connection(AnswerQueue):
         cdef Py_ssize_t unparsed, frame_bytes = 0, target, room
         cdef RecvBuffer fresh
         if self.buffer is None:
-            unparsed = 0 if self.carry is None else PyBytes_GET_SIZE(self.carry)
-            self.buffer = self.server.pool.acquire(BUFFER_BYTES)
-            if unparsed:
+            if self.carry is None:
+                unparsed = 0
+                self.buffer = self.server.pool.acquire(BUFFER_BYTES)
+            else:
+                unparsed = PyBytes_GET_SIZE(self.carry)
+                self.buffer = self.server.pool.acquire(BUFFER_BYTES)
                 memcpy(self.buffer.data, PyBytes_AS_STRING(self.carry), unparsed)
                 self.carry = None
             self.in_start = 0
@@ -187,7 +201,7 @@ cdef class Connection(AnswerQueue):
         self.wake_when_worth_it(unparsed)
         if unparsed == 0:
             self.buffer = None
-        elif unparsed < CARRY_BYTES:
+        elif unparsed < self.carry_bytes:
             self.carry = PyBytes_FromStringAndSize(<char*>self.buffer.data + self.in_start, unparsed)
             self.buffer = None
         return 0
@@ -235,9 +249,9 @@ cdef class Connection(AnswerQueue):
             while not self.closed and self.in_end - self.in_start >= 4 and not self.must_wait():
                 p = self.buffer.data + self.in_start
                 size = be32(p)
-                if size < 0 or size > self.server.request_bytes_max:
-                    return self.fail("", f"a request of {size} bytes; 0 to {self.server.request_bytes_max} are allowed "
-                                         "(socket.request.max.bytes)")
+                if size < 0 or size > self.frame_bytes_max:
+                    setting = "sasl.server.max.receive.size" if self.logging_in else "socket.request.max.bytes"
+                    return self.fail("", f"a request of {size} bytes; 0 to {self.frame_bytes_max} are allowed ({setting})")
                 if self.in_end - self.in_start - 4 < size:
                     break
                 if self.awaits_sync and size >= 2 and be16(p + 4) != PRODUCE_KEY and self.waits_for_sync():
@@ -287,13 +301,21 @@ cdef class Connection(AnswerQueue):
         cdef object client_id = None
         cdef Py_ssize_t at
         cdef int verdict
-        cdef Gate gate = self.server.gate
+        cdef Gate gate = self.gate
         if n < 8:
+            if self.logging_in:
+                return self.to_login(p, n)
             return self.fail("", f"a request of {n} bytes is shorter than its header")
         key = be16(p)
         version = be16(p + 2)
         correlation_id = be32(p + 4)
         if not admits_at_once(gate, key, version):
+            if self.login is not None:
+                if self.logging_in or self.is_for_login(key):
+                    return self.to_login(p, n)
+                if self.closed:
+                    return 0
+                gate = self.server.gate
             verdict = gate.judge(key, version, self.principal, self.listener)
             if verdict == WITHOUT_BODY:
                 self.key = key
@@ -347,6 +369,8 @@ cdef class Connection(AnswerQueue):
         if body != NULL:
             cursor = Cursor.over(body, n, self.buffer)
             cursor.lenient_text = True
+            if key == API_VERSIONS_KEY:
+                cursor.elements_max = cursor.elements_left = ANYBODYS_ELEMENTS_MAX
             try:
                 request = decode_at(self.server.request_classes[key], version, cursor)
             except WireError as error:
@@ -363,6 +387,80 @@ cdef class Connection(AnswerQueue):
             return 0
         reply.payload = response_frame(self.server.metrics, key, max(version, 0), correlation_id, response)
         return self.mark_ready(reply)
+
+    # ---- the login: what the connection does for `login` ----
+
+    cdef bint is_for_login(self, int16_t key) except *:
+        """Whether a request of a client that is logged in begins another login. An expired session ends with any other."""
+        if key == SASL_HANDSHAKE_KEY and self.login.begins_again():
+            return True
+        if self.login.has_expired:
+            self.login.expired()
+            self.close()
+        return False
+
+    cdef int to_login(self, const uint8_t* p, Py_ssize_t n) except -1:
+        self.server.requests += 1
+        self.requests += 1
+        self.login.take(PyBytes_FromStringAndSize(<char*>p, n))
+        return 0
+
+    def begin_login(self, Py_ssize_t frame_bytes_max):
+        """Each frame is for the login from now on, and not larger than this."""
+        self.logging_in = True
+        self.frame_bytes_max = frame_bytes_max
+        self.gate = self.server.login_gate
+        self.carry_bytes = LOGIN_CARRY_BYTES
+
+    def answer_login(self, int key, bytes payload not None):
+        """Send the frame as the answer to the request that is being handled. -1: it was a token without a header."""
+        cdef Reply reply = Reply.__new__(Reply)
+        if self.closed:
+            return
+        self.key = key if key >= 0 else SASL_AUTHENTICATE_KEY
+        self.add_reply(reply)
+        reply.payload = payload
+        self.mark_ready(reply)
+
+    def admit(self, str principal not None):
+        """The client is logged in: its requests are handled."""
+        self.principal = principal
+        self.logging_in = False
+        self.frame_bytes_max = self.server.request_bytes_max
+        self.carry_bytes = CARRY_BYTES
+        self.gate = self.server.session_gate
+        self.gate.rule = self.server.gate.rule
+
+    def expire(self):
+        """The session has ended: each request is shown to the login."""
+        if not self.logging_in:
+            self.gate = self.server.login_gate
+
+    def refuse(self):
+        """Handle nothing more; `end_refused` follows."""
+        self.running = True
+
+    def end_refused(self, int key, bytes payload not None):
+        """Send the frame, if it is not empty, behind what is due, and close the connection."""
+        if self.closed:
+            return
+        try:
+            self.closing = True
+            # What came after the refused request is dropped.
+            self.in_start = self.in_end = 0
+            self.release_input()
+            if payload:
+                self.answer_login(key, payload)
+            else:
+                self.after_output()
+        except Exception as error:
+            self.broken(error)
+
+    cpdef int close(self) except -1:
+        if self.login is not None:
+            self.login.closed()
+            self.login = None
+        return AnswerQueue.close(self)
 
     # ---- after output was held back ----
 

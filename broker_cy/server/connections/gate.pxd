@@ -16,6 +16,7 @@ cdef class Gate:
     cdef public object rule
     cdef readonly str refusal       # of the last request that was refused
 
+    cdef Gate without(self, object keys)
     cdef int judge(self, int16_t key, int16_t version, str principal, str listener) except -1
 
 

@@ -3,6 +3,9 @@
 It decides what depends on the client and the API alone: whether the API is served in this version, and what `rule` adds. Rights
 on a topic, group or transactional id are for the handlers, which report them in their responses; they know the client's principal
 from the context of the request.
+
+A connection with a login (`login`) has a gate of its own, which lets pass at once what needs no look at the login; all else is still
+judged by the gate of the listener.
 """
 
 from broker_cy.wire.api_keys import ApiKey
@@ -31,6 +34,16 @@ cdef class Gate:
         for key, entry in registry.items():
             self.min_version[key] = entry.min_version
             self.max_version[key] = entry.max_version
+
+    cdef Gate without(self, object keys):
+        """A gate that lets nothing with one of these keys pass at once; all APIs for None."""
+        cdef Gate gate = Gate({})
+        cdef int key
+        for key in range(API_KEYS):
+            if keys is not None and key not in keys:
+                gate.min_version[key] = self.min_version[key]
+                gate.max_version[key] = self.max_version[key]
+        return gate
 
     cdef int judge(self, int16_t key, int16_t version, str principal, str listener) except -1:
         cdef int verdict = ADMITTED

@@ -20,6 +20,7 @@ from broker_cy.server.connections.connection import Connection
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from broker_cy.server.connections.login import Logins
     from broker_cy.server.seams import Acceptor, Incoming
 
 LOGGER = logging.getLogger("broker_cy.server.connections.listener")
@@ -64,11 +65,15 @@ class Admission:
 class Listener:
     """One named listener: accepts clients and creates a `Connection` for each one that is admitted."""
 
-    def __init__(self, name: str, acceptor: Acceptor, core: ServerCore, admission: Admission) -> None:
+    def __init__(
+        self, name: str, acceptor: Acceptor, core: ServerCore, admission: Admission, logins: Logins | None = None
+    ) -> None:
+        """`logins`: with SASL, what clients do before they are served."""
         self.name = name
         self.acceptor = acceptor
         self.core = core
         self.admission = admission
+        self.logins = logins
         self.host = acceptor.host
         self.port = acceptor.port
         self.local = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -124,4 +129,4 @@ class Listener:
             self.core.log_events.connection_refused(self.name, host, port, self.admission.limit_of(host))
             incoming.refuse()
             return
-        Connection(self.core, incoming.admit(), self.name, host, port, self.local)
+        Connection(self.core, incoming.admit(), self.name, host, port, self.local, self.logins)

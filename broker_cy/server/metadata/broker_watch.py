@@ -27,6 +27,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -73,6 +74,7 @@ class Watched(NamedTuple):
     node_id: int
     epoch: int
     addresses: tuple[Address, ...]
+    outgoing: Outgoing
     on_suspect: Callable[[int, int], None]
     on_clear: Callable[[int], None]
     on_silent: Callable[[int, int, bool], None]
@@ -95,7 +97,8 @@ class BrokerWatch:
         node_id: int,
         loop: asyncio.AbstractEventLoop,
         listener: str,
-        outgoing: Outgoing,
+        to_brokers: Outgoing,
+        to_controllers: Outgoing,
         on_suspect: Callable[[int, int], None],
         on_clear: Callable[[int], None],
         on_dead: Callable[[Mapping[int, int]], None],
@@ -120,7 +123,10 @@ class BrokerWatch:
         self._node_id = node_id
         self._loop = loop
         self._listener = listener
-        self._outgoing = outgoing
+        self._to_brokers = to_brokers
+        self._to_controllers = to_controllers
+        # To find out whether anybody listens.
+        self._plain = replace(to_brokers, login=None)
         self._on_suspect = on_suspect
         self._on_clear = on_clear
         self._on_dead = on_dead
@@ -163,7 +169,13 @@ class BrokerWatch:
                 every = [own, *(each for each in broker.listeners.values() if each is not own)]
                 addresses = tuple(Address(each.host, each.port) for each in every)
                 watched_now = Watched(
-                    broker_id, broker.epoch, addresses, self._note_cut, self._on_clear, self._note_silent
+                    broker_id,
+                    broker.epoch,
+                    addresses,
+                    self._to_brokers,
+                    self._note_cut,
+                    self._on_clear,
+                    self._note_silent,
                 )
                 task = self._loop.create_task(self._watch_broker(watched_now))
                 self._tasks[broker_id] = (broker.epoch, task)
@@ -178,7 +190,7 @@ class BrokerWatch:
             self._leader_task.cancel()
             self._leader_task = None
         if leader_id not in (NO_LEADER, self._node_id) and address is not None:
-            watched = Watched(leader_id, epoch, (address,), _nobody, _nobody, self._leader_silent)
+            watched = Watched(leader_id, epoch, (address,), self._to_controllers, _nobody, _nobody, self._leader_silent)
             self._leader_task = self._loop.create_task(self._watch_leader(watched))
 
     def process_ended(self, broker_id: int, epoch: int) -> bool:
@@ -290,7 +302,7 @@ class BrokerWatch:
                         remedy="check its advertised.listeners, and firewalls and routes on the way",
                     ),
                 )
-            connection = await self._connect(watched.addresses[0])
+            connection = await self._connect(watched.addresses[0], watched.outgoing)
             if connection is None:
                 unreached = None if unreached is None else unreached + 1
                 if is_here is not None and await self._refuses(watched.addresses):
@@ -324,16 +336,16 @@ class BrokerWatch:
             connection.close()
         return self._loop.time() - began
 
-    async def _connect(self, address: Address) -> Connection | None:
+    async def _connect(self, address: Address, outgoing: Outgoing) -> Connection | None:
         try:
-            return await self._open(address)
+            return await self._open(address, outgoing)
         except (ConnectionFailed, TimedOut):
             return None
 
-    async def _open(self, address: Address) -> Connection:
+    async def _open(self, address: Address, outgoing: Outgoing) -> Connection:
         """Raises ConnectionFailed and TimedOut."""
         name = f"broker-cy-{self._node_id}-watch"
-        return await open_connection(address, name, Deadline(CONNECT_S), self._outgoing)
+        return await open_connection(address, name, Deadline(CONNECT_S), outgoing)
 
     async def _refuses(self, addresses: Sequence[Address]) -> bool:
         """Whether all addresses refuse connections, twice."""
@@ -346,7 +358,7 @@ class BrokerWatch:
         """Connect to each address, until one does not refuse it."""
         for address in addresses:
             try:
-                connection = await self._open(address)
+                connection = await self._open(address, self._plain)
             except ConnectionRefused:
                 continue
             except (ConnectionFailed, TimedOut):

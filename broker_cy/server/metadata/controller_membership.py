@@ -18,6 +18,8 @@ from broker_cy.metadata import features
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.quorum.voters import Endpoint
     from broker_cy.server.metadata.broker_membership import Runner
@@ -30,7 +32,6 @@ ANSWER_S: Final = 5.0
 # each other's registration without end, do not fill the log.
 BACKOFF_S: Final = 0.1
 BACKOFF_S_MAX: Final = 60.0
-PLAINTEXT: Final = 0
 
 
 class ControllerMembership:
@@ -43,13 +44,17 @@ class ControllerMembership:
         loop: asyncio.AbstractEventLoop,
         incarnation_id: UUID,
         endpoints: tuple[Endpoint, ...],
+        protocol_ids: Mapping[str, int],
     ) -> None:
-        """`endpoints` are the advertised addresses of the controller listeners."""
+        """`endpoints` are the advertised addresses of the controller listeners, `protocol_ids` their security protocols
+        by name.
+        """
         self._node_id = node_id
         self._controller = controller
         self._loop = loop
         self._incarnation_id = incarnation_id
         self._endpoints = endpoints
+        self._protocol_ids = protocol_ids
         self._backoff_s = BACKOFF_S
         self._registering: asyncio.Task[None] | None = None
         self._was_registered = False
@@ -105,7 +110,9 @@ class ControllerMembership:
             incarnation_id=self._incarnation_id,
             zk_migration_ready=False,
             listeners=[
-                request.Listener(name=one.name, host=one.host, port=one.port, security_protocol=PLAINTEXT)
+                request.Listener(
+                    name=one.name, host=one.host, port=one.port, security_protocol=self._protocol_ids[one.name]
+                )
                 for one in self._endpoints
             ],
             features=[

@@ -103,10 +103,12 @@ class ControllerService:
         outgoing: Outgoing,
         executor: Executor | None = None,
         on_committed: Callable[[int], None] = lambda end_offset: None,
+        to_brokers: Outgoing | None = None,
     ) -> None:
-        """`directory_ids` are those of the data directories, the one of the metadata log first; `randomness` gives
-        ids, `outgoing` the connections to other nodes; `executor` runs what blocks for the disk, None: the loop's
-        default one; `on_committed(end_offset)` is called for each commit. See `open`.
+        """`directory_ids` are those of the data directories, the one of the metadata log first; `randomness` gives ids,
+        `outgoing` the connections to controllers, `to_brokers` those to brokers (None: the same); `executor` runs what
+        blocks for the disk, None: the loop's default one; `on_committed(end_offset)` is called for each commit. See
+        `open`.
         """
         self.config = config
         self.node_id = config.node_id
@@ -123,6 +125,7 @@ class ControllerService:
         self._executor = executor
         self._randomness = randomness
         self._outgoing = outgoing
+        self._to_brokers = outgoing if to_brokers is None else to_brokers
         self._listeners: list[Listener] = []
         self._driver: QuorumDriver
         self._committed: CommittedMetadata
@@ -157,6 +160,7 @@ class ControllerService:
         randomness: Randomness,
         outgoing: Outgoing,
         executor: Executor | None = None,
+        to_brokers: Outgoing | None = None,
     ) -> ControllerService:
         """The service over the metadata log of the (locked and formatted) data directories. Blocks. Raises
         DataDirectoryError, StorageError, OSError.
@@ -183,6 +187,7 @@ class ControllerService:
             outgoing=outgoing,
             executor=executor,
             on_committed=log_manager.metadata_committed,
+            to_brokers=to_brokers,
         )
 
     def load(self, endpoints: tuple[VoterEndpoint, ...] = ()) -> None:
@@ -327,7 +332,12 @@ class ControllerService:
             from broker_cy.server.metadata.controller_membership import ControllerMembership
 
             self._controller_membership = ControllerMembership(
-                self.node_id, self, self._loop, self._randomness.kafka_uuid(), self._endpoints
+                self.node_id,
+                self,
+                self._loop,
+                self._randomness.kafka_uuid(),
+                self._endpoints,
+                {each.name: each.protocol_id for each in self.config.network.controller_listeners},
             )
             self._listeners.append(self._controller_membership.apply)
 
@@ -340,6 +350,7 @@ class ControllerService:
             self.node_id,
             self._loop,
             self.config.network.inter_broker,
+            self._to_brokers,
             self._outgoing,
             self._suspect,
             lambda broker_id: self.on_clear(broker_id),

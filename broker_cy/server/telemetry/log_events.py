@@ -55,11 +55,27 @@ class LogEvents:
         self._offline = RateLimit(clock)
         self._not_created = RateLimit(clock)
         self._markers = RateLimit(clock)
+        self._logins = RateLimit(clock)
 
     def bad_request(self, host: str, port: int, api: str, reason: str) -> None:
         """Log that a connection is closed because of what its peer sent."""
         event = "connection closed: bad request"
         self._bad_requests.log(logging.WARNING, event, peer=f"{host}:{port}", api=api or "-", reason=reason)
+
+    def login_failed(
+        self, listener: str, host: str, port: int, mechanism: str, user: str, reason: str, *, again: bool
+    ) -> None:
+        """Log a client that could not log in; `user` is a name as it is shown."""
+        self._logins.log(
+            logging.WARNING,
+            "login failed",
+            listener=listener,
+            peer=f"{host}:{port}",
+            mechanism=mechanism or "-",
+            user=user or "-",
+            reason=reason,
+            again=again,
+        )
 
     def connection_refused(self, listener: str, host: str, port: int, limit: int) -> None:
         """Log a connection beyond max.connections.per.ip, which is closed immediately."""

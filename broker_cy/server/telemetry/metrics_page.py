@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
     from broker_cy.server.broker import Broker
     from broker_cy.server.connections.answers import ServerCore
+    from broker_cy.server.login_counts import LoginCounts
     from broker_cy.server.telemetry.loop_watch import LoopWatch
 
 PARTITIONS_PER_SLICE = 2_000
@@ -57,6 +58,7 @@ async def render(broker: Broker, core: ServerCore, watch: LoopWatch, only: froze
     page.one("broker_cy_build_info", 1, __version__, str(broker.node_id), broker.cluster_id)
     _requests(page, core)
     _connections(page, core)
+    _logins(page, broker.login_counts)
     topics = list(broker.partitions.by_name.items())
     page.one("broker_cy_topics", len(topics))
     await _partitions(page, topics)
@@ -74,6 +76,7 @@ async def render_controller(broker: Broker, core: ServerCore, watch: LoopWatch) 
     page.one("broker_cy_build_info", 1, __version__, str(broker.node_id), broker.cluster_id)
     _requests(page, core)
     _connections(page, core)
+    _logins(page, broker.login_counts)
     _directories(page, broker)
     _quorum(page, broker)
     _process(page, watch)
@@ -131,6 +134,18 @@ def _connections(page: Page, core: ServerCore) -> None:
         page.family(f"broker_cy_client_{family}")
         for name, counts in clients.items():
             page.sample(f"broker_cy_client_{family}", counts[place], name)
+
+
+def _logins(page: Page, counts: LoginCounts) -> None:
+    for family, again in (("broker_cy_authentications_total", False), ("broker_cy_reauthentications_total", True)):
+        page.family(family)
+        for result, numbers in (("success", counts.successes), ("failure", counts.failures)):
+            for (listener, is_again), number in numbers.items():
+                if is_again is again:
+                    page.sample(family, number, listener, result)
+    page.family("broker_cy_expired_sessions_total")
+    for listener, number in counts.expired.items():
+        page.sample("broker_cy_expired_sessions_total", number, listener)
 
 
 async def _partitions(page: Page, topics: list[tuple[bytes, list[Partition | None]]]) -> None:

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[3] / "broker_cy"
 BY_ATTRIBUTE = {
     "advertised.listeners",
     "broker.id",
+    "connections.max.reauth.ms",
     "controller.listener.names",
     "controller.quorum.voters",
     "inter.broker.listener.name",
@@ -22,6 +23,11 @@ BY_ATTRIBUTE = {
     "max.connections.per.ip.overrides",
     "node.id",
     "process.roles",
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.mechanism.controller.protocol",
+    "sasl.mechanism.inter.broker.protocol",
+    "sasl.server.max.receive.size",
     "security.inter.broker.protocol",
 }
 

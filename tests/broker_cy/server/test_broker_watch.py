@@ -108,6 +108,7 @@ async def watching(process: Listening, interval_ms: int = 0) -> AsyncIterator[tu
         asyncio.get_running_loop(),
         "PLAINTEXT",
         MACHINE,
+        MACHINE,
         lambda broker_id, epoch: notes.suspected.append(broker_id),
         notes.cleared.append,
         notes.note_dead,

@@ -1,0 +1,74 @@
+"""How clients log in with SASL: with SaslHandshake and SaslAuthenticate in version 1, which Kafka has since 2.2."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker_cy.core import scram as scram_keys
+from broker_cy.core.errors import ErrorCode, WireError
+from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
+from broker_cy.security.sasl.exchange import ClientExchange, Login, LoginFailed
+from broker_cy.security.sasl.plain import PlainClient
+from broker_cy.security.sasl.scram import NONCE_BYTES, SaltedPasswords, ScramClient, nonce_of
+from broker_cy.wire import codec, messages
+
+HANDSHAKE_VERSION: Final = 1
+AUTHENTICATE_VERSION: Final = 1
+# Tokens of one login; SCRAM has two.
+TOKENS_MAX: Final = 4
+# A client logs in again when this part of its session has passed (KIP-368).
+AGAIN_AFTER: Final = 0.85
+
+
+class ClientLogin:
+    """Who logs in; shared by connections, of which all but the first save the work of SCRAM's iterations."""
+
+    def __init__(self, login: Login, randomness: Randomness = MACHINE_RANDOMNESS) -> None:
+        self.mechanism = login.mechanism
+        self._login = login
+        self._randomness = randomness
+        self._salted = SaltedPasswords(login)
+
+    def __repr__(self) -> str:
+        return f"ClientLogin({self._login!r})"
+
+    def begin(self) -> ClientExchange:
+        """One login. Raises LoginFailed for a mechanism that is not supported."""
+        if self.mechanism == "PLAIN":
+            return PlainClient(self._login)
+        mechanism = scram_keys.of_name(self.mechanism)
+        if mechanism is None:
+            raise LoginFailed(f"the mechanism {self.mechanism} is not supported")
+        return ScramClient(mechanism, self._salted, nonce_of(self._randomness.take_bytes(NONCE_BYTES)))
+
+    @property
+    def handshake(self) -> bytes:
+        return codec.encode(messages.SaslHandshakeRequest(mechanism=self.mechanism), HANDSHAKE_VERSION)
+
+
+def check_handshake(answer: memoryview, mechanism: str) -> None:
+    """Raises LoginFailed."""
+    try:
+        found = codec.decode(messages.SaslHandshakeResponse, HANDSHAKE_VERSION, answer)
+    except WireError as error:
+        raise LoginFailed(f"the answer to SaslHandshake is malformed: {error}") from None
+    if found.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise LoginFailed("the listener has no SASL: use the security protocol PLAINTEXT")
+    if found.error_code:
+        offered = ", ".join(found.mechanisms) or "none"
+        raise LoginFailed(f"the broker does not accept the mechanism {mechanism}; it accepts {offered}")
+
+
+def token_request(token: bytes) -> bytes:
+    return codec.encode(messages.SaslAuthenticateRequest(auth_bytes=token), AUTHENTICATE_VERSION)
+
+
+def read_token(answer: memoryview) -> tuple[bytes, int]:
+    """The server's token, and how long the session lasts in ms (0: no limit). Raises LoginFailed."""
+    try:
+        found = codec.decode(messages.SaslAuthenticateResponse, AUTHENTICATE_VERSION, answer)
+    except WireError as error:
+        raise LoginFailed(f"the answer to SaslAuthenticate is malformed: {error}") from None
+    if found.error_code:
+        raise LoginFailed(found.error_message or "the broker refused the login")
+    return found.auth_bytes, max(0, found.session_lifetime_ms)

@@ -1,0 +1,101 @@
+"""What a SASL exchange is: the peers send each other tokens, until the server knows the user or refuses.
+
+Nothing here holds a password in its `repr`; what a peer sent is shown in log lines only through `shown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+
+# What is shown of a name that a client sent.
+NAME_SHOWN_MAX: Final = 100
+
+
+class Challenge(NamedTuple):
+    """The next token for the peer."""
+
+    token: bytes
+
+
+class Done(NamedTuple):
+    """The user is who it says. `token` is the last one for the client, which may be empty."""
+
+    token: bytes
+    user: str
+
+
+class Failed(NamedTuple):
+    """Nobody is logged in. `reason` is for the log and names no secret; `text` is for the client, None for the text
+    that is the same for each wrong credential.
+    """
+
+    reason: str
+    user: str = ""
+    text: str | None = None
+
+
+ServerStep = Challenge | Done | Failed
+
+
+class ServerExchange(Protocol):
+    """One login at the server: `step` is called with each token of the client, until it returns Done or Failed."""
+
+    def step(self, token: bytes) -> ServerStep: ...
+
+
+class ClientExchange(Protocol):
+    """One login at the client. Invariant: `is_complete` is only true once the server has proved what it must."""
+
+    is_complete: bool
+
+    def first(self) -> bytes:
+        """The first token."""
+        ...
+
+    def step(self, token: bytes) -> bytes | None:
+        """The answer to a token of the server; None where it needs none. Raises LoginFailed."""
+        ...
+
+
+class LoginFailed(Exception):
+    """The server refused the login, or is not the one that knows the password; the text has no secret."""
+
+
+class Login:
+    """What a client logs in with. The password is not in its `repr`."""
+
+    __slots__ = ("mechanism", "password", "user")
+
+    def __init__(self, mechanism: str, user: str, password: str) -> None:
+        self.mechanism = mechanism
+        self.user = user
+        self.password = password
+
+    def __repr__(self) -> str:
+        return f"Login({self.mechanism}, {self.user!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Login):
+            return NotImplemented
+        return (self.mechanism, self.user, self.password) == (other.mechanism, other.user, other.password)
+
+    __hash__ = object.__hash__
+
+
+class Passwords:
+    """The users of PLAIN with their passwords, which are not in its `repr`."""
+
+    __slots__ = ("by_user",)
+
+    def __init__(self, by_user: Mapping[str, str]) -> None:
+        self.by_user: Final = dict(by_user)
+
+    def __repr__(self) -> str:
+        return f"Passwords(of {len(self.by_user)} users)"
+
+
+def shown(name: str) -> str:
+    """A name that a client sent, for a log line: bounded, without control characters."""
+    text = "".join(sign if sign.isprintable() else "?" for sign in name[:NAME_SHOWN_MAX])
+    return text + "..." if len(name) > NAME_SHOWN_MAX else text

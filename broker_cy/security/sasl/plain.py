@@ -1,0 +1,91 @@
+"""PLAIN (RFC 4616): the client's only token is `[authzid] NUL authcid NUL passwd`, in UTF-8.
+
+The texts for clients are those of Kafka's PlainSaslServer. An unknown user and a wrong password have the same text, and
+the same work: a digest of the password is compared, in constant time (CVE-2021-38153), with that of the user or of
+nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Final
+
+from broker_cy.security.sasl.exchange import Done, Failed, Login, LoginFailed, Passwords, ServerStep
+
+# Of the whole token: RFC 4616 has three texts of 255 characters.
+TOKEN_BYTES_MAX: Final = 4_096
+_NOBODY: Final = ""
+
+
+class PlainServer:
+    """One login. `key` makes digests that nobody else can compute; any bytes that clients do not know."""
+
+    def __init__(self, users: Passwords, key: bytes) -> None:
+        self._users = users.by_user
+        self._key = key
+
+    def __repr__(self) -> str:
+        return "PlainServer()"
+
+    def step(self, token: bytes) -> ServerStep:
+        if len(token) > TOKEN_BYTES_MAX:
+            return _failed(f"a token of {len(token)} bytes", "", "Invalid SASL/PLAIN response: it is too long")
+        try:
+            parts = token.decode().split("\0")
+        except UnicodeDecodeError:
+            return _failed("a token that is not UTF-8", "", "Invalid SASL/PLAIN response: it is not UTF-8")
+        if len(parts) != 3:
+            # Kafka reads no more than four.
+            return _failed(
+                f"a token of {len(parts)} parts",
+                "",
+                f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}",
+            )
+        authorization_id, user, password = parts
+        if not user:
+            return _failed("no user name", "", "Authentication failed: username not specified")
+        if not password:
+            return _failed("no password", user, "Authentication failed: password not specified")
+        if not self._verified(user, password):
+            return _failed(
+                "unknown user or wrong password", user, "Authentication failed: Invalid username or password"
+            )
+        if authorization_id not in ("", user):
+            return _failed(
+                "another authorization id",
+                user,
+                "Authentication failed: Client requested an authorization id that is different from username",
+            )
+        return Done(b"", user)
+
+    def _verified(self, user: str, password: str) -> bool:
+        expected = self._users.get(user)
+        is_equal = hmac.compare_digest(self._digest(password), self._digest(_NOBODY if expected is None else expected))
+        return is_equal and expected is not None
+
+    def _digest(self, password: str) -> bytes:
+        # The work depends on the length of what the client sent, and not on that of the right password: both are
+        # shorter than what is hashed.
+        return hashlib.blake2b(password.encode().ljust(TOKEN_BYTES_MAX, b"\0"), key=self._key).digest()
+
+
+class PlainClient:
+    """The half of the client."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self.is_complete = False
+
+    def first(self) -> bytes:
+        return f"\0{self._login.user}\0{self._login.password}".encode()
+
+    def step(self, token: bytes) -> bytes | None:
+        if token or self.is_complete:
+            raise LoginFailed("the server sent a token that PLAIN does not have")
+        self.is_complete = True
+        return None
+
+
+def _failed(reason: str, user: str, text: str) -> Failed:
+    return Failed(reason, user, text)

@@ -1,0 +1,214 @@
+"""The logins of connections on listeners with SASL: what drives their authenticators (security.authenticator) with
+frames, time and users.
+
+Bounds: `brokercy.authentication.timeout.ms` from the first byte to the end of a login, also of a second one; and
+`connection.failed.authentication.delay.ms` from a failure to its answer, in which nothing more is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker_cy.core import scram as scram_keys
+from broker_cy.security.authenticator import Admitted, Answer, Authenticator, Mechanisms, Refused
+from broker_cy.security.jaas import PLAIN
+from broker_cy.security.sasl.plain import PlainServer
+from broker_cy.security.sasl.scram import NONCE_BYTES, Credential, Decoys, ScramServer, nonce_of
+from broker_cy.server.context import RequestContext
+from broker_cy.server.handlers.api_versions import api_versions
+from broker_cy.wire.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from broker_cy.config.sasl import SaslListener
+    from broker_cy.core.randomness import Randomness
+    from broker_cy.core.scram import Mechanism
+    from broker_cy.security.sasl.exchange import ServerExchange
+    from broker_cy.server.broker import Broker
+    from broker_cy.server.connections.connection import Connection
+    from broker_cy.wire import messages
+
+# How old the count of iterations may be that most users have: it needs a look at each user.
+TYPICAL_S: Final = 60.0
+_KEY_BYTES: Final = 32
+
+
+class ScramUsers:
+    """The credentials in the metadata image; a change counts with the next login."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._decoys: Decoys | None = None
+        self._looked_s: dict[int, float] = {}
+
+    def find(self, mechanism: Mechanism, user: str) -> Credential | None:
+        record = self._broker.image.kept.get(("scram", user, mechanism.type))
+        if record is None:
+            return None
+        keys = scram_keys.Keys(record.stored_key, record.server_key)
+        return Credential(record.salt, record.iterations, keys)
+
+    def decoys(self, mechanism: Mechanism) -> Decoys:
+        """Those of this cluster: its id is random, and nobody sees it before a login."""
+        if self._decoys is None:
+            self._decoys = Decoys(self._broker.cluster_id.encode())
+        now_s = self._broker.clock.monotonic()
+        if now_s - self._looked_s.get(mechanism.type, -TYPICAL_S) >= TYPICAL_S:
+            self._looked_s[mechanism.type] = now_s
+            counts = Counter(
+                record.iterations
+                for key, record in self._broker.image.kept.items()
+                if key[0] == "scram" and key[2] == mechanism.type
+            )
+            for iterations, _ in counts.most_common(1):
+                self._decoys.iterations[mechanism.name] = iterations
+        return self._decoys
+
+
+class Logins:
+    """The logins of one listener."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        name: str,
+        settings: SaslListener,
+        users: ScramUsers,
+        *,
+        randomness: Randomness,
+    ) -> None:
+        config = broker.config
+        self.broker = broker
+        self.name = name
+        self.counts = broker.login_counts
+        self.receive_bytes_max = settings.receive_bytes_max
+        self.delay_s = config["connection.failed.authentication.delay.ms"] / 1000
+        self.timeout_s = config["brokercy.authentication.timeout.ms"] / 1000
+        self._settings = settings
+        self._users = users
+        self._randomness = randomness
+        self._key = randomness.take_bytes(_KEY_BYTES)
+        self.mechanisms = Mechanisms(
+            {mechanism: self._beginning(mechanism) for mechanism in settings.mechanisms}, settings.lifetime_ms
+        )
+
+    def begin(self, connection: Connection) -> Login:
+        return Login(self, connection)
+
+    def _beginning(self, name: str) -> Callable[[], ServerExchange]:
+        if name == PLAIN:
+            return partial(PlainServer, self._settings.users, self._key)
+        mechanism = scram_keys.of_name(name)
+        assert mechanism is not None  # config.sasl allows no others
+        return partial(self._scram, mechanism)
+
+    def _scram(self, mechanism: Mechanism) -> ServerExchange:
+        nonce = nonce_of(self._randomness.take_bytes(NONCE_BYTES))
+        return ScramServer(mechanism, partial(self._users.find, mechanism), self._users.decoys(mechanism), nonce)
+
+
+class Login:
+    """The login of one connection, which calls it with each frame until it is logged in (Connection.logging_in)."""
+
+    def __init__(self, logins: Logins, connection: Connection) -> None:
+        self._logins = logins
+        self._connection = connection
+        self._loop: asyncio.AbstractEventLoop = logins.broker.loop
+        self._authenticator = Authenticator(logins.mechanisms, self._versions)
+        # Of the deadline of a login, then of the end of a session; of the answer to a failure.
+        self._timer: asyncio.TimerHandle | None = None
+        self.has_expired = False
+        self._wait()
+
+    def take(self, data: bytes) -> None:
+        """A frame, without its size."""
+        outcome = self._authenticator.take(data, self._now_ns())
+        if isinstance(outcome, Refused):
+            self._refuse(outcome)
+            return
+        if isinstance(outcome, Answer):
+            self._connection.answer_login(outcome.key, outcome.payload)
+            return
+        self._admit(outcome)
+
+    def begins_again(self) -> bool:
+        """Whether this client, whose SaslHandshake has arrived, logs in again (KIP-368); then that is taken next."""
+        if not self._authenticator.may_begin_again(self._now_ns()):
+            return False
+        self._connection.begin_login(self._logins.receive_bytes_max)
+        self._wait()
+        return True
+
+    def expired(self) -> None:
+        """The connection ends, because the session has."""
+        self._logins.counts.expired[self._logins.name] += 1
+
+    def closed(self) -> None:
+        """The connection has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _admit(self, outcome: Admitted) -> None:
+        session = outcome.session
+        self._logins.counts.successes[self._logins.name, outcome.again] += 1
+        self.has_expired = False
+        self._connection.admit(session.principal)
+        self._connection.answer_login(outcome.key, outcome.payload)
+        self._set_timer(session.lifetime_ms / 1000 if session.lifetime_ms else None, self._expire)
+
+    def _refuse(self, outcome: Refused) -> None:
+        connection, logins = self._connection, self._logins
+        logins.counts.failures[logins.name, outcome.again] += 1
+        logins.broker.log_events.login_failed(
+            logins.name,
+            connection.client_host,
+            connection.client_port,
+            outcome.mechanism,
+            outcome.user,
+            outcome.reason,
+            again=outcome.again,
+        )
+        if not outcome.is_delayed:
+            connection.close()
+            return
+        connection.refuse()
+        end = partial(connection.end_refused, outcome.key, outcome.payload)
+        self._set_timer(logins.delay_s, end)
+
+    def _expire(self) -> None:
+        self.has_expired = True
+        self._connection.expire()
+
+    def _wait(self) -> None:
+        self._set_timer(self._logins.timeout_s, self._overdue)
+
+    def _overdue(self) -> None:
+        session = self._authenticator.session
+        self._refuse(Refused(-1, b"", "no login in time", is_delayed=False, again=session is not None))
+
+    def _set_timer(self, after_s: float | None, call: Callable[[], None]) -> None:
+        self.closed()
+        if after_s is not None and not self._connection.closed:
+            self._timer = self._loop.call_later(after_s, call)
+
+    def _now_ns(self) -> int:
+        return self._logins.broker.clock.monotonic_ns()
+
+    def _versions(self, version: int, request: messages.ApiVersionsRequest | None) -> messages.ApiVersionsResponse:
+        connection = self._connection
+        context = RequestContext(
+            self._logins.broker,
+            ApiKey.API_VERSIONS,
+            version,
+            None,
+            connection.client_host,
+            connection.listener,
+            connection.connection_id,
+        )
+        response: messages.ApiVersionsResponse = api_versions(context, request)
+        return response

@@ -1,0 +1,23 @@
+"""The logins of the listeners of a node; nothing of them is loaded where no listener has SASL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker_cy.server.broker import Broker
+    from broker_cy.server.connections.login import Logins
+
+
+def logins_of(broker: Broker) -> Mapping[str, Logins]:
+    """What clients of listeners with SASL do before they are served, by the name of the listener."""
+    if not broker.config.sasl.listeners:
+        return {}
+    from broker_cy.server.connections.login import Logins, ScramUsers
+
+    users = ScramUsers(broker)
+    return {
+        name: Logins(broker, name, settings, users, randomness=broker.randomness)
+        for name, settings in broker.config.sasl.listeners.items()
+    }

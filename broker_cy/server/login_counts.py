@@ -1,0 +1,14 @@
+"""What became of the logins of clients (SASL)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+
+class LoginCounts:
+    """By listener, and whether the client was logged in and did it again; `expired` are sessions that ended."""
+
+    def __init__(self) -> None:
+        self.successes: Counter[tuple[str, bool]] = Counter()
+        self.failures: Counter[tuple[str, bool]] = Counter()
+        self.expired: Counter[str] = Counter()

@@ -1,0 +1,131 @@
+"""The settings of SASL: a server.properties of Kafka with it works, and what would not protect is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_cy.config import BrokerConfig
+from broker_cy.config.types import ConfigError
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+P = "listener.name.sasl_plaintext."
+BASE = {
+    "listeners": "SASL_PLAINTEXT://:9092",
+    "security.inter.broker.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+    f"{P}plain.sasl.jaas.config": f'{PLAIN} required user_alice="a-secret";',
+    f"{P}scram-sha-512.sasl.jaas.config": f'{SCRAM} required username="admin" password="b-secret";',
+}
+
+
+def test_a_secured_file_of_kafka() -> None:
+    """If this fails, a broker that Kafka starts with these settings does not start, or serves everybody."""
+    config = BrokerConfig.from_properties(BASE)
+    (name,) = config.sasl.listeners
+    found = config.sasl.listeners[name]
+    assert (name, found.mechanisms) == ("SASL_PLAINTEXT", ("PLAIN", "SCRAM-SHA-512"))
+    assert found.users.by_user == {"alice": "a-secret"}
+    assert found.receive_bytes_max == 524_288
+    assert config.sasl.to_brokers is not None
+    assert (config.sasl.to_brokers.user, config.sasl.to_brokers.mechanism) == ("admin", "SCRAM-SHA-512")
+    assert config.sasl.to_controllers is None
+    assert config.warnings == []
+    assert "secret" not in repr(config.sasl)
+
+
+def test_settings_of_a_listener_replace_the_others() -> None:
+    """If this fails, the limits of one listener are those of another."""
+    config = BrokerConfig.from_properties(
+        {
+            **BASE,
+            "listeners": "SASL_PLAINTEXT://:9092,EXTERNAL://:9093",
+            "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,EXTERNAL:SASL_PLAINTEXT",
+            "connections.max.reauth.ms": "1000",
+            "sasl.server.max.receive.size": "1001",
+            "listener.name.external.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.external.plain.sasl.jaas.config": f"{PLAIN} required;",
+            "listener.name.external.sasl.server.max.receive.size": "1002",
+            "listener.name.external.connections.max.reauth.ms": "1003",
+            f"{P}plain.connections.max.reauth.ms": "1004",
+        }
+    )
+    inner, outer = config.sasl.listeners["SASL_PLAINTEXT"], config.sasl.listeners["EXTERNAL"]
+    assert (outer.mechanisms, outer.receive_bytes_max, outer.lifetime_ms) == (("PLAIN",), 1_002, {"PLAIN": 1_003})
+    assert (inner.receive_bytes_max, inner.lifetime_ms) == (1_001, {"PLAIN": 1_004, "SCRAM-SHA-512": 1_000})
+    assert not outer.users.by_user
+
+
+def test_controllers() -> None:
+    """If this fails, a node does not know how to log in at controllers that want it."""
+    config = BrokerConfig.from_properties(
+        {
+            "process.roles": "broker",
+            "node.id": "2",
+            "listeners": "PLAINTEXT://:9092",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": "a:9093",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.controller.plain.sasl.jaas.config": f'{PLAIN} required username="admin" password="x";',
+        }
+    )
+    assert config.sasl.to_controllers is not None
+    assert config.sasl.to_controllers.user == "admin"
+    assert config.sasl.to_brokers is None
+
+
+def without(name: str) -> dict[str, str]:
+    return {key: value for key, value in BASE.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        (without("sasl.enabled.mechanisms"), "sasl.enabled.mechanisms: the mechanism GSSAPI is not supported yet"),
+        (without(f"{P}plain.sasl.jaas.config"), f"setting {P}plain.sasl.jaas.config is needed"),
+        (without(f"{P}scram-sha-512.sasl.jaas.config"), "scram-sha-512.sasl.jaas.config is needed"),
+        (without("sasl.mechanism.inter.broker.protocol"), "must be included in sasl.enabled.mechanisms"),
+        ({**BASE, "sasl.jaas.config": f"{PLAIN} required;"}, "must be prefixed with listener and mechanism"),
+        ({**BASE, "sasl.enabled.mechanisms": "OAUTHBEARER"}, "OAUTHBEARER is not supported yet"),
+        ({**BASE, "sasl.enabled.mechanisms": ""}, "sasl.enabled.mechanisms"),
+        ({**BASE, "sasl.server.max.receive.size": "0"}, "it must be at least 1"),
+        ({**BASE, f"{P}plain.sasl.jaas.config": f'{PLAIN} required user_alice="a-secret'}, "a quote is not closed"),
+        (
+            {**BASE, f"{P}plain.sasl.jaas.config": 'com.sun.security.auth.module.JndiLoginModule required a="b";'},
+            "JndiLoginModule is not allowed",
+        ),
+        (
+            {**BASE, f"{P}scram-sha-512.sasl.jaas.config": f"{SCRAM} required;"},
+            "needs the options username and password",
+        ),
+        ({**BASE, f"{P}sasl.server.callback.handler.class": "x"}, "could not be found"),
+        ({**BASE, f"{P}plain.sasl.server.callback.handler.class": "x"}, "could not be found"),
+        ({**BASE, "listeners": "SASL_SSL://:9092", "security.inter.broker.protocol": "SASL_SSL"}, "not supported yet"),
+        (
+            {**BASE, "listeners": "SASL_PLAINTEXT://:9092,CONTROLLER://:9093"},
+            "No security protocol defined for listener CONTROLLER",
+        ),
+    ],
+)
+def test_what_would_not_protect_is_refused(settings: dict[str, str], error: str) -> None:
+    """If this fails, a broker starts whose listener lets nobody in, or everybody."""
+    with pytest.raises(ConfigError, match=error) as found:
+        BrokerConfig.from_properties(settings)
+    assert "a-secret" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sasl.enabled.mechanisms", f"{P}plain.sasl.jaas.config", f"{P}sasl.enabled.mechanisms", "sasl.jaas.config"],
+)
+def test_no_change_at_run_time_is_accepted(name: str) -> None:
+    """If this fails, an operator believes that a user was removed, or a mechanism, and it goes on to work."""
+    config = BrokerConfig.from_properties(BASE)
+    text = f"{PLAIN} required;" if name.endswith("jaas.config") else "PLAIN"
+    with pytest.raises(ConfigError, match="cannot be changed while the broker runs"):
+        config.validate_dynamic({name: text}, per_broker=True)
+    before = config.sasl
+    assert config.apply_dynamic({name: text}, {}) == frozenset()
+    assert config.sasl is before

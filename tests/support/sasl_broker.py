@@ -1,0 +1,97 @@
+"""Our broker with a listener that wants a login, and one for the test that wants none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from bench.launch.nodes import broker_command, free_ports
+from tests.support.broker import QUICK, BrokerProcess
+
+TIMEOUT_S = 30.0
+ALICE, PASSWORD = "alice", 'alice, "secret"=1'
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+ADMIN_PASSWORD: Final = "admin-secret"
+_TYPES: Final = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+
+
+def quoted(text: str) -> str:
+    """A text as JAAS has it."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def client_jaas(mechanism: str, user: str, password: str) -> str:
+    module = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
+    return f"{module} required username={quoted(user)} password={quoted(password)};"
+
+
+def listener_settings(listener: str) -> dict[str, str]:
+    """The settings of a listener with all mechanisms; the login of nodes is that of the user `admin`."""
+    prefix = f"listener.name.{listener.lower()}."
+    own = f'username="admin" password="{ADMIN_PASSWORD}"'
+    users = f"user_admin={quoted(ADMIN_PASSWORD)} user_{ALICE}={quoted(PASSWORD)}"
+    return {
+        f"{prefix}sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        f"{prefix}plain.sasl.jaas.config": f"{PLAIN_MODULE} required {own} {users};",
+        f"{prefix}scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required {own};",
+        f"{prefix}scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required {own};",
+    }
+
+
+def write_properties(path: Path, settings: Mapping[str, str]) -> None:
+    """As a file of Java: a backslash of a value is written twice."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{name}={value}\n".replace("\\", "\\\\") for name, value in settings.items()))
+
+
+class SaslBroker(BrokerProcess):
+    """`port` is that of the listener with SASL, `open_port` that of the other. Secrets are in a file."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, {**QUICK, **(settings or {})})
+        self.open_port = 0
+
+    def choose_ports(self) -> None:
+        self.port, self.open_port = free_ports(2)
+
+    def prepare(self) -> None:
+        write_properties(
+            self.directory / "server.properties",
+            {
+                "listeners": f"SASL_PLAINTEXT://{self.host}:{self.port},OPEN://{self.host}:{self.open_port}",
+                "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,OPEN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "inter.broker.listener.name": "OPEN",
+                **listener_settings("SASL_PLAINTEXT"),
+                **self.settings,
+            },
+        )
+
+    def command(self) -> Sequence[str | Path]:
+        return [
+            *broker_command(),
+            "start",
+            "--data-dir",
+            self.data_dir,
+            "--config",
+            self.directory / "server.properties",
+        ]
+
+    @property
+    def open_bootstrap(self) -> str:
+        return f"{self.host}:{self.open_port}"
+
+    def add_user(self, user: str, password: str, mechanisms: Sequence[str] = MECHANISMS[1:]) -> None:
+        """Add a user of SCRAM, or give it another password."""
+        admin = AdminClient({"bootstrap.servers": self.open_bootstrap})
+        changes = [
+            UserScramCredentialUpsertion(user, ScramCredentialInfo(_TYPES[name], 4_096), password.encode())
+            for name in mechanisms
+        ]
+        for change in changes:
+            for done in admin.alter_user_scram_credentials([change]).values():
+                done.result(TIMEOUT_S)
