@@ -1,0 +1,1 @@
+"""Who a client is and what it may do: pure state machines and tables, without sockets, files, clocks or randomness."""
