@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig, TopicSettings
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.server.authorization import Authorization
     from broker_cy.server.coordinators.group_service import GroupService
     from broker_cy.server.coordinators.txn_markers import TxnMarkers
     from broker_cy.server.coordinators.txn_service import TransactionService
@@ -43,6 +44,8 @@ class Broker:
         self.partitions: PartitionTable
         self.openings: Openings
         self.controller: ControllerService
+        # None: everybody may do everything.
+        self.authorization: Authorization | None = None
         self.auto_topics: AutoTopics
         self.groups: GroupService
         self.txn_markers: TxnMarkers

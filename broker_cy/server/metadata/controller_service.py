@@ -480,6 +480,11 @@ class ControllerService:
         return self._driver.quorum.high_watermark
 
     @property
+    def is_current(self) -> bool:
+        """Whether the image has everything that is committed, as far as the leader of this epoch has announced it."""
+        return 0 < self._driver.quorum.announced_end <= self._committed.end_offset
+
+    @property
     def has_peers(self) -> bool:
         """Whether there are other nodes, or may be later. Known after `load`."""
         return self._network is not None

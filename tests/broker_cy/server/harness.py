@@ -70,7 +70,7 @@ class CoreHarness:
             registry[int(key)] = Registration(key, 0, 4, 0, function, asyncio.iscoroutinefunction(function), "")
         # The core passes the broker to handlers, and none of those here uses more of it.
         self.image = MetadataImage()
-        broker = cast(Broker, SimpleNamespace(transactions=verifier, image=self.image))
+        broker = cast(Broker, SimpleNamespace(transactions=verifier, image=self.image, authorization=None))
         self.core = ServerCore(
             self.loop,
             MACHINE_CLOCK,
