@@ -8,41 +8,85 @@ on Kafka's early.start.listeners. Names of operations and resources are Kafka's.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from broker_cy.config.authorizer import authorizer_settings
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.security.acls import CLUSTER_NAME, Operation, ResourceType, host_text
+from broker_cy.security.acls import Operation, ResourceType, host_text
 from broker_cy.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
+    from broker_cy.config import BrokerConfig
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.security.authorizer import Authorizer
-    from broker_cy.server.context import RequestContext
     from broker_cy.server.telemetry.log_events import LogEvents
 
 LOGGER = logging.getLogger("broker_cy.server.authorization")
 
-CLUSTER: Final = (ResourceType.CLUSTER, CLUSTER_NAME)
+# Between two looks at whether the ACLs are loaded, at the start.
+LOAD_POLL_S: Final = 0.005
+# Kafka's messages for what is refused.
+MESSAGES: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
 
 
 class Authorization:
     """The authorizer of a node. `apply` has to be subscribed to the metadata before anybody else."""
 
-    def __init__(self, authorizer: Authorizer, is_current: Callable[[], bool], log_events: LogEvents) -> None:
-        """`is_current` returns whether the image has everything that is committed, as far as the leader said."""
+    def __init__(
+        self,
+        authorizer: Authorizer,
+        announced_end: Callable[[], int],
+        applied_end: Callable[[], int],
+        log_events: LogEvents,
+    ) -> None:
+        """`announced_end` returns up to where the metadata are committed, as the leader of the quorum has announced it,
+        0 before that; `applied_end` up to where they are applied here.
+        """
         self.authorizer = authorizer
-        self._is_current = is_current
+        self._announced_end = announced_end
+        self._applied_end = applied_end
         self._log_events = log_events
+        self._wanted_end = 0  # what has to be applied before the ACLs count; 0: not known yet
         self._is_loaded = False
+
+    @classmethod
+    def of(
+        cls,
+        config: BrokerConfig,
+        announced_end: Callable[[], int],
+        applied_end: Callable[[], int],
+        log_events: LogEvents,
+    ) -> Authorization | None:
+        """The authorizer that is configured for the node, if one is; otherwise as the constructor."""
+        settings = authorizer_settings(config)
+        if settings is None:
+            return None
+        # Imported here, because most nodes have none, and start sooner without it.
+        from broker_cy.security.authorizer import Authorizer
+
+        authorizer = Authorizer(settings.super_users, allow_if_no_acl=settings.allow_if_no_acl)
+        return cls(authorizer, announced_end, applied_end, log_events)
 
     @property
     def is_loaded(self) -> bool:
         """Whether the ACLs count. It never becomes false again."""
         if not self._is_loaded:
-            self._is_loaded = self._is_current()
+            self._wanted_end = self._wanted_end or self._announced_end()
+            self._is_loaded = 0 < self._wanted_end <= self._applied_end()
         return self._is_loaded
+
+    async def loaded(self) -> None:
+        """Wait until the ACLs count."""
+        while not self.is_loaded:
+            await asyncio.sleep(LOAD_POLL_S)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """Take over the changes of a commit."""
@@ -59,12 +103,11 @@ class Authorization:
             return 0
         return self.authorizer.mask(principal, host_text(host), resource_type, name)
 
-    def allows_some(self, ctx: RequestContext, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_some(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the client has a right to the operation on some resource of the type (KIP-679)."""
-        if not self.is_loaded and ctx.principal not in self.authorizer.super_users:
+        if not self.is_loaded and principal not in self.authorizer.super_users:
             return False
-        host = host_text(ctx.client_host)
-        return self.authorizer.allows_some(ctx.principal, host, operation, resource_type)
+        return self.authorizer.allows_some(principal, host_text(host), operation, resource_type)
 
     def not_loaded(self, principal: str) -> KafkaError | None:
         """The error for a client whose rights are not known yet, as Kafka answers it (AuthorizerNotReadyException)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_cy.client.outgoing import Outgoing
+from broker_cy.server.authorization import Authorization
 from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig, TopicSettings
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
-    from broker_cy.server.authorization import Authorization
     from broker_cy.server.coordinators.group_service import GroupService
     from broker_cy.server.coordinators.txn_markers import TxnMarkers
     from broker_cy.server.coordinators.txn_service import TransactionService
@@ -66,5 +66,15 @@ class Broker:
     def image(self) -> MetadataImage:
         """The newest committed metadata image."""
         return self.controller.image
+
+    def authorize(self) -> Authorization | None:
+        """Set the authorizer up that is configured. Called at the start, before anybody is served."""
+        self.authorization = Authorization.of(
+            self.config,
+            lambda: self.controller.announced_end,
+            lambda: self.image.offset + 1,
+            self.log_events,
+        )
+        return self.authorization
 
     topic_settings: Callable[[str], TopicSettings]

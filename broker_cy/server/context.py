@@ -88,17 +88,27 @@ class RequestContext:
     def allows_cluster(self, operation: Operation, *, in_list: bool = False) -> bool:
         return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, in_list=in_list)
 
-    def require_cluster(self, operation: Operation) -> None:
-        """Raises KafkaError unless the client may do this with the cluster."""
+    def require_cluster(self, operation: Operation, *, is_brief: bool = False) -> None:
+        """Raises KafkaError unless the client may do this with the cluster. Kafka's answers of some APIs are brief:
+        they do not say which right is missing.
+        """
         authorization = self.broker.authorization
         if authorization is None:
             return
         if (error := authorization.not_loaded(self.principal)) is not None:
             raise error
         if not self.allows_cluster(operation):
+            message = f"The request needs {operation.name} permission on the cluster."
             raise KafkaError(
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"The request needs {operation.name} permission on the cluster."
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed." if is_brief else message
             )
+
+    def allows_some(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the client may do this with some resource of the type, whatever its name (KIP-679)."""
+        authorization = self.broker.authorization
+        return authorization is None or authorization.allows_some(
+            self.principal, self.client_host, operation, resource_type
+        )
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
         """What the client may do with a resource, as bits (KIP-430)."""

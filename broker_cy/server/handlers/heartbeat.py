@@ -5,14 +5,17 @@ Kafka.
 from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.HEARTBEAT, versions=(0, 4))
+@handler(ApiKey.HEARTBEAT, versions=(0, 4), requires="READ on the group")
 def heartbeat(ctx: RequestContext, request: messages.HeartbeatRequest) -> messages.HeartbeatResponse:
+    if not ctx.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+        return messages.HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return messages.HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     try:

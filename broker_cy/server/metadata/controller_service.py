@@ -480,9 +480,9 @@ class ControllerService:
         return self._driver.quorum.high_watermark
 
     @property
-    def is_current(self) -> bool:
-        """Whether the image has everything that is committed, as far as the leader of this epoch has announced it."""
-        return 0 < self._driver.quorum.announced_end <= self._committed.end_offset
+    def announced_end(self) -> int:
+        """Everything below it is committed, as the leader of this epoch has announced it; 0 before that."""
+        return self._driver.quorum.announced_end
 
     @property
     def has_peers(self) -> bool:

@@ -75,8 +75,9 @@ class MetadataBroker:
         self.departed = Departed(loop)
         self.controller = ControllerService.open(self.config, self.clock, loop, logs, MACHINE_RANDOMNESS, MACHINE)
         if self.authorizer is not None:
+            log_events = LogEvents(self.clock)
             self.authorization = Authorization(
-                self.authorizer, lambda: self.controller.is_current, LogEvents(self.clock)
+                self.authorizer, lambda: self.controller.announced_end, lambda: self.image.offset + 1, log_events
             )
             self.controller.subscribe(self.authorization.apply)
         self.auto_topics = AutoTopics(self.config, self.controller.submit, LogEvents(self.clock))
