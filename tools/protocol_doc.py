@@ -17,8 +17,10 @@ Generated from the handlers' registrations by `python tools/protocol_doc.py`; a 
 ApiVersions returns the versions in the column "advertised". As in Kafka, a request for another API or version closes
 the connection, and an ApiVersions request of an unknown version is answered in version 0 (KIP-511).
 
-| key | API | versions | advertised | omissions |
-|---|---|---|---|---|
+The column "requires" has the rights that a client needs if an authorizer is configured ([security.md](security.md)).
+
+| key | API | versions | advertised | requires | omissions |
+|---|---|---|---|---|---|
 """
 
 
@@ -28,7 +30,7 @@ def page() -> str:
 
     rows = [
         f"| {int(key)} | {entry.api_key.name.title().replace('_', '')} | {entry.min_version}-{entry.max_version} "
-        f"| {entry.advertised_min}-{entry.max_version} | {entry.omissions} |\n"
+        f"| {entry.advertised_min}-{entry.max_version} | {entry.requires} | {entry.omissions} |\n"
         for key, entry in sorted(load_handlers().items())
     ]
     return HEAD + "".join(rows)

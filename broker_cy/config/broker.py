@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_cy.config import dynamic, startup
+from broker_cy.config.authorizer import authorizer_settings
 from broker_cy.config.checks import check_values, connections_per_ip_overrides
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, Support
 from broker_cy.config.listeners import Listener
@@ -55,6 +56,7 @@ class BrokerConfig(Mapping[str, Any]):
         config = cls(static)
         check_values(config)
         startup.check_served(config)
+        authorizer_settings(config)
         config.warnings = warnings
         return config
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker_cy.config import sasl
+from broker_cy.config import authorizer, sasl
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, INTERNAL, Setting, Support, unknown
 from broker_cy.config.listeners import Listener, parse_listeners, parse_protocol_map, with_controller_defaults
 from broker_cy.config.properties import line_of, parse_override, read_properties_file
@@ -121,7 +121,10 @@ def report(properties: Mapping[str, str]) -> list[Event]:
     events = []
     for name, text in properties.items():
         setting = setting_of(name)
-        if setting is None:
+        if name in authorizer.SETTINGS:
+            if not properties.get(authorizer.CLASS_NAME):
+                events.append(no_effect(name, text))
+        elif setting is None:
             if name not in INTERNAL and not name.startswith(_PLUGIN_PREFIXES):
                 raise unknown(name)
             events.append(no_effect(name, text))
@@ -163,9 +166,10 @@ def refusal(name: str, text: str, setting: Setting) -> str:
 
 def check_served(values: Mapping[str, Any]) -> None:
     """Check what depends on the roles of the node (Kafka's KafkaConfig), and refuse what Kafka allows and this broker
-    does not support: more data directories. Raises ConfigError.
+    does not support: more data directories, other authorizers. Raises ConfigError.
     """
     _check_roles(values)
+    authorizer.check_class(values["authorizer.class.name"])
     directories = data_directories(values)
     if len(directories) > 1:
         raise ConfigError(f"setting log.dirs={','.join(directories)} is not supported yet: name one directory")

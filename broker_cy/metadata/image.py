@@ -9,8 +9,8 @@ replaces them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from broker_cy.metadata import features, topic_names
@@ -300,15 +300,17 @@ NEXT_PRODUCER_ID = "next_producer_id"
 PRODUCER_IDS_BROKER = "producer_ids_broker"
 PRODUCER_IDS_BROKER_EPOCH = "producer_ids_broker_epoch"
 ZK_MIGRATION_STATE = "zk_migration_state"
+# The first element of the keys of ACLs in `MetadataImage.kept`: (ACL, id).
+ACL: Final = "acl"
 
 
 class MetadataImage:
     """All metadata. `offset` and `epoch` are those of the last record applied (-1 before the first).
 
     `generation` grows with every change; caches of encoded answers compare it. `kept` has the newest record of each
-    entity that this broker does not use itself yet (ACLs, quotas, delegation tokens; SCRAM credentials, which
-    `controller.scram_ops` only changes and describes), by a key that identifies the entity. Snapshots contain these
-    records, so nothing in a log written by Apache Kafka is lost.
+    entity that needs no form of its own (ACLs, which `security.authorizer` indexes; quotas and delegation tokens, which
+    this broker does not use yet; SCRAM credentials, which `controller.scram_ops` only changes and describes), by a key
+    that identifies the entity. Snapshots contain these records, so nothing in a log written by Apache Kafka is lost.
     """
 
     __slots__ = (
@@ -344,6 +346,10 @@ class MetadataImage:
     def next_producer_id(self) -> int:
         """The first producer id that was not allocated to any broker."""
         return self.scalars.get(NEXT_PRODUCER_ID, 0) or 0
+
+    def acls(self) -> Iterator[Any]:
+        """The AccessControlEntryRecords. O(entries of `kept`)."""
+        return (record for key, record in self.kept.items() if key[0] == ACL)
 
     def branch(self) -> MetadataImage:
         """An image above this one: reads of unchanged entries go through to this one, writes stay in the branch."""
@@ -416,12 +422,15 @@ class TopicDelta(NamedTuple):
 
 
 class ImageDelta(NamedTuple):
-    """What one commit changed. `configs` names resources as (type, name)."""
+    """What one commit changed. `configs` names resources as (type, name). `acls` has AccessControlEntryRecords as
+    (before, after), None where there is none.
+    """
 
     topics: list[TopicDelta]
     configs: list[tuple[int, str]]
     brokers: list[int]
     features: list[str]
+    acls: Sequence[tuple[Any, Any]] = ()
 
     def gone(self) -> list[TopicImage]:
         """The topics that were deleted, also those that were created again."""
@@ -442,6 +451,11 @@ class ImageDelta(NamedTuple):
             [key for key, _ in _changes(above.configs._resources)],
             [key for key, _ in _changes(above.brokers)],
             [key for key, _ in _changes(above.features._levels)],
+            [
+                (base.kept.get(key), None if after is ABSENT else after)
+                for key, after in _changes(above.kept)
+                if key[0] == ACL
+            ],
         )
 
     @classmethod
@@ -457,6 +471,11 @@ class ImageDelta(NamedTuple):
             [key for key in resources if before.configs.resource(*key) != after.configs.resource(*key)],
             [each for each in brokers if before.brokers.get(each) != after.brokers.get(each)],
             [name for name in levels if before.features.level(name) != after.features.level(name)],
+            [
+                (before.kept.get(key), after.kept.get(key))
+                for key in dict.fromkeys((*before.kept, *after.kept))
+                if key[0] == ACL and before.kept.get(key) != after.kept.get(key)
+            ],
         )
 
     @classmethod
@@ -467,6 +486,7 @@ class ImageDelta(NamedTuple):
             image.configs.resources(),
             list(image.brokers),
             list(image.features.levels()),
+            [(None, record) for record in image.acls()],
         )
 
 

@@ -5,6 +5,7 @@ replay).
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import intern
 from typing import Any, Final
 
 from broker_cy.metadata import image as images
@@ -210,11 +211,13 @@ def _zk_migration(image: MetadataImage, record: Any) -> None:
 
 
 def _keep_acl(image: MetadataImage, record: Any) -> None:
-    image.kept[("acl", record.id)] = record
+    # Most of the texts of 100,000 ACLs are equal.
+    record.resource_name, record.principal = intern(record.resource_name), intern(record.principal)
+    image.kept[(images.ACL, record.id)] = record
 
 
 def _drop_acl(image: MetadataImage, record: Any) -> None:
-    image.kept.pop(("acl", record.id), None)
+    image.kept.pop((images.ACL, record.id), None)
 
 
 def _keep_scram(image: MetadataImage, record: Any) -> None:

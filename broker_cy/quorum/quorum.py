@@ -115,6 +115,14 @@ class Quorum:
         return self._state.high_watermark
 
     @property
+    def announced_end(self) -> int:
+        """What the leader of this epoch has announced as committed, which may not be in this log yet; 0 before that."""
+        state = self._state
+        if state.role is Role.LEADER:
+            return state.high_watermark if state.high_watermark > state.epoch_start_offset else 0
+        return max(0, state.leader_high_watermark)
+
+    @property
     def end_offset(self) -> int:
         """The end of the log, written or not."""
         return self._state.log.end_offset

@@ -1,1 +1,1 @@
-"""Who a client is and what it may do: state machines without sockets, files, clocks or random sources of their own."""
+"""Who a client is and what it may do: state machines and tables without sockets, files, clocks or random sources."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.client.login import ClientLogin
 from broker_cy.client.outgoing import Outgoing
+from broker_cy.server.authorization import Authorization
 from broker_cy.server.login_counts import LoginCounts
 from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.log_events import LogEvents
@@ -57,6 +58,8 @@ class Broker:
         self.partitions: PartitionTable
         self.openings: Openings
         self.controller: ControllerService
+        # None: everybody may do everything.
+        self.authorization: Authorization | None = None
         self.auto_topics: AutoTopics
         self.groups: GroupService
         self.txn_markers: TxnMarkers
@@ -77,5 +80,15 @@ class Broker:
     def image(self) -> MetadataImage:
         """The newest committed metadata image."""
         return self.controller.image
+
+    def authorize(self) -> Authorization | None:
+        """Set the authorizer up that is configured. Called at the start, before anybody is served."""
+        self.authorization = Authorization.of(
+            self.config,
+            lambda: self.controller.announced_end,
+            lambda: self.image.offset + 1,
+            self.log_events,
+        )
+        return self.authorization
 
     topic_settings: Callable[[str], TopicSettings]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metrics.events import Client
+from broker_cy.security.acls import CLUSTER_NAME, Operation, ResourceType
+from broker_cy.server import authorized_operations
 from broker_cy.server.broker import Broker
 
 # Kafka's principal of a connection without authentication.
@@ -58,6 +63,66 @@ class RequestContext:
     def client(self) -> Client:
         """The client, as events name it."""
         return Client(client_id=self.client_id or "", host=self.client_host, principal=self.principal)
+
+    # --- rights: without an authorizer everything is allowed
+
+    def allows(self, operation: Operation, resource_type: ResourceType, name: str, *, in_list: bool = False) -> bool:
+        """Whether the client may do this. With `in_list` it did not name the resource, which is only left out."""
+        authorization = self.broker.authorization
+        if authorization is None:
+            return True
+        if authorization.mask(self.principal, self.client_host, resource_type, name) >> operation & 1:
+            return True
+        if not in_list:
+            authorization.denied(self.principal, self.client_host, self.api_key, operation, resource_type, name)
+        return False
+
+    def allowed(
+        self, operation: Operation, resource_type: ResourceType, names: Iterable[str], *, in_list: bool = False
+    ) -> set[str]:
+        """The names of the resources with which the client may do this."""
+        if self.broker.authorization is None:
+            return set(names)
+        return {name for name in dict.fromkeys(names) if self.allows(operation, resource_type, name, in_list=in_list)}
+
+    def allows_cluster(self, operation: Operation, *, in_list: bool = False) -> bool:
+        return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, in_list=in_list)
+
+    def require_cluster(self, operation: Operation, *, is_brief: bool = False) -> None:
+        """Raises KafkaError unless the client may do this with the cluster. Kafka's answers of some APIs are brief:
+        they do not say which right is missing.
+        """
+        authorization = self.broker.authorization
+        if authorization is None:
+            return
+        if (error := authorization.not_loaded(self.principal)) is not None:
+            raise error
+        if not self.allows_cluster(operation):
+            message = f"The request needs {operation.name} permission on the cluster."
+            raise KafkaError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed." if is_brief else message
+            )
+
+    def allows_some(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the client may do this with some resource of the type, whatever its name (KIP-679)."""
+        authorization = self.broker.authorization
+        return authorization is None or authorization.allows_some(
+            self.principal, self.client_host, operation, resource_type
+        )
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """What the client may do with a resource, as bits (KIP-430)."""
+        supported = authorized_operations.SUPPORTED[resource_type]
+        authorization = self.broker.authorization
+        if authorization is None:
+            return supported
+        return authorization.mask(self.principal, self.client_host, resource_type, name) & supported
+
+    def cluster_operations(self) -> int:
+        """The same for the cluster; none for a client that may not describe it."""
+        if not self.allows_cluster(Operation.DESCRIBE):
+            return 0
+        return self.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 class ForwardedContext(RequestContext):

@@ -94,6 +94,8 @@ class ControllerServer:
             broker.own_topics,
             lambda topic: 1,
         )
+        if (authorization := broker.authorize()) is not None:
+            broker.controller.subscribe(authorization.apply)
         broker.controller.subscribe(self._on_image)
         broker.controller.load(self._controllers.endpoints())
         self._controllers.start()

@@ -16,7 +16,7 @@ from broker_cy.server.connections.listener import Admission, Listener
 from broker_cy.server.connections.login_listeners import logins_of
 from broker_cy.server.connections.sockets import Buffers
 from broker_cy.server.handlers import load_handlers
-from broker_cy.server.registry import ListenerKind
+from broker_cy.server.registry import ListenerKind, declared
 
 if TYPE_CHECKING:
     from broker_cy.server.broker import Broker
@@ -82,13 +82,14 @@ class ControllerListeners:
         self._admission.connections_max = config["max.connections"]
         self._admission.per_ip_max = config["max.connections.per.ip"]
         self._admission.per_ip_overrides = config.max_connections_per_ip_overrides
+        served = load_handlers(ListenerKind.CONTROLLER)
         self._core = ServerCore(
             self._seams.loop,
             self._seams.clock,
             self._broker.log_events,
             self._broker,
             PartitionTable(),
-            load_handlers(ListenerKind.CONTROLLER),
+            served if self._broker.authorization is None else declared(served),
             config["socket.request.max.bytes"],
             self._on_closed,
         )

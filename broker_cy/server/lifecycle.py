@@ -44,6 +44,7 @@ from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.metadata.own_address import check_own_address
 from broker_cy.server.partitions.openings import Openings
 from broker_cy.server.partitions.partition_service import PartitionService
+from broker_cy.server.registry import declared
 from broker_cy.server.replication.throttles import Throttles
 from broker_cy.server.telemetry.commit_sampler import CommitSampler
 from broker_cy.server.telemetry.event_log import EventLog
@@ -156,6 +157,8 @@ class BrokerServer:
         self._bind_metrics()
         table = PartitionTable()
         self.broker.partitions = table
+        authorization = self.broker.authorize()
+        served = load_handlers()
         admission = Admission(0, 0, {})
         self._core = ServerCore(
             self.loop,
@@ -163,12 +166,13 @@ class BrokerServer:
             self.broker.log_events,
             self.broker,
             table,
-            load_handlers(),
+            served if authorization is None else declared(served),
             self.config["socket.request.max.bytes"],
             lambda connection: self._on_closed(admission, connection),
         )
         self._core.commit = GroupCommit(self._core, self._sync_jobs, SYNC_THREADS)
         self._core.check_jobs = self._check_jobs
+        self._core.authorization = authorization
         self._install_hot_handlers()
         self._open_storage()
         logins = logins_of(self.broker)
@@ -177,6 +181,8 @@ class BrokerServer:
         await self._start_services(self._endpoints())
         self._take_limits(admission)
         self._follow_settings(admission)
+        if authorization is not None:
+            await authorization.loaded()
         for accepting in self.listeners:
             accepting.start()
         await self._check_own_address()
@@ -393,6 +399,8 @@ class BrokerServer:
         self._core.leader_throttle = self._throttles.leader
         self._commit_sampler = CommitSampler(broker)
         broker.groups.on_commits = self._commit_sampler.note
+        if broker.authorization is not None:
+            broker.controller.subscribe(broker.authorization.apply)
         broker.controller.subscribe(self._on_image)
         broker.controller.on_suspect = broker.suspects.suspect
         broker.controller.on_clear = broker.suspects.clear

@@ -5,6 +5,9 @@ served APIs can be advertised. An ordinary handler takes `(ctx, request)` and re
 if it has to wait; an `async def` handler answers later, and the connection keeps the order of answers. The field for an
 error differs from API to API, so handlers build their error responses themselves. An exception from a handler is a bug:
 it closes the connection and is logged.
+
+Each handler declares which rights it requires, which it checks itself by its context. One that declares nothing is not
+served where an authorizer is configured.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ class Registration(NamedTuple):
     function: HandlerFunction
     is_async: bool
     omissions: str
+    # The operations and resources that the handler checks; "": anybody may use the API; None: nobody has decided.
+    requires: str | None = None
 
 
 _REGISTRY: dict[ListenerKind, dict[int, Registration]] = {kind: {} for kind in ListenerKind}
@@ -51,13 +56,15 @@ def handler(
     versions: tuple[int, int],
     advertise_from: int | None = None,
     omissions: str = "",
+    requires: str | None = None,
     on: tuple[ListenerKind, ...] = (ListenerKind.BROKER,),
 ) -> Callable[[HandlerFunction], HandlerFunction]:
     """Register the decorated function for `api_key` over the inclusive range `versions`, on listeners of the kinds
     `on`.
 
     ApiVersions advertises `advertise_from` in place of the lower bound (Produce, KAFKA-18659). `omissions` is one
-    sentence about the parts of the API that are not served, for docs/protocol.md.
+    sentence about the parts of the API that are not served, for docs/protocol.md; `requires` are the rights that the
+    handler checks.
     """
 
     def register(function: HandlerFunction) -> HandlerFunction:
@@ -70,6 +77,7 @@ def handler(
             function,
             inspect.iscoroutinefunction(function),
             omissions,
+            requires,
         )
         for kind in on:
             if api_key in _REGISTRY[kind]:
@@ -83,3 +91,8 @@ def handler(
 def registrations(kind: ListenerKind = ListenerKind.BROKER) -> dict[int, Registration]:
     """Return all APIs that are served on listeners of that kind, by key. Call `handlers.load_handlers` first."""
     return _REGISTRY[kind]
+
+
+def declared(served: dict[int, Registration]) -> dict[int, Registration]:
+    """Return those APIs whose rights are decided: the others are refused where an authorizer is configured."""
+    return {key: entry for key, entry in served.items() if entry.requires is not None}

@@ -78,6 +78,7 @@ cdef class ServerCore(FlushGroup):
     cdef public object silence          # replica.silence.FollowerSilence of who fetches here; None: nobody looks at it
     cdef public object fetch_sessions   # SessionCache, put there by the Fetch handler
     cdef public object cold_reader      # executor of reads that left the page cache
+    cdef public object authorization    # server.authorization.Authorization; None: everybody may do everything
     cdef public object check_jobs       # storage.jobs.Jobs with one thread, which checks large compressed batches
 
     cdef int release(self, list replies) except -1
@@ -89,6 +90,7 @@ cdef class AnswerQueue(Outbox):
     cdef readonly ServerCore server
     cdef readonly str listener
     cdef readonly str principal     # who the client is, as Kafka writes it
+    cdef readonly object rights              # rights.Rights of the client, from its first Produce or Fetch on where they count
     cdef readonly str client_host
     cdef readonly int client_port
     cdef Reply head

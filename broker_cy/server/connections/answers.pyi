@@ -9,6 +9,7 @@ from broker_cy.replica.flush_group import FlushGroup
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.replica.silence import FollowerSilence
 from broker_cy.replica.throttle import ReplicaThrottle
+from broker_cy.server.authorization import Authorization
 from broker_cy.server.broker import Broker
 from broker_cy.server.connections.buffers import BufferPool
 from broker_cy.server.connections.connection import Connection
@@ -33,6 +34,7 @@ class ServerCore(FlushGroup):
     fetch_bytes_max: int
     cold_reader: Executor | None
     check_jobs: Jobs
+    authorization: Authorization | None
     leader_throttle: ReplicaThrottle | None
     silence: FollowerSilence | None
     fetch_sessions: Any

@@ -1,3 +1,5 @@
+from typing import Any
+
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.login import Logins
 from broker_cy.server.connections.transport import Transport
@@ -7,6 +9,7 @@ class Connection:
 
     listener: str
     principal: str
+    rights: Any
     client_host: str
     client_port: int
     connection_id: str

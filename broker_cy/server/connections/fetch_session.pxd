@@ -76,6 +76,7 @@ cdef class FetchContext:
     cdef bint any_unknown               # some of them do not exist
     cdef bint from_replica
 
+cdef dict requested(FetchView view)
 cdef FetchContext refused(FetchView view, int16_t error)
 
 cdef class SessionCache:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from broker_cy.coordinator.routing import OFFSETS_TOPIC
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch
 from broker_cy.core.errors import ErrorCode
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.txn_answers import fenced_before
 from broker_cy.server.coordinators.txn_service import VERSION_OLD
@@ -19,10 +20,14 @@ from broker_cy.wire.frame import ApiKey
 VERSION_FENCED = 2
 
 
-@handler(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4))
+@handler(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4), requires="WRITE on the transactional id, READ on the group")
 async def add_offsets_to_txn(
     ctx: RequestContext, request: messages.AddOffsetsToTxnRequest
 ) -> messages.AddOffsetsToTxnResponse:
+    if not ctx.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return messages.AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not ctx.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+        return messages.AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     # A client that commits offsets looks up the group's coordinator, but perhaps later.
     groups = ctx.broker.groups
     code = await groups.ensure_topic()

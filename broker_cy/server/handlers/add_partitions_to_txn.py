@@ -11,6 +11,8 @@ import asyncio
 
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.topic_names import is_internal
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.txn_answers import fenced_before
 from broker_cy.server.coordinators.txn_service import VERSION_IMPLICIT, VERSION_OLD
@@ -27,7 +29,11 @@ TopicResult = messages.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 PartitionResult = messages.AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
 
-@handler(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5))
+@handler(
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    versions=(0, 5),
+    requires="WRITE on the transactional id and on each topic; from version 4 on CLUSTER_ACTION on the cluster",
+)
 async def add_partitions_to_txn(
     ctx: RequestContext, request: messages.AddPartitionsToTxnRequest
 ) -> messages.AddPartitionsToTxnResponse:
@@ -39,6 +45,8 @@ async def add_partitions_to_txn(
             topics=request.v3_and_below_topics,
         )
         return messages.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _one(ctx, only))
+    if not ctx.allows_cluster(Operation.CLUSTER_ACTION):
+        return messages.AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     results = await asyncio.gather(*(_one(ctx, transaction) for transaction in request.transactions))
     return messages.AddPartitionsToTxnResponse(
         results_by_transaction=[
@@ -52,10 +60,13 @@ async def add_partitions_to_txn(
 
 async def _one(ctx: RequestContext, transaction: Transaction) -> list[TopicResult]:
     partitions = {(topic.name, index): ErrorCode.NONE for topic in transaction.topics for index in topic.partitions}
-    unknown = [partition for partition in partitions if not _exists(ctx, partition)]
-    if unknown:
-        failed = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        return _results(failed | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    if ctx.version < VERSION_BATCHED and not ctx.allows(
+        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id
+    ):
+        return _results(dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    failed = {partition: code for partition in partitions if (code := _refusal(ctx, partition)) is not None}
+    if failed:
+        return _results(dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | failed)
     transactions = ctx.broker.transactions
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
@@ -75,9 +86,14 @@ async def _one(ctx: RequestContext, transaction: Transaction) -> list[TopicResul
     ]
 
 
-def _exists(ctx: RequestContext, partition: TopicPartition) -> bool:
-    topic = ctx.broker.image.topics.by_name(partition[0])
-    return topic is not None and partition[1] in topic.partitions
+def _refusal(ctx: RequestContext, partition: TopicPartition) -> ErrorCode | None:
+    """Why a partition cannot be part of a transaction."""
+    name, index = partition
+    is_client = ctx.version < VERSION_BATCHED
+    if is_client and (is_internal(name) or not ctx.allows(Operation.WRITE, ResourceType.TOPIC, name)):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic = ctx.broker.image.topics.by_name(name)
+    return None if topic is not None and index in topic.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _results(codes: dict[TopicPartition, ErrorCode]) -> list[TopicResult]:

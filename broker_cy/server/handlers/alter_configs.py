@@ -14,7 +14,12 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.ALTER_CONFIGS, versions=(0, 2), on=BOTH)
+@handler(
+    ApiKey.ALTER_CONFIGS,
+    versions=(0, 2),
+    on=BOTH,
+    requires="ALTER_CONFIGS on each topic and group; on the cluster for brokers, loggers and client metrics",
+)
 async def alter_configs(ctx: RequestContext, request: messages.AlterConfigsRequest) -> messages.AlterConfigsResponse:
     resources = [
         (

@@ -10,13 +10,14 @@ from typing import cast
 
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
+from broker_cy.security.acls import Operation
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), on=BOTH)
+@handler(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), on=BOTH, requires="ALTER on the cluster")
 async def alter_partition_reassignments(
     ctx: RequestContext, request: messages.AlterPartitionReassignmentsRequest
 ) -> messages.AlterPartitionReassignmentsResponse:
@@ -28,7 +29,33 @@ async def alter_partition_reassignments(
             answer := await ctx.broker.controller.forward(ctx, request, messages.AlterPartitionReassignmentsResponse)
         ) is not None:
             return cast(messages.AlterPartitionReassignmentsResponse, answer)
+        ctx.require_cluster(Operation.ALTER)
         with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
             return await ctx.broker.controller.submit(AlterReassignments(request))
     except KafkaError as error:
-        return messages.AlterPartitionReassignmentsResponse(error_code=int(error.code), error_message=error.message)
+        return _failed(request, error)
+
+
+def _failed(
+    request: messages.AlterPartitionReassignmentsRequest, error: KafkaError
+) -> messages.AlterPartitionReassignmentsResponse:
+    """The error of the request, which is also that of each partition, as in Kafka."""
+    response = messages.AlterPartitionReassignmentsResponse
+    return response(
+        error_code=int(error.code),
+        error_message=error.message,
+        responses=[
+            response.ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    response.ReassignablePartitionResponse(
+                        partition_index=each.partition_index,
+                        error_code=int(error.code),
+                        error_message=error.message,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )

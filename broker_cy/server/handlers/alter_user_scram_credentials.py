@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import cast
 
 from broker_cy.core.errors import KafkaError
+from broker_cy.security.acls import Operation
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=(0, 0), on=BOTH)
+@handler(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=(0, 0), on=BOTH, requires="ALTER on the cluster")
 async def alter_user_scram_credentials(
     ctx: RequestContext, request: messages.AlterUserScramCredentialsRequest
 ) -> messages.AlterUserScramCredentialsResponse:
@@ -25,6 +26,7 @@ async def alter_user_scram_credentials(
     try:
         if (answer := await ctx.broker.controller.forward(ctx, request, response)) is not None:
             return cast(messages.AlterUserScramCredentialsResponse, answer)
+        ctx.require_cluster(Operation.ALTER)
         return cast(
             messages.AlterUserScramCredentialsResponse,
             await ctx.broker.controller.submit(AlterScramCredentials(request)),

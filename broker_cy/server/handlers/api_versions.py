@@ -31,7 +31,7 @@ def served(kind: ListenerKind = ListenerKind.BROKER) -> list[messages.ApiVersion
     ]
 
 
-@handler(ApiKey.API_VERSIONS, versions=(0, 4), on=BOTH)
+@handler(ApiKey.API_VERSIONS, versions=(0, 4), on=BOTH, requires="")
 def api_versions(ctx: RequestContext, request: messages.ApiVersionsRequest | None) -> messages.ApiVersionsResponse:
     """`request` is None if its version is unknown."""
     kind = ListenerKind.CONTROLLER if ctx.is_for_controller else ListenerKind.BROKER

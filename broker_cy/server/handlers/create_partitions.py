@@ -6,26 +6,30 @@ All topics of a request are one atomic change of the metadata log; with `validat
 
 from __future__ import annotations
 
-from typing import cast
+from collections import Counter
+from typing import Any, cast
 
 from broker_cy.controller.topic_ops import CreatePartitions
-from broker_cy.core.errors import KafkaError
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.CREATE_PARTITIONS, versions=(0, 3), on=BOTH)
+@handler(ApiKey.CREATE_PARTITIONS, versions=(0, 3), on=BOTH, requires="ALTER on each topic")
 async def create_partitions(
     ctx: RequestContext, request: messages.CreatePartitionsRequest
 ) -> messages.CreatePartitionsResponse:
     try:
         if (answer := await ctx.broker.controller.forward(ctx, request, messages.CreatePartitionsResponse)) is not None:
             return cast(messages.CreatePartitionsResponse, answer)
+        refused = _take_refused(ctx, request)
         with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
             results = await ctx.broker.controller.submit(CreatePartitions(request.topics, request.validate_only))
+        results += refused
     except KafkaError as error:
         results = [
             messages.CreatePartitionsResponse.CreatePartitionsTopicResult(
@@ -34,3 +38,22 @@ async def create_partitions(
             for topic in request.topics
         ]
     return messages.CreatePartitionsResponse(results=results)
+
+
+def _take_refused(ctx: RequestContext, request: messages.CreatePartitionsRequest) -> list[Any]:
+    """Remove the topics from the request that the client may not alter, and return their results. Names that occur
+    twice stay: they are invalid.
+    """
+    if ctx.broker.authorization is None:
+        return []
+    counts = Counter(topic.name for topic in request.topics)
+    once = [name for name, count in counts.items() if count == 1]
+    denied = set(once) - ctx.allowed(Operation.ALTER, ResourceType.TOPIC, once)
+    request.topics = [topic for topic in request.topics if topic.name not in denied]
+    return [
+        messages.CreatePartitionsResponse.CreatePartitionsTopicResult(
+            name=name, error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), error_message=None
+        )
+        for name in once
+        if name in denied
+    ]

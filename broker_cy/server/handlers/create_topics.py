@@ -7,24 +7,38 @@ answered from version 5 on.
 
 from __future__ import annotations
 
-from typing import cast
+from collections import Counter
+from typing import Any, cast
 
 from broker_cy.controller.create_topics import CreateTopics
-from broker_cy.core.errors import KafkaError
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
+from broker_cy.metadata.topic_names import CLUSTER_METADATA
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.CREATE_TOPICS, versions=(2, 7), on=BOTH)
+@handler(
+    ApiKey.CREATE_TOPICS,
+    versions=(2, 7),
+    on=BOTH,
+    requires="CREATE on the cluster or on each topic; DESCRIBE_CONFIGS on a topic to get its settings",
+)
 async def create_topics(ctx: RequestContext, request: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse:
     try:
         if (answer := await ctx.broker.controller.forward(ctx, request, messages.CreateTopicsResponse)) is not None:
             return cast(messages.CreateTopicsResponse, answer)
+        refused = _take_refused(ctx, request)
         with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
-            return await ctx.broker.controller.submit(CreateTopics(request, with_configs=ctx.version >= 5))
+            response: messages.CreateTopicsResponse = await ctx.broker.controller.submit(
+                CreateTopics(request, with_configs=ctx.version >= 5)
+            )
+        _hide_settings(ctx, response)
+        response.topics += refused
+        return response
     except KafkaError as error:
         failed = [
             messages.CreateTopicsResponse.CreatableTopicResult(
@@ -33,3 +47,35 @@ async def create_topics(ctx: RequestContext, request: messages.CreateTopicsReque
             for topic in request.topics
         ]
         return messages.CreateTopicsResponse(topics=failed)
+
+
+def _take_refused(ctx: RequestContext, request: messages.CreateTopicsRequest) -> list[Any]:
+    """Remove the topics from the request that the client may not create, and return their results. Names that occur
+    twice stay: they are invalid.
+    """
+    if ctx.broker.authorization is None or ctx.allows_cluster(Operation.CREATE, in_list=True):
+        return []
+    counts = Counter(topic.name for topic in request.topics)
+    once = [name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA]
+    denied = set(once) - ctx.allowed(Operation.CREATE, ResourceType.TOPIC, once)
+    request.topics = [topic for topic in request.topics if topic.name not in denied]
+    return [
+        messages.CreateTopicsResponse.CreatableTopicResult(
+            name=name, error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), error_message="Authorization failed."
+        )
+        for name in once
+        if name in denied
+    ]
+
+
+def _hide_settings(ctx: RequestContext, response: messages.CreateTopicsResponse) -> None:
+    """What a topic was created with is only for clients that may describe its settings."""
+    if ctx.broker.authorization is None:
+        return
+    for topic in response.topics:
+        if topic.error_code == ErrorCode.NONE and not ctx.allows(
+            Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, in_list=True
+        ):
+            topic.num_partitions = topic.replication_factor = -1
+            topic.configs = []
+            topic.topic_config_error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metrics.events import RecordsDeleted
 from broker_cy.replica.replica import Role
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.metadata_view import absent_partition_error
 from broker_cy.server.registry import handler
@@ -35,11 +36,13 @@ class Waiting(NamedTuple):
     result: Result
 
 
-@handler(ApiKey.DELETE_RECORDS, versions=(0, 2))
+@handler(ApiKey.DELETE_RECORDS, versions=(0, 2), requires="DELETE on each topic")
 async def delete_records(ctx: RequestContext, request: messages.DeleteRecordsRequest) -> messages.DeleteRecordsResponse:
+    allowed = ctx.allowed(Operation.DELETE, ResourceType.TOPIC, (topic.name for topic in request.topics))
     await ctx.broker.openings.opened(
         ctx.broker.partitions.get(topic.name, partition.partition_index)
         for topic in request.topics
+        if topic.name in allowed
         for partition in topic.partitions
     )
     topics = []
@@ -47,7 +50,13 @@ async def delete_records(ctx: RequestContext, request: messages.DeleteRecordsReq
     for topic in request.topics:
         # As in Kafka, the last offset of a partition that is named twice counts, and a topic without any is left out.
         offsets = {partition.partition_index: partition.offset for partition in topic.partitions}
-        results = [delete_before(ctx, topic.name, index, offset, waiting) for index, offset in offsets.items()]
+        if topic.name in allowed:
+            results = [delete_before(ctx, topic.name, index, offset, waiting) for index, offset in offsets.items()]
+        else:
+            results = [
+                Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                for index in offsets
+            ]
         if results:
             topics.append(messages.DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=results))
     if waiting:

@@ -6,19 +6,22 @@ By name, and from version 6 on by id. The deletion is one atomic change of the m
 
 from __future__ import annotations
 
-from typing import cast
+from collections import Counter
+from typing import Any, cast
 
 from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
+from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.server.authorization import MESSAGES
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.DELETE_TOPICS, versions=(1, 6), on=BOTH)
+@handler(ApiKey.DELETE_TOPICS, versions=(1, 6), on=BOTH, requires="DELETE on the cluster or on each topic")
 async def delete_topics(ctx: RequestContext, request: messages.DeleteTopicsRequest) -> messages.DeleteTopicsResponse:
     if ctx.version >= 6:
         choices = [TopicChoice(topic.name, topic.topic_id) for topic in request.topics]
@@ -30,10 +33,47 @@ async def delete_topics(ctx: RequestContext, request: messages.DeleteTopicsReque
     try:
         if (answer := await ctx.broker.controller.forward(ctx, request, messages.DeleteTopicsResponse)) is not None:
             return cast(messages.DeleteTopicsResponse, answer)
+        choices, refused = _judge(ctx, choices)
         with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, _names(ctx, choices)):
-            return messages.DeleteTopicsResponse(responses=await ctx.broker.controller.submit(DeleteTopics(choices)))
+            responses = await ctx.broker.controller.submit(DeleteTopics(choices))
+        return messages.DeleteTopicsResponse(responses=responses + refused)
     except KafkaError as error:
         return _failed(choices, error)
+
+
+def _judge(ctx: RequestContext, choices: list[TopicChoice]) -> tuple[list[TopicChoice], list[Any]]:
+    """Split the topics into those that are to be deleted, and the results of those that the client may not delete. A
+    client that may not describe a topic does not learn whether it exists, nor the name to an id. Topics that are
+    chosen twice stay: they are invalid.
+    """
+    if ctx.broker.authorization is None or ctx.allows_cluster(Operation.DELETE, in_list=True):
+        return choices, []
+    counts = Counter(choices)
+    kept, refused = [], []
+    for choice in choices:
+        topics = ctx.broker.image.topics
+        topic = topics.by_id(choice.topic_id) if choice.name is None else topics.by_name(choice.name)
+        is_named = choice.name is not None
+        name = choice.name if is_named else (topic.name if topic is not None else None)
+        is_invalid = counts[choice] > 1 or (is_named and choice.topic_id != uuids.ZERO)
+        if is_invalid or name is None:
+            kept.append(choice)
+            continue
+        may_describe = ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        is_hidden = is_named and not may_describe
+        is_absent = topic is None and may_describe
+        if is_absent or (not is_hidden and ctx.allows(Operation.DELETE, ResourceType.TOPIC, name)):
+            kept.append(choice)
+            continue
+        refused.append(
+            messages.DeleteTopicsResponse.DeletableTopicResult(
+                name=name if is_named or may_describe else None,
+                topic_id=choice.topic_id,
+                error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+                error_message=MESSAGES[ErrorCode.TOPIC_AUTHORIZATION_FAILED],
+            )
+        )
+    return kept, refused
 
 
 def _names(ctx: RequestContext, choices: list[TopicChoice]) -> list[str]:

@@ -6,7 +6,8 @@ controllers: the registered controllers, and the active one of them (KIP-919).
 
 from __future__ import annotations
 
-from broker_cy.core.errors import ErrorCode
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation
 from broker_cy.server import authorized_operations
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata import metadata_view
@@ -19,8 +20,13 @@ ENDPOINT_CONTROLLER = 2
 _TYPES = {ENDPOINT_BROKER: "BROKER", ENDPOINT_CONTROLLER: "CONTROLLER"}
 
 
-@handler(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), on=BOTH)
+@handler(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), on=BOTH, requires="on listeners of controllers ALTER on the cluster")
 def describe_cluster(ctx: RequestContext, request: messages.DescribeClusterRequest) -> messages.DescribeClusterResponse:
+    if ctx.is_for_controller:
+        try:
+            ctx.require_cluster(Operation.ALTER)
+        except KafkaError as error:
+            return _failed(error.code, error.message)
     served = ENDPOINT_CONTROLLER if ctx.is_for_controller else ENDPOINT_BROKER
     if request.endpoint_type not in _TYPES:
         return _failed(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
@@ -46,7 +52,7 @@ def _controllers(ctx: RequestContext, request: messages.DescribeClusterRequest) 
             for each in controllers[number].end_points
             if each.name == ctx.listener
         ],
-        cluster_authorized_operations=(authorized_operations.CLUSTER if asked else authorized_operations.NOT_ASKED),
+        cluster_authorized_operations=(ctx.cluster_operations() if asked else authorized_operations.NOT_ASKED),
     )
 
 
@@ -69,7 +75,7 @@ def _brokers(ctx: RequestContext, request: messages.DescribeClusterRequest) -> m
         cluster_id=ctx.broker.cluster_id,
         controller_id=metadata_view.a_controller(running, ctx.broker.randomness),
         brokers=brokers,
-        cluster_authorized_operations=(authorized_operations.CLUSTER if asked else authorized_operations.NOT_ASKED),
+        cluster_authorized_operations=(ctx.cluster_operations() if asked else authorized_operations.NOT_ASKED),
     )
 
 

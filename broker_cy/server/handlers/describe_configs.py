@@ -14,6 +14,8 @@ from broker_cy.config.describe import Entry
 from broker_cy.core.configs import ConfigSource, ConfigType
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import image, topic_names
+from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.server.authorization import MESSAGES
 from broker_cy.server.broker import Broker
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.config_changes import parse_node_id
@@ -27,11 +29,21 @@ ResourceResult = messages.DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = messages.DescribeConfigsResponse.DescribeConfigsSynonym
 
 
-@handler(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4), on=BOTH)
+@handler(
+    ApiKey.DESCRIBE_CONFIGS,
+    versions=(1, 4),
+    on=BOTH,
+    requires="DESCRIBE_CONFIGS on each topic and group; on the cluster for brokers, loggers and client metrics",
+)
 def describe_configs(ctx: RequestContext, request: messages.DescribeConfigsRequest) -> messages.DescribeConfigsResponse:
     results = []
+    refused = []
     for resource in request.resources:
         result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name, error_message="")
+        if (code := _refusal(ctx, resource.resource_type, resource.resource_name)) is not None:
+            result.error_code, result.error_message = int(code), MESSAGES[code]
+            refused.append(result)
+            continue
         try:
             entries = _entries(ctx.broker, resource.resource_type, resource.resource_name)
         except KafkaError as error:
@@ -47,7 +59,20 @@ def describe_configs(ctx: RequestContext, request: messages.DescribeConfigsReque
                 if not keys or entry.name in keys
             ]
         results.append(result)
-    return messages.DescribeConfigsResponse(results=results)
+    return messages.DescribeConfigsResponse(results=results + refused)
+
+
+def _refusal(ctx: RequestContext, resource_type: int, name: str) -> ErrorCode | None:
+    """Why the client may not see the settings of a resource. What is no resource has errors of its own."""
+    if resource_type == image.RESOURCE_TOPIC:
+        is_allowed = ctx.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
+        return None if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if resource_type == image.RESOURCE_GROUP:
+        is_allowed = ctx.allows(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, name)
+        return None if is_allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if resource_type in _DESCRIBERS and not ctx.allows_cluster(Operation.DESCRIBE_CONFIGS):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return None
 
 
 def _config(entry: Entry, include_synonyms: bool, include_documentation: bool) -> ResourceResult:

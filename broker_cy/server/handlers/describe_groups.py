@@ -7,7 +7,7 @@ of other types have APIs of their own.
 from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server import authorized_operations
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
@@ -16,10 +16,18 @@ from broker_cy.wire.frame import ApiKey
 VERSION_AUTHORIZED_OPERATIONS = 3
 
 
-@handler(ApiKey.DESCRIBE_GROUPS, versions=(0, 6))
+@handler(ApiKey.DESCRIBE_GROUPS, versions=(0, 6), requires="DESCRIBE on each group")
 def describe_groups(ctx: RequestContext, request: messages.DescribeGroupsRequest) -> messages.DescribeGroupsResponse:
     described = []
+    refused = []
     for group_id in request.groups:
+        if not ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            refused.append(
+                messages.DescribeGroupsResponse.DescribedGroup(
+                    group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+                )
+            )
+            continue
         try:
             group = ctx.broker.groups.runtime_for(group_id).machine.describe(group_id, ctx.version)
         except KafkaError as error:
@@ -29,6 +37,6 @@ def describe_groups(ctx: RequestContext, request: messages.DescribeGroupsRequest
             and request.include_authorized_operations
             and group.error_code == ErrorCode.NONE
         ):
-            group.authorized_operations = authorized_operations.GROUP
+            group.authorized_operations = ctx.operations(ResourceType.GROUP, group_id)
         described.append(group)
-    return messages.DescribeGroupsResponse(groups=described)
+    return messages.DescribeGroupsResponse(groups=refused + described)

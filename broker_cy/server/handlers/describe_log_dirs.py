@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.security.acls import Operation
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.cordons import is_cordoned
 from broker_cy.server.registry import handler
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 Response = messages.DescribeLogDirsResponse
 
 
-@handler(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5))
+@handler(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5), requires="DESCRIBE on the cluster")
 async def describe_log_dirs(
     ctx: RequestContext, request: messages.DescribeLogDirsRequest
 ) -> messages.DescribeLogDirsResponse:
+    if not ctx.allows_cluster(Operation.DESCRIBE):
+        return Response(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     await ctx.broker.openings.opened(wanted(ctx, request))
     by_directory: dict[str, dict[str, list[Partition]]] = {
         directory: defaultdict(list) for directory in ctx.broker.log_manager.directories

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.topic_names import invalid_reason
+from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.server.authorization import MESSAGES
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.metadata_view import absent_partition_error
 from broker_cy.server.registry import handler
@@ -15,17 +17,24 @@ UNKNOWN_TOPIC = "This server does not host this topic-partition."
 Result = messages.DescribeProducersResponse.PartitionResponse
 
 
-@handler(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0))
+@handler(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0), requires="READ on each topic")
 async def describe_producers(
     ctx: RequestContext, request: messages.DescribeProducersRequest
 ) -> messages.DescribeProducersResponse:
+    readable = ctx.allowed(Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
     await ctx.broker.openings.opened(
-        ctx.broker.partitions.get(topic.name, index) for topic in request.topics for index in topic.partition_indexes
+        ctx.broker.partitions.get(topic.name, index)
+        for topic in request.topics
+        if topic.name in readable
+        for index in topic.partition_indexes
     )
     topics = []
     for topic in request.topics:
         code, problem = ErrorCode.INVALID_TOPIC_EXCEPTION, invalid_reason(topic.name)
-        if problem is None and ctx.broker.image.topics.by_name(topic.name) is None:
+        if problem is None and topic.name not in readable:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            problem = MESSAGES[code]
+        elif problem is None and ctx.broker.image.topics.by_name(topic.name) is None:
             code, problem = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC
         results = [
             _describe(ctx, topic.name, index)

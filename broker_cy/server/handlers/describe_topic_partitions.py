@@ -11,7 +11,7 @@ from typing import Any
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import MetadataImage, TopicImage
-from broker_cy.server import authorized_operations
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata import metadata_view
 from broker_cy.server.registry import handler
@@ -21,7 +21,7 @@ from broker_cy.wire.frame import ApiKey
 Response = messages.DescribeTopicPartitionsResponse
 
 
-@handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0))
+@handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), requires="DESCRIBE on each topic")
 def describe_topic_partitions(
     ctx: RequestContext, request: messages.DescribeTopicPartitionsRequest
 ) -> messages.DescribeTopicPartitionsResponse:
@@ -32,17 +32,21 @@ def describe_topic_partitions(
     start_name, start_index = (cursor.topic_name, cursor.partition_index) if cursor is not None else ("", 0)
     if start_index < 0 or (cursor is not None and not every and start_name not in asked):
         return _invalid(request)
+    shown = ctx.allowed(
+        Operation.DESCRIBE, ResourceType.TOPIC, (name for name in asked if name >= start_name), in_list=every
+    )
+    refused = [] if every else [_refused(name) for name in sorted(asked) if name >= start_name and name not in shown]
     left = max(min(ctx.broker.config["max.request.partition.size.limit"], request.response_partition_limit), 1)
     topics: list[Any] = []
     next_cursor = None
-    for name in sorted(n for n in asked if n >= start_name):
+    for name in sorted(shown):
         if left <= 0:
             next_cursor = Response.Cursor(topic_name=name, partition_index=0)
             break
         topic = image.topics.by_name(name)
         if topic is None:
             if not every:
-                topics.append(_absent(name))
+                topics.append(_absent(ctx, name))
             continue
         begin = start_index if name == start_name else 0
         end = min(len(topic.partitions), begin + left)
@@ -53,14 +57,14 @@ def describe_topic_partitions(
                 topic_id=topic.topic_id,
                 is_internal=topic.is_internal,
                 partitions=partitions,
-                topic_authorized_operations=authorized_operations.TOPIC,
+                topic_authorized_operations=ctx.operations(ResourceType.TOPIC, name),
             )
         )
         if end < len(topic.partitions):
             next_cursor = Response.Cursor(topic_name=name, partition_index=end)
             break
         left -= len(partitions)
-    return Response(topics=topics, next_cursor=next_cursor)
+    return Response(topics=topics + refused, next_cursor=next_cursor)
 
 
 def _partition(image: MetadataImage, topic: TopicImage, index: int, listener: str) -> Any:
@@ -77,12 +81,19 @@ def _partition(image: MetadataImage, topic: TopicImage, index: int, listener: st
     )
 
 
-def _absent(name: str) -> Any:
+def _refused(name: str) -> Any:
+    """Nothing is said about a topic that the client may not describe, not even whether it exists."""
+    return Response.DescribeTopicPartitionsResponseTopic(
+        error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name
+    )
+
+
+def _absent(ctx: RequestContext, name: str) -> Any:
     return Response.DescribeTopicPartitionsResponseTopic(
         error_code=int(metadata_view.absent_topic_error(name)),
         name=name,
         is_internal=topic_names.is_internal(name),
-        topic_authorized_operations=authorized_operations.TOPIC,
+        topic_authorized_operations=ctx.operations(ResourceType.TOPIC, name),
     )
 
 

@@ -8,6 +8,8 @@ each end bumps the epoch, and the answer has the producer's next id and epoch.
 from __future__ import annotations
 
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch
+from broker_cy.core.errors import ErrorCode
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.txn_answers import fenced_before
 from broker_cy.server.coordinators.txn_service import VERSION_IMPLICIT, VERSION_OLD
@@ -19,8 +21,10 @@ VERSION_FENCED = 2
 VERSION_BUMPS = 5
 
 
-@handler(ApiKey.END_TXN, versions=(0, 5))
+@handler(ApiKey.END_TXN, versions=(0, 5), requires="WRITE on the transactional id")
 async def end_txn(ctx: RequestContext, request: messages.EndTxnRequest) -> messages.EndTxnResponse:
+    if not ctx.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return messages.EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     answer = await ctx.broker.transactions.end(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),

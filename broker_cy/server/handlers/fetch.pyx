@@ -14,6 +14,9 @@ sends another one behind it. Of the partitions of its session those are read tha
 fetches thousands, and few have news. Consumers may read from followers
 up to their high watermarks, from version 11 on, and the leader names one in their rack if replica.selector.class says so (KIP-392):
 then its followers learn of a high watermark at once.
+
+With an authorizer, consumers need READ on each topic, with each read and so also within a session. Whoever gives a replica id needs
+CLUSTER_ACTION, without which nothing that a follower's fetch does is done (CVE-2018-1288). A topic id that is not known is no secret.
 Omissions: snapshots (SnapshotId is the metadata quorum's); a class of one's own as replica.selector.class.
 
 The file is long because an answer and the lookups that wait and are repeated for it call each other as C functions.
@@ -32,7 +35,10 @@ from broker_cy.server.connections.buffers cimport RecvBuffer
 from broker_cy.server.connections.answers cimport AnswerQueue, Reply, ServerCore
 from broker_cy.server.connections.current_leader cimport absent_error, topic_named, topic_with_id
 from broker_cy.server.connections.fetch_answer cimport encode
-from broker_cy.server.connections.fetch_session cimport FetchContext, FetchPartition, FetchSession, SessionCache, refused
+from broker_cy.server.connections.fetch_session cimport (
+    FetchContext, FetchPartition, FetchSession, SessionCache, refused, requested,
+)
+from broker_cy.server.connections.rights cimport READ, Rights, rights_of
 from broker_cy.storage.disk cimport confine_reads
 from broker_cy.storage.log cimport LogSlice
 from broker_cy.storage.segment cimport Segment
@@ -48,6 +54,7 @@ from broker_cy.wire.frame import ApiKey
 
 cdef enum:
     FETCH_KEY = 1
+    READ_OPERATION = 3              # AclOperation
     # Times that a lookup is repeated after a worker read the missing data; after that, the loop waits for the disk. One or two are
     # usual; data that is missing again and again is evicted as fast as it is read.
     COLD_LOOKUPS_MAX = 16
@@ -70,6 +77,7 @@ cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 cdef int16_t OFFSET_OUT_OF_RANGE = ErrorCode.OFFSET_OUT_OF_RANGE
 cdef int16_t FENCED_LEADER_EPOCH = ErrorCode.FENCED_LEADER_EPOCH
 cdef int16_t UNKNOWN_LEADER_EPOCH = ErrorCode.UNKNOWN_LEADER_EPOCH
+cdef int16_t TOPIC_AUTHORIZATION_FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 cdef FetchView _view = FetchView()
 # The module replica.leading, from the first fetch of a follower on: a node that is alone starts sooner without it.
@@ -90,6 +98,7 @@ cdef class FetchReply(Reply):
     cdef bint asks                      # a fetch that FollowerSilence takes for unanswered
     cdef bint held                      # the throttle of followers that are not in sync is exceeded
     cdef list moved                     # partitions whose high watermark that has moved; None if there are none
+    cdef Rights rights                  # of a consumer; None where none are needed
     cdef bint read_committed
     cdef bint answered
     cdef int32_t max_wait_ms
@@ -152,6 +161,8 @@ cdef class FetchReply(Reply):
         cdef bint at_once = False
         self.cold = None
         self.context.any_unknown = False
+        if self.rights is not None:
+            self.rights.renew()
         if self.replica_id >= 0 and self.connection.server.leader_throttle is not None:
             self.held = self.connection.server.leader_throttle.is_exceeded(coarse_ms(&self.connection.clock.source))
         if session is not None:
@@ -471,6 +482,8 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
     target.aborted = None
     target.diverging_epoch = target.preferred_replica = -1
     target.high_watermark = target.last_stable_offset = target.log_start_offset = -1
+    if reply.rights is not None and is_denied(reply, target):
+        return deny(reply.context, target)
     if target.partition is None or target.partition.closed:
         look_up(reply, target)
         if target.partition is None:
@@ -539,6 +552,37 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
             target.records = None
             target.error = KAFKA_STORAGE_ERROR
     return 0
+
+
+cdef bint is_denied(FetchReply reply, FetchPartition target) except *:
+    """Whether the consumer may not read the topic."""
+    cdef bint by_id = reply.version >= 13
+    cdef int mask = reply.rights.of_topic_id(target.topic) if by_id else reply.rights.of_topic(target.topic)
+    # -1: there is no such topic, which is answered as ever.
+    if mask & READ or mask < 0:
+        return False
+    reply.rights.refused(FETCH_KEY, READ_OPERATION, target.topic, by_id)
+    return True
+
+
+cdef int deny(FetchContext context, FetchPartition target) except -1:
+    target.error = TOPIC_AUTHORIZATION_FAILED
+    target.aborted = []
+    # Kafka answers these behind all others, too.
+    target.unknown = context.any_unknown = True
+    return 0
+
+
+cdef int deny_all(FetchReply reply) except -1:
+    """A client without the rights of a broker has given a replica id: it gets errors, and nothing is noted of its fetch."""
+    cdef FetchPartition target
+    for target in reply.context.targets:
+        target.held = False
+        target.records = None
+        target.diverging_epoch = target.preferred_replica = -1
+        target.high_watermark = target.last_stable_offset = target.log_start_offset = -1
+        deny(reply.context, target)
+    return reply.answer()
 
 
 cdef int import_leading() except -1:
@@ -660,6 +704,12 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
     reply.max_bytes = min(_view.max_bytes, server.fetch_bytes_max)
     reply.min_bytes = min(_view.min_bytes, reply.max_bytes)
     reply.max_wait_ms = _view.max_wait_ms
+    if server.authorization is not None:
+        reply.rights = rights_of(connection)
+        if reply.replica_id >= 0:
+            if not reply.rights.may_act_for_cluster():
+                return refuse_follower(connection, reply)
+            reply.rights = None
     reply.context = (<SessionCache>server.fetch_sessions).context(_view, coarse_ms(&connection.clock.source), is_busy)
     reply.context.from_replica = reply.replica_id >= 0
     if reply.context.from_replica and leading is None:
@@ -673,6 +723,15 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
     return reply.settle()
 
 
+cdef int refuse_follower(AnswerQueue connection, FetchReply reply) except -1:
+    """Answer a fetch with a replica id of a client without the rights of a broker, which gets no session either."""
+    reply.replica_id = -1
+    reply.context = FetchContext.__new__(FetchContext)
+    reply.context.targets = list(requested(_view).values())
+    connection.add_reply(reply)
+    return deny_all(reply)
+
+
 def install(ServerCore server, int slots, int64_t eviction_ms, randomness, *, bint selects_replicas=False):
     """Let `server` answer Fetch here; sessions are bounded by `slots`, and `randomness` draws their ids. With `selects_replicas`
     consumers are sent to the nearest replica (KIP-392).
@@ -682,7 +741,7 @@ def install(ServerCore server, int slots, int64_t eviction_ms, randomness, *, bi
     server.set_hot(FETCH_KEY, handle_fetch)
 
 
-@handler(ApiKey.FETCH, versions=(4, 18))
+@handler(ApiKey.FETCH, versions=(4, 18), requires="READ on each topic; CLUSTER_ACTION on the cluster for followers")
 def fetch(ctx, request):
     """Registered for its versions; `install` puts `handle_fetch` in its place."""
     raise RuntimeError("Fetch is answered by handle_fetch")

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import NO_LEADER
+from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.server.authorization import MESSAGES
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.server.registry import handler
@@ -38,6 +40,7 @@ class Found(NamedTuple):
     ApiKey.FIND_COORDINATOR,
     versions=(0, 6),
     omissions="share coordinators get UNSUPPORTED_VERSION",
+    requires="DESCRIBE on the group or transactional id",
 )
 async def find_coordinator(
     ctx: RequestContext, request: messages.FindCoordinatorRequest
@@ -69,12 +72,23 @@ async def find_coordinator(
 
 async def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
     if key_type == SHARE and ctx.version >= VERSION_SHARE:
+        if not ctx.allows_cluster(Operation.CLUSTER_ACTION):
+            return Found(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, MESSAGES[ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
         return Found(ErrorCode.UNSUPPORTED_VERSION, "this broker does not serve share groups yet")
     if key_type not in (GROUP, TRANSACTION):
         return Found(
             ErrorCode.INVALID_REQUEST,
             f"coordinator type {key_type} is not one of 0 (group), 1 (transaction) and, from version 6 on, 2 (share)",
         )
+    kind = ResourceType.GROUP if key_type == GROUP else ResourceType.TRANSACTIONAL_ID
+    if not ctx.allows(Operation.DESCRIBE, kind, key):
+        denied = (
+            ErrorCode.GROUP_AUTHORIZATION_FAILED
+            if key_type == GROUP
+            else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        )
+        # As in Kafka, answers about several keys say nothing more.
+        return Found(denied, MESSAGES[denied] if ctx.version < VERSION_KEYS else "")
     service: CoordinatorService[Any, Any] = ctx.broker.groups if key_type == GROUP else ctx.broker.transactions
     code = await service.ensure_topic()
     if code is not ErrorCode.NONE:

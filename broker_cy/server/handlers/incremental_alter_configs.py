@@ -13,7 +13,12 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), on=BOTH)
+@handler(
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    versions=(0, 1),
+    on=BOTH,
+    requires="ALTER_CONFIGS on each topic and group; on the cluster for brokers, loggers and client metrics",
+)
 async def incremental_alter_configs(
     ctx: RequestContext, request: messages.IncrementalAlterConfigsRequest
 ) -> messages.IncrementalAlterConfigsResponse:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdAndEpoch
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.txn_answers import fenced_before
 from broker_cy.server.registry import handler
@@ -23,7 +24,11 @@ from broker_cy.wire.frame import ApiKey
 VERSION_FENCED = 4
 
 
-@handler(ApiKey.INIT_PRODUCER_ID, versions=(0, 5))
+@handler(
+    ApiKey.INIT_PRODUCER_ID,
+    versions=(0, 5),
+    requires="WRITE on the transactional id; without one IDEMPOTENT_WRITE on the cluster, or WRITE on any topic",
+)
 async def init_producer_id(
     ctx: RequestContext, request: messages.InitProducerIdRequest
 ) -> messages.InitProducerIdResponse:
@@ -36,6 +41,14 @@ async def init_producer_id(
 
 
 async def _init(ctx: RequestContext, request: messages.InitProducerIdRequest) -> Initialized:
+    if request.transactional_id is not None:
+        if not ctx.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+            return Initialized(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif not (
+        ctx.allows_cluster(Operation.IDEMPOTENT_WRITE, in_list=True)
+        or ctx.allows_some(Operation.WRITE, ResourceType.TOPIC)
+    ):
+        return Initialized(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return Initialized(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:

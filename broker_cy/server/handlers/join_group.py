@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from broker_cy.coordinator.classic.rebalance import join_error
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.group_client import client_facts
 from broker_cy.server.registry import handler
@@ -18,7 +19,7 @@ from broker_cy.wire.frame import ApiKey
 VERSION_NULLABLE_PROTOCOL = 7
 
 
-@handler(ApiKey.JOIN_GROUP, versions=(0, 9))
+@handler(ApiKey.JOIN_GROUP, versions=(0, 9), requires="READ on the group")
 async def join_group(ctx: RequestContext, request: messages.JoinGroupRequest) -> messages.JoinGroupResponse:
     response = await _join(ctx, request)
     if ctx.version < VERSION_NULLABLE_PROTOCOL:
@@ -31,6 +32,8 @@ async def join_group(ctx: RequestContext, request: messages.JoinGroupRequest) ->
 async def _join(ctx: RequestContext, request: messages.JoinGroupRequest) -> messages.JoinGroupResponse:
     groups = ctx.broker.groups
     settings = groups.settings
+    if not ctx.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+        return join_error("", ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return join_error(request.member_id, ErrorCode.INVALID_GROUP_ID)
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
@@ -11,8 +12,10 @@ from broker_cy.wire.frame import ApiKey
 VERSION_MEMBERS = 3
 
 
-@handler(ApiKey.LEAVE_GROUP, versions=(0, 5))
+@handler(ApiKey.LEAVE_GROUP, versions=(0, 5), requires="READ on the group")
 async def leave_group(ctx: RequestContext, request: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse:
+    if not ctx.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+        return messages.LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return messages.LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     members = (

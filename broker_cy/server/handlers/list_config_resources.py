@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import image
+from broker_cy.security.acls import Operation
 from broker_cy.server.broker import Broker
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler
@@ -23,10 +24,12 @@ ALL_TYPES = (
 )
 
 
-@handler(ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1))
+@handler(ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1), requires="DESCRIBE_CONFIGS on the cluster")
 def list_config_resources(
     ctx: RequestContext, request: messages.ListConfigResourcesRequest
 ) -> messages.ListConfigResourcesResponse:
+    if not ctx.allows_cluster(Operation.DESCRIBE_CONFIGS):
+        return messages.ListConfigResourcesResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     types = dict.fromkeys(request.resource_types or ALL_TYPES)
     if ctx.version == 0:
         types = dict.fromkeys((image.RESOURCE_CLIENT_METRICS,))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from broker_cy.core.errors import KafkaError
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.LIST_GROUPS, versions=(0, 5))
+@handler(
+    ApiKey.LIST_GROUPS,
+    versions=(0, 5),
+    requires="DESCRIBE on the cluster, or on each group, without which a group is left out",
+)
 def list_groups(ctx: RequestContext, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
     try:
         machines = ctx.broker.groups.readable_machines()
@@ -18,4 +23,7 @@ def list_groups(ctx: RequestContext, request: messages.ListGroupsRequest) -> mes
     groups = [
         group for machine in machines for group in machine.list_groups(request.states_filter, request.types_filter)
     ]
+    if not ctx.allows_cluster(Operation.DESCRIBE, in_list=True):
+        shown = ctx.allowed(Operation.DESCRIBE, ResourceType.GROUP, (group.group_id for group in groups), in_list=True)
+        groups = [group for group in groups if group.group_id in shown]
     return messages.ListGroupsResponse(groups=groups)

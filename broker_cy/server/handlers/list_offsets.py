@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.replica import Role
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.metadata_view import absent_partition_error
 from broker_cy.server.partitions.cold_lookup import look_up
@@ -48,15 +49,24 @@ Answer = messages.ListOffsetsResponse.ListOffsetsPartitionResponse
     ApiKey.LIST_OFFSETS,
     versions=(1, 11),
     omissions="tiered storage: its special timestamps are answered with offset -1",
+    requires="DESCRIBE on each topic",
 )
 async def list_offsets(ctx: RequestContext, request: messages.ListOffsetsRequest) -> messages.ListOffsetsResponse:
     topics = []
+    refused = []
+    shown = ctx.allowed(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics))
     for topic in request.topics:
+        if topic.name not in shown:
+            answers = [
+                failed(wanted.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for wanted in topic.partitions
+            ]
+            refused.append(messages.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+            continue
         answers = await answers_for(ctx, topic, request.isolation_level, request.replica_id)
         # As in Kafka, a topic of which nothing is asked is not named in the answer.
         if answers:
             topics.append(messages.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return messages.ListOffsetsResponse(topics=topics)
+    return messages.ListOffsetsResponse(topics=topics + refused)
 
 
 async def answers_for(

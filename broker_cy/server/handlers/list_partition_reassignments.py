@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import cast
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), on=BOTH)
+@handler(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), on=BOTH, requires="DESCRIBE on the cluster")
 async def list_partition_reassignments(
     ctx: RequestContext, request: messages.ListPartitionReassignmentsRequest
 ) -> messages.ListPartitionReassignmentsResponse:
@@ -27,8 +28,20 @@ async def list_partition_reassignments(
         answer = await controller.forward(ctx, request, messages.ListPartitionReassignmentsResponse)
         if answer is not None:
             return cast(messages.ListPartitionReassignmentsResponse, answer)
+        ctx.require_cluster(Operation.DESCRIBE)
         if not controller.is_active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
         return list_reassignments(ctx.broker.image, request.topics)
     except KafkaError as error:
-        return messages.ListPartitionReassignmentsResponse(error_code=int(error.code), error_message=error.message)
+        response = messages.ListPartitionReassignmentsResponse
+        # As in Kafka, an answer with an error names what was asked for.
+        topics = [
+            response.OngoingTopicReassignment(
+                name=topic.name,
+                partitions=[
+                    response.OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+        return response(error_code=int(error.code), error_message=error.message, topics=topics)

@@ -10,14 +10,14 @@ topics lists brokers that were fenced just now (metadata.suspects).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import Any
 
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from broker_cy.server import authorized_operations
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata import metadata_view
 from broker_cy.server.registry import handler
@@ -31,7 +31,11 @@ CACHED_PARTITIONS_MAX = 20_000
 _COUNT = "metadata handler: partitions kept"
 
 
-@handler(ApiKey.METADATA, versions=(0, 13))
+@handler(
+    ApiKey.METADATA,
+    versions=(0, 13),
+    requires="DESCRIBE on each topic; CREATE on the cluster or the topic to create it",
+)
 def metadata(
     ctx: RequestContext, request: messages.MetadataRequest
 ) -> messages.MetadataResponse | Awaitable[messages.MetadataResponse]:
@@ -60,18 +64,27 @@ def _answer(ctx: RequestContext, request: messages.MetadataRequest) -> messages.
         # Kafka's handler fails on a topic that is not named at all.
         return _invalid(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
     image = ctx.broker.image
+    refused: list[Any] = []
     if every:
-        topics = [_cached(image, topic, ctx.listener, version) for topic in image.topics]
+        topics = [_cached(image, topic, ctx.listener, version) for topic in _described(ctx, image.topics)]
     elif any(topic.topic_id != uuids.ZERO for topic in asked):
-        topics = _by_id(image, asked, ctx.listener, version)
+        topics, refused = _by_id(ctx, image, asked)
     else:
         names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
+        shown = ctx.allowed(Operation.DESCRIBE, ResourceType.TOPIC, names)
+        refused = [_refused(name) for name in names if name not in shown]
+        names = [name for name in names if name in shown]
         absent = [name for name in names if image.topics.by_name(name) is None]
         if absent and request.allow_auto_topic_creation and ctx.broker.config["auto.create.topics.enable"]:
-            ctx.broker.auto_topics.create(absent)
+            creatable = _creatable(ctx, absent)
+            ctx.broker.auto_topics.create([name for name in absent if name in creatable])
+            not_creatable = [name for name in absent if name not in creatable]
+            refused = [_refused(name, topic_names.is_internal(name)) for name in not_creatable] + refused
+            names = [name for name in names if name not in not_creatable]
         topics = _by_name(image, names, ctx.listener, version)
     if version >= 8 and request.include_topic_authorized_operations:
-        topics = [_with_operations(topic) for topic in topics]
+        topics = [topic if topic.name is None else _with_operations(ctx, topic) for topic in topics]
+    topics += refused
     also = frozenset() if every else _departed(ctx, topics)
     brokers = [
         Response.MetadataResponseBroker(
@@ -88,8 +101,28 @@ def _answer(ctx: RequestContext, request: messages.MetadataRequest) -> messages.
         topics=topics,
     )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorized_operations.CLUSTER
+        response.cluster_authorized_operations = ctx.cluster_operations()
     return response
+
+
+def _described(ctx: RequestContext, topics: Iterable[TopicImage]) -> Iterable[TopicImage]:
+    """Those that the client may describe: nothing is said about others."""
+    if ctx.broker.authorization is None:
+        return topics
+    return (topic for topic in topics if ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, in_list=True))
+
+
+def _creatable(ctx: RequestContext, names: list[str]) -> set[str]:
+    if ctx.allows_cluster(Operation.CREATE, in_list=True):
+        return set(names)
+    return ctx.allowed(Operation.CREATE, ResourceType.TOPIC, names)
+
+
+def _refused(name: str, is_internal: bool = False) -> Any:
+    """The id is not told either: whether the topic exists is not for this client."""
+    return Response.MetadataResponseTopic(
+        error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name, is_internal=is_internal
+    )
 
 
 def _departed(ctx: RequestContext, topics: list[Any]) -> frozenset[int]:
@@ -114,20 +147,28 @@ def _by_name(image: MetadataImage, names: list[str], listener: str, version: int
     return topics
 
 
-def _by_id(image: MetadataImage, asked: list[Any], listener: str, version: int) -> list[Any]:
-    """Answer topics by id: unknown ids first, as in Kafka; names beside ids are ignored."""
-    known, unknown = [], []
+def _by_id(ctx: RequestContext, image: MetadataImage, asked: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Answer topics by id, and those that the client may not describe: unknown ids first, as in Kafka; names beside
+    ids are ignored. Ids are no secret, names are.
+    """
+    known, unknown, refused = [], [], []
     for topic_id in dict.fromkeys(topic.topic_id for topic in asked):
         if topic_id == uuids.ZERO:
             continue
         topic = image.topics.by_id(topic_id)
-        if topic is not None:
-            known.append(_cached(image, topic, listener, version))
+        if topic is not None and not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            refused.append(
+                Response.MetadataResponseTopic(
+                    error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=None, topic_id=topic_id
+                )
+            )
+        elif topic is not None:
+            known.append(_cached(image, topic, ctx.listener, ctx.version))
         else:
             unknown.append(
                 Response.MetadataResponseTopic(error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id)
             )
-    return unknown + known
+    return unknown + known, refused
 
 
 def _cached(image: MetadataImage, topic: TopicImage, listener: str, version: int) -> Any:
@@ -178,14 +219,14 @@ def _partition(image: MetadataImage, index: int, partition: PartitionImage, list
     )
 
 
-def _with_operations(topic: Any) -> Any:
+def _with_operations(ctx: RequestContext, topic: Any) -> Any:
     return Response.MetadataResponseTopic(
         error_code=topic.error_code,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=topic.partitions,
-        topic_authorized_operations=authorized_operations.TOPIC,
+        topic_authorized_operations=ctx.operations(ResourceType.TOPIC, topic.name),
     )
 
 

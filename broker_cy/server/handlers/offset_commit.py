@@ -10,7 +10,7 @@ from __future__ import annotations
 from broker_cy.coordinator.commit import commit_error
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.uuid import ZERO
-from broker_cy.metadata.image import MetadataImage
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
@@ -19,13 +19,14 @@ from broker_cy.wire.frame import ApiKey
 VERSION_TOPIC_IDS = 10
 
 
-@handler(ApiKey.OFFSET_COMMIT, versions=(2, 10))
+@handler(ApiKey.OFFSET_COMMIT, versions=(2, 10), requires="READ on the group and on each topic")
 async def offset_commit(ctx: RequestContext, request: messages.OffsetCommitRequest) -> messages.OffsetCommitResponse:
-    image = ctx.broker.image
+    if not ctx.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+        return commit_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused: list[messages.OffsetCommitResponse.OffsetCommitResponseTopic] = []
     accepted: list[messages.OffsetCommitRequest.OffsetCommitRequestTopic] = []
     for topic in request.topics:
-        _sort(image, topic, ctx.version >= VERSION_TOPIC_IDS, accepted, refused)
+        _sort(ctx, topic, ctx.version >= VERSION_TOPIC_IDS, accepted, refused)
     if not accepted:
         return messages.OffsetCommitResponse(topics=refused)
     request.topics = accepted
@@ -41,16 +42,25 @@ async def offset_commit(ctx: RequestContext, request: messages.OffsetCommitReque
 
 
 def _sort(
-    image: MetadataImage,
+    ctx: RequestContext,
     topic: messages.OffsetCommitRequest.OffsetCommitRequestTopic,
     by_id: bool,
     accepted: list[messages.OffsetCommitRequest.OffsetCommitRequestTopic],
     refused: list[messages.OffsetCommitResponse.OffsetCommitResponseTopic],
 ) -> None:
-    """Split a topic of the request into what exists, with name and id filled in, and the answer for what does not."""
+    """Split a topic of the request into what exists, with name and id filled in, and the answer for what does not, or
+    must not be read.
+    """
+    image = ctx.broker.image
     known = image.topics.by_id(topic.topic_id) if by_id else image.topics.by_name(topic.name)
-    if known is None:
-        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    code = ErrorCode.NONE
+    if by_id and known is None:
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+    elif not ctx.allows(Operation.READ, ResourceType.TOPIC, topic.name if known is None else known.name):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif known is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if code is not ErrorCode.NONE or known is None:
         results = [
             messages.OffsetCommitResponse.OffsetCommitResponsePartition(
                 partition_index=p.partition_index, error_code=code

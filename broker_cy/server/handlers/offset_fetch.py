@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.uuid import ZERO
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.coordinators.group_runtime import GroupRuntime
 from broker_cy.server.registry import handler
@@ -22,7 +23,7 @@ VERSION_TOPIC_IDS = 10
 NO_OFFSET = -1
 
 
-@handler(ApiKey.OFFSET_FETCH, versions=(1, 10))
+@handler(ApiKey.OFFSET_FETCH, versions=(1, 10), requires="DESCRIBE on each group, and on each topic")
 async def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
     if ctx.version >= VERSION_GROUPS:
         found = await ctx.broker.groups.ready_all([group.group_id for group in request.groups])
@@ -51,20 +52,43 @@ def _fetch(
     runtime: GroupRuntime | KafkaError,
     require_stable: bool,
 ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
+    if not ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        return _group_error(ctx.version, group, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     by_id = ctx.version >= VERSION_TOPIC_IDS
     unknown: list[messages.OffsetFetchRequest.OffsetFetchRequestTopics] = []
-    if by_id and group.topics is not None:
+    asked = group.topics
+    if by_id and asked is not None:
         unknown = _name_topics(ctx, group)
+    refused = _take_refused(ctx, group)
     if isinstance(runtime, KafkaError):
+        group.topics = asked
         return _group_error(ctx.version, group, runtime.code)
     found = runtime.machine.fetch_offsets(group, require_stable=require_stable, unwritten=runtime.unwritten())
     if found.error_code != ErrorCode.NONE:
+        group.topics = asked
         return _group_error(ctx.version, group, ErrorCode(found.error_code))
+    if group.topics is None and ctx.broker.authorization is not None:
+        names = (topic.name for topic in found.topics)
+        shown = ctx.allowed(Operation.DESCRIBE, ResourceType.TOPIC, names, in_list=True)
+        found.topics = [topic for topic in found.topics if topic.name in shown]
     if by_id:
         if group.topics is None:
             _add_topic_ids(ctx, found)
         found.topics.extend(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown)
+    found.topics.extend(_failed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in refused)
     return found
+
+
+def _take_refused(
+    ctx: RequestContext, group: messages.OffsetFetchRequest.OffsetFetchRequestGroup
+) -> list[messages.OffsetFetchRequest.OffsetFetchRequestTopics]:
+    """Remove and return the topics that the client may not describe."""
+    if group.topics is None or ctx.broker.authorization is None:
+        return []
+    shown = ctx.allowed(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in group.topics))
+    refused = [topic for topic in group.topics if topic.name not in shown]
+    group.topics = [topic for topic in group.topics if topic.name in shown]
+    return refused
 
 
 def _name_topics(

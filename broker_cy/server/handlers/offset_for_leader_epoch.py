@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.replica.replica import Role
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.metadata_view import absent_partition_error
 from broker_cy.server.registry import handler
@@ -17,21 +18,35 @@ Asked = messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 Answer = messages.OffsetForLeaderEpochResponse.EpochEndOffset
 
 
-@handler(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4))
+@handler(
+    ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4), requires="CLUSTER_ACTION on the cluster, or DESCRIBE on each topic"
+)
 async def offset_for_leader_epoch(
     ctx: RequestContext, request: messages.OffsetForLeaderEpochRequest
 ) -> messages.OffsetForLeaderEpochResponse:
+    names = {topic.topic for topic in request.topics}
+    if not ctx.allows_cluster(Operation.CLUSTER_ACTION, in_list=True):
+        names = ctx.allowed(Operation.DESCRIBE, ResourceType.TOPIC, names)
+    # As in Kafka, what is refused comes behind.
+    asked_topics = sorted(request.topics, key=lambda topic: topic.topic not in names)
     await ctx.broker.openings.opened(
         ctx.broker.partitions.get(topic.topic, asked.partition)
         for topic in request.topics
+        if topic.topic in names
         for asked in topic.partitions
     )
     return messages.OffsetForLeaderEpochResponse(
         topics=[
             messages.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[end_offset(ctx, topic.topic, asked) for asked in topic.partitions]
+                topic=topic.topic,
+                partitions=[
+                    end_offset(ctx, topic.topic, asked)
+                    if topic.topic in names
+                    else Answer(partition=asked.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    for asked in topic.partitions
+                ],
             )
-            for topic in request.topics
+            for topic in asked_topics
         ]
     )
 

@@ -11,6 +11,10 @@ transaction is being completed.
 Compressed batches, and those that the topic stores with another codec, are checked apart from the append: by the loop, up to
 CHECKED_TURN_BYTES in a turn, or by a worker. While a request waits for either, its connection handles no further one.
 
+With an authorizer, a topic that the client may not write is TOPIC_AUTHORIZATION_FAILED before its batches are looked at. Whether a
+request is transactional is judged by its batches (CVE-2018-17196): without the right to its transactional id, or without one, it fails
+as a whole.
+
 The parsed request (`_view`) is one object that all requests share, so that parsing allocates nothing. Every step that uses it
 is in this file, which makes it long.
 """
@@ -27,6 +31,7 @@ from broker_cy.server.connections.buffers cimport RecvBuffer
 from broker_cy.server.connections.answers cimport AnswerQueue, ServerCore
 from broker_cy.server.connections.current_leader cimport absent_error, topic_named, topic_with_id
 from broker_cy.server.connections.produce_answer cimport ProduceReply, Result
+from broker_cy.server.connections.rights cimport WRITE, Rights, rights_of
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_TRANSACTIONAL, BATCH_ATTRIBUTES_AT, BATCH_HEADER_BYTES, BATCH_MAGIC_AT, BatchHeader,
     batch_bytes, parse_header,
@@ -49,6 +54,7 @@ cdef enum:
     CHECKED_JOB_BYTES = 16 << 20
     FIRST_ABORTABLE_VERSION = 11    # knows TRANSACTION_ABORTABLE
     FIRST_ADDING_VERSION = 12       # of producers with transaction.version 2
+    WRITE_OPERATION = 4             # AclOperation
 
 cdef int64_t UNBOUNDED = (1 << 63) - 1
 cdef int64_t FLUSH_NEVER = (1 << 63) - 1    # flush.messages by default
@@ -59,6 +65,7 @@ cdef int16_t UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 cdef int16_t UNKNOWN_TOPIC_ID = ErrorCode.UNKNOWN_TOPIC_ID
 cdef int16_t INVALID_REQUIRED_ACKS = ErrorCode.INVALID_REQUIRED_ACKS
 cdef int16_t INVALID_TOPIC_EXCEPTION = ErrorCode.INVALID_TOPIC_EXCEPTION
+cdef int16_t TOPIC_AUTHORIZATION_FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 # The coordinator could not be asked.
 cdef frozenset UNVERIFIED = frozenset((
@@ -72,6 +79,49 @@ cdef ProduceView _view = ProduceView()
 cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n,
                         RecvBuffer owner) except -1:
     """Parse the whole request first, so that a malformed one changes nothing; then append partition by partition."""
+    _view.parse(Cursor.over(p, n, owner), version)
+    return take(connection, correlation_id, version, p, n, owner, None)
+
+
+cdef int judge_produce(AnswerQueue connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n,
+                       RecvBuffer owner) except -1:
+    """In place of handle_produce where an authorizer is configured."""
+    _view.parse(Cursor.over(p, n, owner), version)
+    return take(connection, correlation_id, version, p, n, owner, denied_topics(connection, version))
+
+
+cdef set denied_topics(AnswerQueue connection, int16_t version):
+    """The places of topics in `_view` that the client may not write; None if it may write all."""
+    cdef Rights rights = rights_of(connection)
+    cdef TopicSpan* topic
+    cdef set denied = None
+    cdef bytes key
+    cdef int32_t i
+    cdef int mask
+    cdef bint by_id = version >= FIRST_ID_VERSION
+    for i in range(_view.topic_count):
+        topic = &_view.topics[i]
+        key = topic_key(topic, version)
+        mask = rights.of_topic_id(key) if by_id else rights.of_topic(key)
+        # -1: there is no such topic, which is answered as ever.
+        if mask & WRITE or mask < 0 or (connection.client_id == OWN_CLIENT and is_own_topic(connection, key, by_id)
+                                        and rights.may_act_for_cluster()):
+            continue
+        if denied is None:
+            denied = set()
+        denied.add(i)
+        rights.refused(PRODUCE_KEY, WRITE_OPERATION, key, by_id)
+    return denied
+
+
+cdef bint is_own_topic(AnswerQueue connection, bytes key, bint by_id) except *:
+    topic = topic_with_id(connection.server, key) if by_id else topic_named(connection.server, key)
+    return topic is not None and topic.name in OWN_TOPICS
+
+
+cdef int take(AnswerQueue connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n, RecvBuffer owner,
+              set denied) except -1:
+    """Answer the request in `_view`, without what is `denied`."""
     cdef ProduceReply reply
     cdef HeldProduce work
     cdef ProducePartition* part
@@ -79,7 +129,6 @@ cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t 
     cdef uint8_t attributes = 0         # of any of the batches
     cdef dict checks = None             # place in the request -> BatchCheck
     cdef list unfinished = None         # those of them that a worker does
-    _view.parse(Cursor.over(p, n, owner), version)
     reply = ProduceReply.__new__(ProduceReply)
     reply.correlation_id = correlation_id
     reply.version = version
@@ -87,11 +136,12 @@ cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t 
         part = &_view.partitions[k]
         if part.size >= BATCH_HEADER_BYTES and part.records[BATCH_MAGIC_AT] == 2:
             attributes |= part.records[BATCH_ATTRIBUTES_AT]
-    if attributes & ATTRIBUTE_CODEC_MASK or connection.server.recodes:
+    refused = attributes & ATTRIBUTE_TRANSACTIONAL and not may_write_transaction(connection)
+    if not refused and (attributes & ATTRIBUTE_CODEC_MASK or connection.server.recodes):
         checks = {}
-        unfinished = check_batches(connection, version, owner, checks)
+        unfinished = check_batches(connection, version, owner, checks, denied)
     if unfinished is None and not attributes & ATTRIBUTE_TRANSACTIONAL:
-        return append_all(connection, reply, owner, checks, None)
+        return append_all(connection, reply, owner, checks, None, denied)
     work = HeldProduce.__new__(HeldProduce)
     work.connection = connection
     work.reply = reply
@@ -99,12 +149,24 @@ cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t 
     work.size = n
     work.owner = owner
     work.checks = checks
+    work.denied = denied
     work.transactional = attributes & ATTRIBUTE_TRANSACTIONAL != 0
     if _view.acks != ACKS_NONE:
         connection.add_reply(reply)
+    if refused:
+        return work.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
     if unfinished is not None:
         return work.check(unfinished)
     return work.checked()
+
+
+cdef bint may_write_transaction(AnswerQueue connection) except *:
+    """Whether the client may write transactional batches as the producer that the request names."""
+    if _view.transactional_id_size < 0:
+        return False
+    if connection.server.authorization is None:
+        return True
+    return rights_of(connection).may_write_as(java_text(_view.transactional_id[:_view.transactional_id_size]))
 
 
 cdef int hold_produce(AnswerQueue connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n,
@@ -115,6 +177,8 @@ cdef int hold_produce(AnswerQueue connection, int32_t correlation_id, int16_t ve
     _view.parse(Cursor.over(p, n, owner), version)
     unopened = unopened_partitions(connection.server, version)
     if not unopened:
+        if connection.server.authorization is not None:
+            return judge_produce(connection, correlation_id, version, p, n, owner)
         return handle_produce(connection, correlation_id, version, p, n, owner)
     held = UnopenedProduce.__new__(UnopenedProduce)
     held.connection = connection
@@ -178,7 +242,7 @@ cdef inline bint is_transactional(const ProducePartition* part) noexcept nogil:
             and part.records[BATCH_ATTRIBUTES_AT] & ATTRIBUTE_TRANSACTIONAL)
 
 
-cdef list check_batches(AnswerQueue connection, int16_t version, RecvBuffer owner, dict checks):
+cdef list check_batches(AnswerQueue connection, int16_t version, RecvBuffer owner, dict checks, set denied):
     """Check the batches of `_view` whose cost is not bounded by their size, within the bound of this turn of the loop. Returns
     those that are left for a worker, in order, or None.
     """
@@ -193,7 +257,7 @@ cdef list check_batches(AnswerQueue connection, int16_t version, RecvBuffer owne
     for i in range(_view.topic_count):
         topic = &_view.topics[i]
         places = (server.topics_by_id if version >= FIRST_ID_VERSION else server.topics_by_name).get(topic_key(topic, version))
-        if places is None:
+        if places is None or (denied is not None and i in denied):
             continue
         for k in range(topic.first, topic.first + topic.count):
             part = &_view.partitions[k]
@@ -218,9 +282,11 @@ cdef list check_batches(AnswerQueue connection, int16_t version, RecvBuffer owne
     return unfinished
 
 
-cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner, dict checks, HeldProduce work) except -1:
+cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner, dict checks, HeldProduce work,
+                    set denied) except -1:
     """Append what `_view` holds, batch by batch, and answer after the write. `checks` has the finished BatchChecks by place in the
-    request, or is None; `work` is None for a request that never waited, else its reply has its place already.
+    request, or is None; `work` is None for a request that never waited, else its reply has its place already; `denied` has the
+    places of topics that the client may not write, or is None.
     """
     cdef ServerCore server = connection.server
     cdef TopicSpan* topic
@@ -240,7 +306,7 @@ cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner
         reply.topics.append((name, topic.count))
         places = (server.topics_by_id if reply.version >= 13 else server.topics_by_name).get(name)
         for k in range(topic.first, topic.first + topic.count):
-            if append_one(connection, reply, places, k, owner, checks, work):
+            if append_one(connection, reply, places, k, owner, checks, work, denied is not None and i in denied):
                 waits = True
     if waits:
         connection.staged_at = server.flushes
@@ -259,7 +325,7 @@ cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner
 
 
 cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, int32_t k, RecvBuffer owner,
-                     dict checks, HeldProduce work) except *:
+                     dict checks, HeldProduce work, bint is_denied) except *:
     """Append the request's k-th batch; whether its answer must wait for the write."""
     cdef ServerCore server = connection.server
     cdef ProducePartition* part = &_view.partitions[k]
@@ -276,6 +342,8 @@ cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, in
     reply.partitions.append(partition)
     if work is not None and work.error_of(partition, k, &result.append.error):
         pass
+    elif is_denied:
+        result.append.error = TOPIC_AUTHORIZATION_FAILED
     elif partition is None:
         result.append.error = error_of_absent(server, reply, places, part.index)
     elif _view.acks < -1 or _view.acks > 1:
@@ -298,8 +366,11 @@ cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, in
 
 
 cdef bint is_own_write(AnswerQueue connection, Partition partition) except *:
-    """Whether another broker writes to one of the brokers' own topics (telemetry.own_topic_leader)."""
-    return connection.client_id == OWN_CLIENT and partition.topic in OWN_TOPICS
+    """Whether another broker writes to one of the brokers' own topics (telemetry.own_topic_leader). Anybody can give this client
+    id: where rights count, that of a broker is needed.
+    """
+    return (connection.client_id == OWN_CLIENT and partition.topic in OWN_TOPICS
+            and (connection.server.authorization is None or rights_of(connection).may_act_for_cluster()))
 
 
 cdef int16_t error_of_absent(ServerCore server, ProduceReply reply, list places, int32_t index) except? -1:
@@ -335,6 +406,7 @@ cdef class HeldProduce:
     cdef const uint8_t* body
     cdef Py_ssize_t size
     cdef dict checks                    # as append_all takes them
+    cdef set denied                     # as append_all takes them
     cdef list unfinished                # those that a worker has not done yet, the next one last
     cdef bint transactional
     cdef bint held                      # waited at least once
@@ -390,8 +462,6 @@ cdef class HeldProduce:
         if not self.transactional:
             self.verifications = self.errors = {}
             return self.finish()
-        if _view.transactional_id_size < 0:
-            return self.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
         self.adds = self.reply.version >= FIRST_ADDING_VERSION
         self.transactional_id = java_text(_view.transactional_id[:_view.transactional_id_size])
         return self.verify()
@@ -431,6 +501,8 @@ cdef class HeldProduce:
             topic = &_view.topics[i]
             places = (server.topics_by_id if self.reply.version >= 13 else server.topics_by_name).get(
                 topic_key(topic, self.reply.version))
+            if self.denied is not None and i in self.denied:
+                continue
             for k in range(topic.first, topic.first + topic.count):
                 part = &_view.partitions[k]
                 if places is None or not 0 <= part.index < len(places) or places[part.index] is None:
@@ -484,7 +556,7 @@ cdef class HeldProduce:
         """Append the batches that are not refused. The client may have disconnected; as in Kafka, they are appended all the same.
         """
         cdef AnswerQueue connection = self.connection
-        append_all(connection, self.reply, self.owner, self.checks, self)
+        append_all(connection, self.reply, self.owner, self.checks, self, self.denied)
         if not self.held:
             return 0
         self.owner = None
@@ -524,13 +596,17 @@ cdef tuple verification_error(code, int16_t version):
 
 
 def install(ServerCore server, bint some_unopened=False):
-    """Let `server` answer Produce here, without a Python call per request. With `some_unopened`, requests wait for logs that are
+    """Let `server`, whose `authorization` is set, answer Produce here, without a Python call per request. With `some_unopened`, requests wait for logs that are
     not open yet; the check is gone from their path once all are.
     """
-    server.set_hot(PRODUCE_KEY, hold_produce if some_unopened else handle_produce)
+    if some_unopened:
+        server.set_hot(PRODUCE_KEY, hold_produce)
+    else:
+        server.set_hot(PRODUCE_KEY, handle_produce if server.authorization is None else judge_produce)
 
 
 @handler(ApiKey.PRODUCE, versions=(3, 13), advertise_from=0,
+         requires="WRITE on each topic; on the transactional id for transactional batches",
          omissions="versions 0 to 2 are advertised and refused, as in Kafka")
 def produce(ctx, request):
     """Registered for its versions; `install` puts `handle_produce` in its place."""

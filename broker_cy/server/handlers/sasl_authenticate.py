@@ -13,7 +13,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), on=BOTH)
+@handler(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), requires="", on=BOTH)
 def sasl_authenticate(
     ctx: RequestContext, request: messages.SaslAuthenticateRequest
 ) -> messages.SaslAuthenticateResponse:

@@ -13,6 +13,6 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.SASL_HANDSHAKE, versions=(0, 1), on=BOTH)
+@handler(ApiKey.SASL_HANDSHAKE, versions=(0, 1), requires="", on=BOTH)
 def sasl_handshake(ctx: RequestContext, request: messages.SaslHandshakeRequest) -> messages.SaslHandshakeResponse:
     return messages.SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from broker_cy.coordinator.classic.rebalance import sync_error
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
@@ -15,10 +16,12 @@ from broker_cy.wire.frame import ApiKey
 VERSION_PROTOCOL_MANDATORY = 5
 
 
-@handler(ApiKey.SYNC_GROUP, versions=(0, 5))
+@handler(ApiKey.SYNC_GROUP, versions=(0, 5), requires="READ on the group")
 async def sync_group(ctx: RequestContext, request: messages.SyncGroupRequest) -> messages.SyncGroupResponse:
     if ctx.version >= VERSION_PROTOCOL_MANDATORY and (request.protocol_type is None or request.protocol_name is None):
         return sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not ctx.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+        return sync_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return sync_error(ErrorCode.INVALID_GROUP_ID)
     try:

@@ -14,6 +14,7 @@ from broker_cy.coordinator.commit import txn_commit_error
 from broker_cy.coordinator.routing import OFFSETS_TOPIC
 from broker_cy.coordinator.step import append_error
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
@@ -34,19 +35,28 @@ ResponseTopic = messages.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 ResponsePartition = messages.TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
 
-@handler(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5))
+@handler(
+    ApiKey.TXN_OFFSET_COMMIT,
+    versions=(0, 5),
+    requires="WRITE on the transactional id, READ on the group and on each topic",
+)
 async def txn_offset_commit(
     ctx: RequestContext, request: messages.TxnOffsetCommitRequest
 ) -> messages.TxnOffsetCommitResponse:
-    asked = request.topics
-    request.topics, missing = _split(ctx.broker.image, asked)
+    if not ctx.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return txn_commit_error(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not ctx.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+        return txn_commit_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    readable = ctx.allowed(Operation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
+    refused = [topic for topic in request.topics if topic.name not in readable]
+    request.topics, missing = _split(ctx.broker.image, [topic for topic in request.topics if topic.name in readable])
     response = messages.TxnOffsetCommitResponse(topics=[])
     if request.topics:
         try:
             response = await _commit(ctx, request)
         except KafkaError as error:
             response = txn_commit_error(request, append_error(error.code))
-    response = _with_missing(response, missing)
+    response = _with_failed(response, missing, refused)
     if ctx.version < VERSION_LOADING_KNOWN:
         # Clients of that time may crash on the other one (KAFKA-7296).
         for topic in response.topics:
@@ -105,17 +115,17 @@ def _split(image: MetadataImage, topics: Iterable[RequestTopic]) -> tuple[list[R
     return known, missing
 
 
-def _with_missing(
-    response: messages.TxnOffsetCommitResponse, missing: Iterable[RequestTopic]
+def _with_failed(
+    response: messages.TxnOffsetCommitResponse, missing: Iterable[RequestTopic], refused: Iterable[RequestTopic]
 ) -> messages.TxnOffsetCommitResponse:
     """Return the answer with committed partitions after missing ones, as in Kafka; a topic with both has one entry."""
     by_name: dict[str, ResponseTopic] = {}
-    for topic in missing:
+    failed = [(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for topic in missing]
+    failed += [(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in refused]
+    for topic, code in failed:
         found = by_name.setdefault(topic.name, ResponseTopic(name=topic.name, partitions=[]))
         found.partitions.extend(
-            ResponsePartition(
-                partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
+            ResponsePartition(partition_index=partition.partition_index, error_code=code)
             for partition in topic.partitions
         )
     for done in response.topics:

@@ -12,6 +12,7 @@ from typing import cast
 
 from broker_cy.controller.feature_ops import UPGRADE, FeatureUpdate
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
@@ -21,7 +22,7 @@ VERSION_TYPES = 1
 VERSION_ONE_RESULT = 2
 
 
-@handler(ApiKey.UPDATE_FEATURES, versions=(0, 2), on=BOTH)
+@handler(ApiKey.UPDATE_FEATURES, versions=(0, 2), on=BOTH, requires="ALTER on the cluster")
 async def update_features(
     ctx: RequestContext, request: messages.UpdateFeaturesRequest
 ) -> messages.UpdateFeaturesResponse:
@@ -34,6 +35,7 @@ async def update_features(
     try:
         if (answer := await ctx.broker.controller.forward(ctx, request, messages.UpdateFeaturesResponse)) is not None:
             return cast(messages.UpdateFeaturesResponse, answer)
+        ctx.require_cluster(Operation.ALTER)
         await ctx.broker.controller.update_features(updates, request.validate_only)
     except KafkaError as error:
         message = error.message

@@ -7,6 +7,7 @@ For transaction coordinators on other brokers, and for administrators, who end a
 from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.security.acls import Operation
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
@@ -15,10 +16,12 @@ from broker_cy.wire.frame import ApiKey
 Result = messages.WriteTxnMarkersResponse.WritableTxnMarkerResult
 
 
-@handler(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2))
+@handler(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2), requires="CLUSTER_ACTION or ALTER on the cluster")
 async def write_txn_markers(
     ctx: RequestContext, request: messages.WriteTxnMarkersRequest
 ) -> messages.WriteTxnMarkersResponse:
+    if not (ctx.allows_cluster(Operation.ALTER, in_list=True) or ctx.allows_cluster(Operation.CLUSTER_ACTION)):
+        return _refused(request)
     writes = [
         (
             marker.producer_id,
@@ -41,6 +44,17 @@ async def write_txn_markers(
         # A marker without partitions has no entry in the answer.
         markers=[_result(producer_id, codes) for producer_id, codes in by_producer.items() if codes]
     )
+
+
+def _refused(request: messages.WriteTxnMarkersRequest) -> messages.WriteTxnMarkersResponse:
+    refused: dict[int, dict[tuple[str, int], ErrorCode]] = {}
+    for marker in request.markers:
+        refused.setdefault(marker.producer_id, {}).update(
+            ((topic.name, index), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            for topic in marker.topics
+            for index in topic.partition_indexes
+        )
+    return messages.WriteTxnMarkersResponse(markers=[_result(each, codes) for each, codes in refused.items()])
 
 
 def _result(producer_id: int, codes: dict[tuple[str, int], ErrorCode]) -> Result:

@@ -32,6 +32,9 @@ from broker_cy.metadata.image import (
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
 )
+from broker_cy.security.acls import CLUSTER_NAME, ResourceType
+from broker_cy.security.acls import Operation as AclOperation
+from broker_cy.server.authorization import MESSAGES
 from broker_cy.server.telemetry import log_levels
 from broker_cy.wire import messages
 
@@ -44,6 +47,12 @@ log = logging.getLogger(__name__)
 _STORED = (RESOURCE_TOPIC, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
 _TOPIC_DEFAULTS = sorted({synonym.name for synonyms in TOPIC_SYNONYMS.values() for synonym in synonyms})
 _INT32 = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+
+# What has rights of its own; all else belongs to the cluster.
+_RIGHTS = {
+    RESOURCE_TOPIC: (ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    RESOURCE_GROUP: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+}
 
 # A setting in a request: name, number of the operation, value.
 RawChange = tuple[str, int, str | None]
@@ -71,20 +80,23 @@ async def alter(
             if counts[resource_type, name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             resource = _read(resource_type, name, changes, replace=replace)
-            if _is_for_controller(ctx, resource) or _preprocess(broker, resource, validate_only=validate_only):
+            if _is_for_controller(ctx, resource) or _preprocess(ctx, resource, validate_only=validate_only):
                 accepted.append((index, resource))
         except KafkaError as error:
-            outcome = Outcome(error.code, error.message)
+            outcome = Outcome(error.code, error.message or None)
         outcomes.append(outcome)
     if not accepted:
         return outcomes
     decided = [resource for _, resource in accepted]
     is_direct = ctx.is_for_controller and not ctx.is_forwarded
-    operation = AlterConfigs(decided, broker.config, validate_only, is_direct)
     try:
         replies = await _forwarded(ctx, decided, replace=replace, validate_only=validate_only)
         if replies is not None:
             return _merged(outcomes, accepted, replies)
+        accepted = _authorized(ctx, accepted, outcomes)
+        if not accepted:
+            return outcomes
+        operation = AlterConfigs([resource for _, resource in accepted], broker.config, validate_only, is_direct)
         with ExitStack() as acting:
             for _, resource in accepted:
                 acting.enter_context(broker.events.acting(ctx.client, resource.resource_type, [resource.name]))
@@ -92,6 +104,28 @@ async def alter(
     except KafkaError as error:
         replies = [Outcome(error.code, error.message)] * len(accepted)
     return _merged(outcomes, accepted, replies)
+
+
+def _authorized(
+    ctx: RequestContext, accepted: list[tuple[int, ResourceChange]], outcomes: list[Outcome]
+) -> list[tuple[int, ResourceChange]]:
+    """Those resources whose settings the client may change; the others get their outcome."""
+    if ctx.broker.authorization is None:
+        return accepted
+    kept = []
+    for index, resource in accepted:
+        kind, code = _RIGHTS.get(resource.resource_type, (ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.name
+        if ctx.allows(AclOperation.ALTER_CONFIGS, kind, name):
+            kept.append((index, resource))
+        else:
+            denied = _denied(code)
+            outcomes[index] = Outcome(denied.code, denied.message)
+    return kept
+
+
+def _denied(code: ErrorCode) -> KafkaError:
+    return KafkaError(code, MESSAGES[code])
 
 
 def _merged(
@@ -180,8 +214,14 @@ def _read(resource_type: int, name: str, changes: Sequence[RawChange], *, replac
     return ResourceChange(resource_type, name, read, replace)
 
 
-def _preprocess(broker: Broker, resource: ResourceChange, *, validate_only: bool) -> bool:
+def _preprocess(ctx: RequestContext, resource: ResourceChange, *, validate_only: bool) -> bool:
     """Return True if the controller has to decide. Raises KafkaError."""
+    broker = ctx.broker
+    if resource.resource_type == RESOURCE_BROKER_LOGGER and not ctx.allows_cluster(
+        AclOperation.CLUSTER_ACTION if ctx.is_for_controller else AclOperation.ALTER_CONFIGS
+    ):
+        # As in Kafka, without a message.
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if resource.resource_type == RESOURCE_BROKER_LOGGER:
         _check_node(resource.name, broker.node_id, "Unexpected node id. Expected {expected}, but received {name}")
         log_levels.validate(resource.changes)

@@ -491,6 +491,11 @@ class ControllerService:
         return self._driver.quorum.high_watermark
 
     @property
+    def announced_end(self) -> int:
+        """Everything below it is committed, as the leader of this epoch has announced it; 0 before that."""
+        return self._driver.quorum.announced_end
+
+    @property
     def has_peers(self) -> bool:
         """Whether there are other nodes, or may be later. Known after `load`."""
         return self._network is not None

@@ -56,6 +56,7 @@ class LogEvents:
         self._not_created = RateLimit(clock)
         self._markers = RateLimit(clock)
         self._logins = RateLimit(clock)
+        self._denied = RateLimit(clock)
 
     def bad_request(self, host: str, port: int, api: str, reason: str) -> None:
         """Log that a connection is closed because of what its peer sent."""
@@ -108,6 +109,18 @@ class LogEvents:
         more = [f"and {len(names) - NAMES_SHOWN_MAX}"] if len(names) > NAMES_SHOWN_MAX else []
         listed = ",".join(names[:NAMES_SHOWN_MAX] + more)
         self._not_created.log(logging.WARNING, "could not create topics", topics=listed, reason=reason)
+
+    def denied(self, principal: str, host: str, api: str, operation: str, resource_type: str, name: str) -> None:
+        """Log that a client was refused something, as Kafka's authorizer log has it."""
+        self._denied.log(
+            logging.INFO,
+            "not authorized",
+            principal=principal,
+            host=host,
+            api=api,
+            operation=operation,
+            resource=f"{resource_type}:{name}",
+        )
 
     def markers_not_written(
         self, transactional_id: str, producer_id: int, epoch: int, reason: str, *, fenced: bool

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker_cy.config import BrokerConfig, ConfigError, sources
+from broker_cy.config.authorizer import STANDARD, authorizer_settings
 from broker_cy.config.definitions import BROKER, OWN, Support
 
 # As Kafka 4.3 ships it (config/server.properties), without its comments.
@@ -131,7 +132,16 @@ def test_options_replace_the_file(tmp_path: Path) -> None:
         ({"max.connections.per.ip.overrides": "a b:1"}, "contains invalid addresses : a b"),
         ({"max.connections.per.ip.overrides": "a:x"}, 'For input string: "x"'),
         ({"connections.max.idle.ms": "0"}, "to prevent failed authentication responses from timing out"),
-        ({"authorizer.class.name": "a.B"}, "setting authorizer.class.name=a.B is not supported yet: remove it"),
+        (
+            {"authorizer.class.name": "a.B"},
+            "setting authorizer.class.name=a.B is not supported: remove it or use org.",
+        ),
+        ({"authorizer.class.name": STANDARD, "super.users": "User:a;bob"}, "principalType:principalName but got bob"),
+        ({"authorizer.class.name": STANDARD, "super.users": "User:"}, "principalType:principalName but got User:"),
+        (
+            {"authorizer.class.name": STANDARD, "allow.everyone.if.no.acl.found": "yes"},
+            "Invalid value yes for configuration allow.everyone.if.no.acl.found",
+        ),
         ({"create.topic.policy.class.name": "a.B"}, "create.topic.policy.class.name: Class a.B could not be found."),
         ({"listener.name.plaintext.ssl.keystore.location": "/x"}, "is not supported yet"),
         ({"group.consumer.session.timeout.ms": "1"}, "must be greater than or equal to group.consumer.min.session"),
@@ -143,6 +153,19 @@ def test_refused(settings: dict[str, str], message: str) -> None:
         BrokerConfig.from_properties(settings)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_authorizer() -> None:
+    """If this fails, somebody is a super user who is not named, or a setting without an authorizer looks effective."""
+    settings = {"super.users": " User:a; User:b:c ;;", "allow.everyone.if.no.acl.found": "TRUE"}
+    config = BrokerConfig.from_properties({"authorizer.class.name": STANDARD, **settings})
+    assert authorizer_settings(config) == (frozenset({"User:a", "User:b:c"}), True)
+    assert not config.warnings
+    config = BrokerConfig.from_properties(settings)
+    assert authorizer_settings(config) is None
+    assert [event.fields["setting"] for event in config.warnings] == list(settings)
+    bare = BrokerConfig.from_properties({"authorizer.class.name": STANDARD})
+    assert authorizer_settings(bare) == (frozenset(), False)
 
 
 def test_every_setting_is_decided() -> None:

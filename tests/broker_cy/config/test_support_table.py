@@ -8,9 +8,10 @@ from broker_cy.config.definitions import BROKER, GROUP, TOPIC, TOPIC_SYNONYMS, S
 
 ROOT = Path(__file__).parents[3] / "broker_cy"
 
-# Read in config/, which provides them as typed attributes of BrokerConfig.
+# Read in config/, which provides them as typed attributes of BrokerConfig, or in another form.
 BY_ATTRIBUTE = {
     "advertised.listeners",
+    "authorizer.class.name",
     "broker.id",
     "connections.max.reauth.ms",
     "controller.listener.names",

@@ -58,6 +58,7 @@ class ConfigBroker:
         # There is no partition here to which events could be written.
         self.config = BrokerConfig.from_properties({**properties, "brokercy.events.enable": "false"})
         self.node_id = self.config.node_id
+        self.authorization = None
         self.image = MetadataImage()
         self.controller = MemoryController(self.config, self.image)
         loop: Any = None

@@ -70,7 +70,7 @@ class CoreHarness:
             registry[int(key)] = Registration(key, 0, 4, 0, function, asyncio.iscoroutinefunction(function), "")
         # The core passes the broker to handlers, and none of those here uses more of it.
         self.image = MetadataImage()
-        broker = cast(Broker, SimpleNamespace(transactions=verifier, image=self.image))
+        broker = cast(Broker, SimpleNamespace(transactions=verifier, image=self.image, authorization=None))
         self.core = ServerCore(
             self.loop,
             MACHINE_CLOCK,
@@ -104,7 +104,13 @@ class CoreHarness:
         return asyncio.run_coroutine_threadsafe(call(), self.loop).result(DEADLINE_S)
 
     def topic(
-        self, name: str, partitions: int = 1, config: LogConfig | None = None, settings: dict[str, Any] | None = None
+        self,
+        name: str,
+        partitions: int = 1,
+        config: LogConfig | None = None,
+        settings: dict[str, Any] | None = None,
+        *,
+        protected: bool = False,
     ) -> uuid.UUID:
         """`settings` are those that differ from SETTINGS."""
         topic_id = uuid.uuid4()
@@ -114,7 +120,7 @@ class CoreHarness:
                 path = Path(self.directory.name) / f"{name}-{index}"
                 path.mkdir()
                 log = Log.create(str(path), name, index, config or LogConfig(), int(time.time() * 1000))
-                partition = Partition(self.core, name, index, topic_id, log, 0)
+                partition = Partition(self.core, name, index, topic_id, log, 0, protected=protected)
                 partition.configure(SETTINGS | (settings or {}))
                 self.table.add(partition)
 

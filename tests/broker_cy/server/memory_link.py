@@ -124,7 +124,7 @@ class MemoryBroker:
         loop: Any = self.loop
         table = PartitionTable()
         registry = {int(key): registrations()[int(key)] for key in (ApiKey.PRODUCE, ApiKey.FETCH)}
-        broker = cast(Broker, SimpleNamespace(transactions=None))
+        broker = cast(Broker, SimpleNamespace(transactions=None, authorization=None))
         self.core = ServerCore(loop, self.clock, LogEvents(self.clock), broker, table, registry)
         produce.install(self.core)
         fetch.install(self.core, 100, 120_000, Randomness(draw))

@@ -16,8 +16,10 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.replica.partition_table import PartitionTable
+from broker_cy.security.authorizer import Authorizer
+from broker_cy.server.authorization import Authorization
 from broker_cy.server.broker import Broker
-from broker_cy.server.context import RequestContext
+from broker_cy.server.context import ANONYMOUS, RequestContext
 from broker_cy.server.metadata.auto_topics import AutoTopics
 from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.metadata.suspects import Departed, Suspects
@@ -39,7 +41,9 @@ LISTENERS = {"PLAINTEXT": Endpoint("host-a", 9092, 0), "OTHER": Endpoint("host-b
 class MetadataBroker:
     """As much of a broker as the metadata handlers use, over the data directory `path`. Use as a context manager."""
 
-    def __init__(self, path: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, path: Path, settings: dict[str, str] | None = None, authorizer: Authorizer | None = None
+    ) -> None:
         self.config = BrokerConfig.from_properties({**QUIET, "log.dirs": str(path), **(settings or {})})
         self.path = path
         self.clock = ManualClock()
@@ -53,6 +57,8 @@ class MetadataBroker:
         self.node_id = 1
         self.cluster_id = ""
         self.changes: list[Any] = []
+        self.authorizer = authorizer
+        self.authorization: Authorization | None = None
 
     @property
     def image(self) -> MetadataImage:
@@ -68,6 +74,12 @@ class MetadataBroker:
         self.suspects = Suspects(loop)
         self.departed = Departed(loop)
         self.controller = ControllerService.open(self.config, self.clock, loop, logs, MACHINE_RANDOMNESS, MACHINE)
+        if self.authorizer is not None:
+            log_events = LogEvents(self.clock)
+            self.authorization = Authorization(
+                self.authorizer, lambda: self.controller.announced_end, lambda: self.image.offset + 1, log_events
+            )
+            self.controller.subscribe(self.authorization.apply)
         self.auto_topics = AutoTopics(self.config, self.controller.submit, LogEvents(self.clock))
         self.events = EventLog(
             self.config,
@@ -97,7 +109,14 @@ class MetadataBroker:
         for directory in self.directories:
             directory.close()
 
-    async def call(self, request: Any, version: int, listener: str = "PLAINTEXT") -> Any:
+    async def call(
+        self,
+        request: Any,
+        version: int,
+        listener: str = "PLAINTEXT",
+        principal: str = ANONYMOUS,
+        host: str = "127.0.0.1",
+    ) -> Any:
         """Encode the request, decode it as the broker does, run the handler, and return what a client would decode."""
         served = {**registrations(ListenerKind.CONTROLLER), **registrations()}
         api_key = next((key for key in served if frame.request_class(key) is type(request)), None)
@@ -105,7 +124,7 @@ class MetadataBroker:
         registration = served[api_key]
         assert registration.min_version <= version <= registration.max_version
         request = codec.decode(type(request), version, codec.encode(request, version))
-        context = RequestContext(cast(Broker, self), api_key, version, "test", "127.0.0.1", listener)
+        context = RequestContext(cast(Broker, self), api_key, version, "test", host, listener, principal=principal)
         response = registration.function(context, request)
         if inspect.isawaitable(response):
             response = await response
@@ -127,9 +146,11 @@ async def until(condition: Callable[[], bool]) -> None:
 Work = Callable[[MetadataBroker], Coroutine[Any, Any, None]]
 
 
-def with_broker(path: Path, work: Work, settings: dict[str, str] | None = None) -> None:
+def with_broker(
+    path: Path, work: Work, settings: dict[str, str] | None = None, authorizer: Authorizer | None = None
+) -> None:
     async def main() -> None:
-        async with MetadataBroker(path, settings) as broker:
+        async with MetadataBroker(path, settings, authorizer) as broker:
             await work(broker)
 
     asyncio.run(main())

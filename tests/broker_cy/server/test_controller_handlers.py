@@ -228,7 +228,12 @@ def test_reassignments_are_listed_as_the_active_controller_has_them() -> None:
         return None
 
     controller = SimpleNamespace(forward=forward, is_active=False)
-    ctx = cast(Any, SimpleNamespace(broker=SimpleNamespace(controller=controller, image=MetadataImage())))
+    ctx = cast(
+        Any,
+        SimpleNamespace(
+            broker=SimpleNamespace(controller=controller, image=MetadataImage()), require_cluster=lambda _: None
+        ),
+    )
     request = messages.ListPartitionReassignmentsRequest(topics=None)
     assert asyncio.run(list_partition_reassignments(ctx, request)) is ongoing
     controller.forward = here

@@ -25,8 +25,10 @@ class Client:
     closed the connection.
     """
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], source_host: str | None = None) -> None:
+        """`source_host` is the address from which the connection comes; None: the system chooses."""
         self._address = address
+        self._source = (source_host, 0) if source_host is not None else None
         self._sock: socket.socket | None = None
         self._correlation_id = 0
         self._asked: list[tuple[int, int, int]] = []  # correlation id, api key, version
@@ -56,7 +58,7 @@ class Client:
 
     def send_frame(self, payload: bytes, size: int | None = None) -> None:
         """Send bytes after a length, which may be wrong."""
-        sock = self._sock or socket.create_connection(self._address, DEADLINE_S)
+        sock = self._sock or socket.create_connection(self._address, DEADLINE_S, self._source)
         sock.settimeout(DEADLINE_S)
         self._sock = sock
         with contextlib.suppress(ConnectionError):  # reported by the response that does not come

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from broker_cy.controller.alter_partition import AlterPartition
 from broker_cy.core.errors import KafkaError
+from broker_cy.security.acls import Operation
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import ListenerKind, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.ALTER_PARTITION, versions=(2, 3), on=(ListenerKind.CONTROLLER,))
+@handler(
+    ApiKey.ALTER_PARTITION, versions=(2, 3), on=(ListenerKind.CONTROLLER,), requires="CLUSTER_ACTION on the cluster"
+)
 async def alter_partition(
     ctx: RequestContext, request: messages.AlterPartitionRequest
 ) -> messages.AlterPartitionResponse:
     try:
+        ctx.require_cluster(Operation.CLUSTER_ACTION)
         return await ctx.broker.controller.submit(AlterPartition(request, ctx.version))
     except KafkaError as error:
         return messages.AlterPartitionResponse(error_code=int(error.code))

@@ -11,19 +11,23 @@ from broker_cy.controller import refusals
 from broker_cy.controller.broker_states import Heartbeat, ReplaceLeaders, Withdrawal
 from broker_cy.controller.refusals import NoteRefusals
 from broker_cy.core.errors import KafkaError
+from broker_cy.security.acls import Operation
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import ListenerKind, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.BROKER_HEARTBEAT, versions=(0, 2), on=(ListenerKind.CONTROLLER,))
+@handler(
+    ApiKey.BROKER_HEARTBEAT, versions=(0, 2), on=(ListenerKind.CONTROLLER,), requires="CLUSTER_ACTION on the cluster"
+)
 async def broker_heartbeat(
     ctx: RequestContext, request: messages.BrokerHeartbeatRequest
 ) -> messages.BrokerHeartbeatResponse:
     controller = ctx.broker.controller
     told = refusals.read_tag(request._unknown_tags)
     try:
+        ctx.require_cluster(Operation.CLUSTER_ACTION)
         if request.want_fence and request.want_shut_down:
             # Another node reports the end of a process (BrokerMembership.report_end). As in ControllerDuties, other
             # leaders come first.

@@ -10,7 +10,8 @@ from __future__ import annotations
 import inspect
 from typing import Any, Final
 
-from broker_cy.core.errors import ErrorCode, WireError
+from broker_cy.core.errors import ErrorCode, KafkaError, WireError
+from broker_cy.security.acls import Operation
 from broker_cy.server import envelope as content
 from broker_cy.server.context import ForwardedContext, RequestContext
 from broker_cy.server.registry import ListenerKind, handler, registrations
@@ -22,6 +23,8 @@ FORWARDABLE: Final = frozenset(
     {
         ApiKey.CREATE_TOPICS,
         ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.CREATE_PARTITIONS,
         ApiKey.ELECT_LEADERS,
@@ -38,14 +41,18 @@ FORWARDABLE: Final = frozenset(
 )
 
 
-@handler(ApiKey.ENVELOPE, versions=(0, 0), on=(ListenerKind.CONTROLLER,))
+@handler(ApiKey.ENVELOPE, versions=(0, 0), on=(ListenerKind.CONTROLLER,), requires="CLUSTER_ACTION on the cluster")
 async def envelope(ctx: RequestContext, request: messages.EnvelopeRequest) -> messages.EnvelopeResponse:
+    try:
+        ctx.require_cluster(Operation.CLUSTER_ACTION)
+    except KafkaError as error:
+        return _failed(error.code)
     try:
         key, version, correlation_id, client_id, body_at = frame.parse_request_header(request.request_data)
     except WireError:
         return _failed(ErrorCode.INVALID_REQUEST)
     entry = registrations(ListenerKind.CONTROLLER).get(key)
-    if entry is None or key not in FORWARDABLE:
+    if entry is None or entry.requires is None or key not in FORWARDABLE:
         return _failed(ErrorCode.INVALID_REQUEST)
     if not entry.min_version <= version <= entry.max_version:
         return _failed(ErrorCode.UNSUPPORTED_VERSION)

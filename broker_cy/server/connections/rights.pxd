@@ -1,0 +1,30 @@
+"""What the client of a connection may do, for Produce and Fetch: masks of operations by the topic as the request names it.
+
+Kept for one epoch of the ACLs, at most MASKS_MAX of them on a connection.
+"""
+
+from libc.stdint cimport int16_t, int64_t
+
+from broker_cy.server.connections.answers cimport AnswerQueue, ServerCore
+
+cdef enum:
+    MASKS_MAX = 1024
+    READ = 1 << 3
+    WRITE = 1 << 4
+
+cdef class Rights:
+    cdef ServerCore server
+    cdef readonly str principal
+    cdef str host
+    cdef int64_t epoch
+    cdef readonly dict masks                 # name, or 16 bytes of id -> mask
+    cdef int cluster_mask           # -1: not asked yet
+
+    cdef int renew(self) except -1
+    cdef int of_topic(self, bytes name) except -1
+    cdef int of_topic_id(self, bytes topic_id) except? -2
+    cdef bint may_act_for_cluster(self) except *
+    cdef bint may_write_as(self, str transactional_id) except *
+    cdef int refused(self, int16_t key, int operation, bytes topic, bint by_id) except -1
+
+cdef Rights rights_of(AnswerQueue connection)

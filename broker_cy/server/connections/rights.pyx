@@ -1,0 +1,87 @@
+"""What the client of a connection may do, for the handlers in C. The others ask by their RequestContext."""
+
+from broker_cy.server.connections.current_leader cimport topic_with_id
+
+from broker_cy.core.text import java_text
+from broker_cy.security.acls import CLUSTER_NAME, Operation, ResourceType
+
+cdef object TOPIC = ResourceType.TOPIC
+cdef object CLUSTER = ResourceType.CLUSTER
+cdef object TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+cdef enum:
+    CLUSTER_ACTION = 1 << 9
+    NO_TOPIC = -1
+    PRODUCE_KEY = 0
+
+assert READ == 1 << Operation.READ and WRITE == 1 << Operation.WRITE and CLUSTER_ACTION == 1 << Operation.CLUSTER_ACTION
+
+
+cdef Rights rights_of(AnswerQueue connection):
+    """The rights of the client on a broker with an authorizer, under the ACLs of now."""
+    cdef Rights rights = connection.rights
+    if rights is None or rights.principal is not connection.principal:
+        # The first request, or the first after another authentication.
+        rights = Rights.__new__(Rights)
+        rights.server = connection.server
+        rights.principal = connection.principal
+        rights.host = connection.client_host
+        rights.epoch = -1
+        connection.rights = rights
+    rights.renew()
+    return rights
+
+
+cdef class Rights:
+    cdef int renew(self) except -1:
+        """Forget what was decided by other ACLs."""
+        cdef object authorization = self.server.authorization
+        cdef int64_t epoch = authorization.authorizer.epoch if authorization.is_loaded else -1
+        if epoch != self.epoch or epoch < 0:
+            self.epoch = epoch
+            self.masks = {}
+            self.cluster_mask = -1
+        return 0
+
+    cdef int of_topic(self, bytes name) except -1:
+        found = self.masks.get(name)
+        if found is None:
+            found = self.server.authorization.mask(self.principal, self.host, TOPIC, java_text(name))
+            self.keep(name, found)
+        return found
+
+    cdef int of_topic_id(self, bytes topic_id) except? -2:
+        """NO_TOPIC if there is no topic with this id. An id never gets another name."""
+        found = self.masks.get(topic_id)
+        if found is None:
+            topic = topic_with_id(self.server, topic_id)
+            if topic is None:
+                return NO_TOPIC
+            found = self.server.authorization.mask(self.principal, self.host, TOPIC, topic.name)
+            self.keep(topic_id, found)
+        return found
+
+    def keep(self, bytes key, int mask):
+        if len(self.masks) >= MASKS_MAX:
+            self.masks.clear()
+        self.masks[key] = mask
+
+    cdef bint may_act_for_cluster(self) except *:
+        """Whether the client is a broker, or as trusted as one."""
+        if self.cluster_mask < 0:
+            self.cluster_mask = self.server.authorization.mask(self.principal, self.host, CLUSTER, CLUSTER_NAME)
+        return self.cluster_mask & CLUSTER_ACTION != 0
+
+    cdef bint may_write_as(self, str transactional_id) except *:
+        mask = self.server.authorization.mask(self.principal, self.host, TRANSACTIONAL_ID, transactional_id)
+        if mask & WRITE:
+            return True
+        self.server.authorization.denied(self.principal, self.host, PRODUCE_KEY, Operation.WRITE, TRANSACTIONAL_ID, transactional_id)
+        return False
+
+    cdef int refused(self, int16_t key, int operation, bytes topic, bint by_id) except -1:
+        """Log that a topic was refused."""
+        found = topic_with_id(self.server, topic) if by_id else None
+        # A topic that was deleted just now has no name any more.
+        name = topic.hex() if by_id and found is None else found.name if by_id else java_text(topic)
+        self.server.authorization.denied(self.principal, self.host, key, Operation(operation), TOPIC, name)
+        return 0

@@ -1,0 +1,38 @@
+"""DeleteAcls (31), versions 1-3: deletes what each filter selects, and returns it.
+
+All filters of a request are one atomic change of the metadata log; INVALID_REQUEST for more than 10,000 entries.
+Without an authorizer SECURITY_DISABLED, as in Kafka. Kafka closes the connection for a filter with the number 0, which
+is INVALID_REQUEST here.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation
+from broker_cy.server.context import RequestContext
+from broker_cy.server.handlers.create_acls import NO_AUTHORIZER
+from broker_cy.server.registry import BOTH, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+
+@handler(ApiKey.DELETE_ACLS, versions=(1, 3), on=BOTH, requires="ALTER on the cluster")
+async def delete_acls(ctx: RequestContext, request: messages.DeleteAclsRequest) -> messages.DeleteAclsResponse:
+    # Imported here, because most nodes are never asked, and start sooner without it.
+    from broker_cy.controller.acl_ops import DeleteAcls
+
+    try:
+        if (answer := await ctx.broker.controller.forward(ctx, request, messages.DeleteAclsResponse)) is not None:
+            return cast(messages.DeleteAclsResponse, answer)
+        ctx.require_cluster(Operation.ALTER)
+        if ctx.broker.authorization is None:
+            raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        results = await ctx.broker.controller.submit(DeleteAcls(request.filters))
+    except KafkaError as error:
+        results = [
+            messages.DeleteAclsResponse.DeleteAclsFilterResult(error_code=int(error.code), error_message=error.message)
+            for _ in request.filters
+        ]
+    return messages.DeleteAclsResponse(filter_results=results)
