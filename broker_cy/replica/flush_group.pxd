@@ -16,6 +16,8 @@ cdef class DelayedFetch:
 
 cdef class Waiter:
     """Waits for records of partitions, each with a number of its own (`place`)."""
+    cdef int64_t deadline_ms            # coarse_ms up to which it waits for other replicas; 0: however long that takes
+
     cdef int settled(self, int32_t place, FlushedLog partition, Fate fate) except -1
 
 cdef class OwnAppend(Waiter):
@@ -41,6 +43,9 @@ cdef class FlushGroup:
     cdef public bint selects_replicas
     cdef public object on_alter         # called with a Partition that has an AlterPartition to send; None: nobody sends it
     cdef list stagers                   # functions called before the write of this turn, which may stage batches
+    cdef list expiring                  # partitions for which somebody with a deadline waits, or waited
+    cdef int64_t expires_ms             # when `expire_answers` runs next; 0: nobody has a deadline
+    cdef object expiry_timer
 
     cdef int schedule_flush(self) except -1
     cdef int before_flush(self, object stage) except -1
@@ -50,6 +55,7 @@ cdef class FlushGroup:
     cdef int answer_settled(self) except -1
     cdef int alter(self, FlushedLog partition) except -1
     cdef int settle_moved(self, list partitions) except -1
+    cdef int expire_at(self, int64_t deadline_ms) except -1
     cpdef int flush(self) except -1
 
 cdef class FlushedLog:
@@ -72,6 +78,7 @@ cdef class FlushedLog:
     # (Waiter, place, offset, level): answers, which leave before others learn of what they waited for, and internal appends. None
     # before the first: most of many partitions never have one.
     cdef list waiting_answers
+    cdef bint expires                   # is in FlushGroup.expiring
     cdef list waiting_appends
     cdef list undone_appends            # of waiting_appends, those of a write that failed; told after the answers of the turn
     cdef dict waiting_followers         # as waiting_fetches, but for writes, and they stay; None for the only replica
@@ -88,6 +95,7 @@ cdef class FlushedLog:
     cdef tuple undecided_of(self, list waiting)
     cdef int settle(self, list decided) except -1
     cdef int settle_answers(self) except -1
+    cdef int64_t expire(self, int64_t now_ms) except -1
     cdef int tell(self) except -1
     cdef int note_stable(self) except -1
     cdef int wake(self, Py_ssize_t written_bytes) except -1

@@ -9,13 +9,18 @@ FlushGroup and FlushedLog are in one module because they call each other as C me
 
 from libc.errno cimport EIO
 
-from broker_cy.replica.replica cimport FOLLOWER, LOST, MOVED, PENDING, TOO_FEW
+from broker_cy.core.clock cimport coarse_ms
+from broker_cy.replica.replica cimport COMMITTED, EXPIRED, FOLLOWER, LOCAL, LOST, MOVED, PENDING, TOO_FEW
 
 import os
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.storage.errors import errno_of
 from broker_cy.storage.jobs import InlineJobs
+
+cdef enum:
+    # A record that is past its deadline while this replica itself still syncs it is looked at again after this.
+    UNSYNCED_MS = 100
 
 
 cdef class DelayedFetch:
@@ -26,7 +31,7 @@ cdef class DelayedFetch:
 
 cdef class Waiter:
     cdef int settled(self, int32_t place, FlushedLog partition, Fate fate) except -1:
-        """The fate of the record that was registered as `place` is decided: DONE, LOST, MOVED or TOO_FEW."""
+        """The fate of the record that was registered as `place` is decided: DONE, LOST, MOVED, TOO_FEW or EXPIRED."""
         raise NotImplementedError("a Waiter without settled")
 
 
@@ -65,6 +70,7 @@ cdef class FlushGroup:
         self.dirty = []
         self.verifies = True
         self.stagers = []
+        self.expiring = []
         # Imported here, because group_commit is compiled against this module. This one syncs at once; the server replaces it with
         # one that has threads.
         from broker_cy.replica.group_commit import GroupCommit
@@ -148,6 +154,36 @@ cdef class FlushGroup:
             partition.tell()
         return 0
 
+    # ---- deadlines: one timer, for the earliest ----
+
+    cdef int expire_at(self, int64_t deadline_ms) except -1:
+        """Somebody waits until then, for a partition of `expiring`."""
+        if self.expires_ms != 0:
+            if self.expires_ms <= deadline_ms:
+                return 0
+            self.expiry_timer.cancel()
+        self.expires_ms = deadline_ms
+        delay_ms = max(1, deadline_ms - coarse_ms(&self.clock.source))
+        self.expiry_timer = self.loop.call_later(delay_ms / 1000.0, self.expire_answers)
+        return 0
+
+    def expire_answers(self):
+        """Settle the answers that have waited for other replicas long enough."""
+        cdef int64_t now_ms = coarse_ms(&self.clock.source), deadline_ms, next_ms = 0
+        cdef FlushedLog partition
+        cdef list still = []
+        self.expires_ms = 0
+        for partition in self.expiring:
+            deadline_ms = partition.expire(now_ms)
+            partition.expires = deadline_ms != 0
+            if partition.expires:
+                still.append(partition)
+                next_ms = min(next_ms, deadline_ms) if next_ms else deadline_ms
+        self.expiring = still
+        if next_ms:
+            self.expire_at(next_ms)
+        self.answer_settled()
+
 
 cdef class FlushedLog:
     cdef int follow_log_start(self) except -1:
@@ -201,6 +237,11 @@ cdef class FlushedLog:
         if self.waiting_answers is None:
             self.waiting_answers = []
         self.waiting_answers.append((waiter, place, offset, level))
+        if waiter.deadline_ms:
+            if not self.expires:
+                self.expires = True
+                self.group.expiring.append(self)
+            self.group.expire_at(waiter.deadline_ms)
         return 0
 
     cdef int wait_own(self, OwnAppend append, Level level) except -1:
@@ -236,6 +277,30 @@ cdef class FlushedLog:
             self.waiting_answers, decided = self.undecided_of(self.waiting_answers)
             self.settle(decided)
         return 0
+
+    cdef int64_t expire(self, int64_t now_ms) except -1:
+        """Settle the answers of which the deadline is over. Returns the earliest one of those that still wait, or 0.
+
+        What is not on this replica's own disk yet is not given up: as in Kafka, the time is for the other replicas.
+        """
+        cdef list pending = [], expired = []
+        cdef Waiter waiter
+        cdef int64_t next_ms = 0, deadline_ms
+        for entry in self.waiting_answers or ():
+            waiter, _, offset, level = entry
+            deadline_ms = waiter.deadline_ms
+            if 0 < deadline_ms <= now_ms:
+                if level == COMMITTED and self.replica.fate(offset, COMMITTED) == PENDING and self.replica.fate(offset, LOCAL) != PENDING:
+                    expired.append(entry)
+                    continue
+                deadline_ms = now_ms + UNSYNCED_MS
+            pending.append(entry)
+            if deadline_ms:
+                next_ms = min(next_ms, deadline_ms) if next_ms else deadline_ms
+        if expired:
+            self.waiting_answers = pending
+            self.settle([(waiter, place, EXPIRED) for waiter, place, _, _ in expired])
+        return next_ms
 
     cdef int tell(self) except -1:
         """Complete internal appends and wake fetches, after the answers of the turn or the round."""

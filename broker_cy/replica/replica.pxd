@@ -25,6 +25,7 @@ cdef enum Fate:
     LOST                    # undone, or possibly not on disk although it has to be
     MOVED                   # this replica no longer leads, or is no replica any more
     TOO_FEW                 # committed, and the in-sync set is smaller than min.insync.replicas since
+    EXPIRED                 # here, and still pending at the waiter's deadline; `fate` never returns it
 
 cdef enum Level:
     LOCAL                   # this replica has it, on disk if flush.messages requires that (acks=1)

@@ -20,6 +20,7 @@ cdef class ProduceReply(Reply):
     """The answer of one Produce request, encoded when it leaves."""
     cdef int16_t version
     cdef int16_t acks
+    cdef int32_t timeout_ms         # for acks=all: how long it waits for the other replicas
     cdef int32_t count
     cdef int32_t pending            # results whose fate waits for a sync
     cdef Result inline_results[INLINE_RESULTS]

@@ -3,17 +3,19 @@
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
+from broker_cy.core.clock cimport coarse_ms
 from broker_cy.metrics.requests cimport DISK
 from broker_cy.replica.flush_group cimport FlushedLog
 from broker_cy.replica.partition cimport Partition
 from broker_cy.server.connections.current_leader cimport current_leader, put_leaders, topic_named, topic_with_id
-from broker_cy.replica.replica cimport COMMITTED, DONE, LOCAL, LOST, PENDING, TOO_FEW, Fate, Level
+from broker_cy.replica.replica cimport COMMITTED, DONE, EXPIRED, LOCAL, LOST, PENDING, TOO_FEW, Fate, Level
 
 from broker_cy.core.errors import ErrorCode
 
 cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 cdef int16_t NOT_ENOUGH_REPLICAS_AFTER_APPEND = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 cdef int16_t NOT_LEADER_OR_FOLLOWER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+cdef int16_t REQUEST_TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT
 cdef enum:
     ACKS_NONE = 0
     ACKS_LEADER = 1
@@ -52,6 +54,8 @@ cdef class ProduceReply(Reply):
                 offset = self.results[i].append.last_offset
                 fate = partition.replica.fate(offset, level)
                 if fate == PENDING:
+                    if level == COMMITTED and self.deadline_ms == 0:
+                        self.deadline_ms = max(1, coarse_ms(&self.connection.server.clock.source) + max(0, self.timeout_ms))
                     partition.wait(self, i, offset, level)
                     self.pending += 1
                 elif fate != DONE:
@@ -68,12 +72,17 @@ cdef class ProduceReply(Reply):
         return 0 if self.pending else self.connection.server.settle(self, self.acks != ACKS_NONE)
 
     cdef int fail_result(self, int32_t i, Fate fate) except -1:
-        if fate == TOO_FEW:
+        """As in Kafka, the answer says where a record is that was appended, although nobody may count on it."""
+        if fate == LOST:
+            self.results[i].append.error = KAFKA_STORAGE_ERROR
+            self.results[i].append.base_offset = -1
+            self.results[i].append.log_append_time_ms = -1
+        elif fate == TOO_FEW:
             self.results[i].append.error = NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        elif fate == EXPIRED:
+            self.results[i].append.error = REQUEST_TIMED_OUT
         else:
-            self.results[i].append.error = KAFKA_STORAGE_ERROR if fate == LOST else NOT_LEADER_OR_FOLLOWER
-        self.results[i].append.base_offset = -1
-        self.results[i].append.log_append_time_ms = -1
+            self.results[i].append.error = NOT_LEADER_OR_FOLLOWER
         return 0
 
     cdef int note(self, int32_t k, object message, list records) except -1:

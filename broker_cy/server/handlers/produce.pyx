@@ -2,7 +2,8 @@
 
 A batch is checked and stamped in the receive buffer, staged in its partition's log, and answered after the write that ends this
 turn of the loop. An error in one partition is that partition's error code; the others succeed. acks=0 gets no answer: an error
-closes the connection, as in Kafka. acks=1 and acks=all are the same while a partition has one replica.
+closes the connection, as in Kafka. acks=1 and acks=all are the same while a partition has one replica. With acks=all, a record that the
+other replicas in sync do not have after `timeout_ms` is answered with REQUEST_TIMED_OUT; it stays in the log.
 
 The first transactional batch of a producer in a partition waits until the transaction coordinator confirms that the partition is in
 the transaction. From version 12 on the coordinator adds it (KIP-890), which `TransactionService.verify` retries while the previous
@@ -295,6 +296,7 @@ cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner
     cdef list places
     cdef bytes name
     reply.acks = _view.acks
+    reply.timeout_ms = _view.timeout_ms
     reply.topics = []
     reply.partitions = []
     reply.allot(_view.partition_count)

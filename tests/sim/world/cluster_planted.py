@@ -27,6 +27,7 @@ from broker_cy.server.replication.replicas import Replicas
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
 from tests.sim import quorum_defects
+from tests.sim.world.loop import SimLoop
 from tests.sim.world.plan import CLUSTER, CLUSTER_ROLES, CLUSTER_UNCLEAN, CLUSTER_VOTERS
 from tests.sim.world.planted import Planted
 
@@ -81,6 +82,17 @@ def deposed_leaders_go_on(patch: pytest.MonkeyPatch) -> None:
             right(self, partition, image)
 
     patch.setattr(PartitionService, "_assign", wrong)
+
+
+def nobody_gives_up_on_followers(patch: pytest.MonkeyPatch) -> None:
+    """A leader keeps a Produce request with acks=all until its followers have the records, whatever its timeout is."""
+    right = SimLoop.call_later
+
+    def wrong(self: SimLoop, delay: float, callback: Any, *args: Any) -> Any:
+        is_expiry = getattr(callback, "__name__", "") == "expire_answers"
+        return right(self, 1e6 if is_expiry else delay, callback, *args)
+
+    patch.setattr(SimLoop, "call_later", wrong)
 
 
 def requests_do_not_wait_for_coordinators(patch: pytest.MonkeyPatch) -> None:
@@ -184,8 +196,9 @@ CLUSTER_PLANTED: dict[str, Planted] = (
             (diverging_logs_are_not_noticed, 91),
             (empty_epochs_are_not_cut, 2),
             (deposed_leaders_go_on, 2),
+            (nobody_gives_up_on_followers, 7),
             (requests_do_not_wait_for_coordinators, 11),
-            (loaded_coordinators_wake_nobody, 0),
+            (loaded_coordinators_wake_nobody, 15),
             (who_is_far_behind_is_forgotten, 0),
         ]
     }
@@ -198,7 +211,7 @@ CLUSTER_PLANTED: dict[str, Planted] = (
         plant.__name__: Planted(plant, SEEDS, first, CLUSTER_VOTERS)
         for plant, first in [
             (changes_are_acknowledged_before_they_are_committed, 0),
-            (voters_are_removed_by_id_alone, 0),
+            (voters_are_removed_by_id_alone, 23),
             (a_start_knows_only_the_newest_voters, 189),
             (quorum_defects.two_changes_at_once, 5),
             (quorum_defects.removed_leader_goes_on, 0),

@@ -177,7 +177,7 @@ def _loss(world: World, machine: Machine, fault: Fault) -> None:
 
     def mend() -> None:
         for source, target in links:
-            world.network.link(source, target).loss = 0.0
+            world.network.mend(source, target)
 
     world.at(world.time.now_us + fault.us, mend)
 

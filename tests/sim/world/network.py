@@ -46,11 +46,16 @@ class Link:
     slow_us: int = 0
     loss: float = 0.0
     is_cut: bool = False
+    # When it was last cut or lost packets.
+    troubled_until_us: int = 0
     # What waits until the link is restored.
     held: list[Callable[[], None]] = field(default_factory=list)
 
-    def mend(self) -> list[Callable[[], None]]:
-        self.is_cut, self.loss = False, 0.0
+    def is_calm_since(self, us: int) -> bool:
+        return not self.is_cut and not self.loss and self.troubled_until_us < us
+
+    def mend(self, now_us: int) -> list[Callable[[], None]]:
+        self.is_cut, self.loss, self.troubled_until_us = False, 0.0, now_us
         held, self.held = self.held, []
         return held
 
@@ -361,5 +366,5 @@ class Network:
 
     def mend(self, source: str, target: str) -> None:
         """Let a link deliver everything again."""
-        for resend in self.link(source, target).mend():
+        for resend in self.link(source, target).mend(self.world.time.now_us):
             resend()

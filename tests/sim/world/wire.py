@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_cy.client.exchange import SIZE_BYTES, Exchange
 from broker_cy.core.errors import ErrorCode
@@ -28,6 +28,8 @@ HELD = (
     messages.EndTxnRequest,
 )
 HELD_LEAST_US = int(LOAD_WAIT_S * 0.99e6)
+# An answer to Produce comes so much later than its timeout at most, where the links are not slow.
+LATE_US = 300_000
 
 
 def codes_of(message: Any) -> Iterator[int]:
@@ -42,6 +44,19 @@ def codes_of(message: Any) -> Iterator[int]:
                 yield from codes_of(each)
 
 
+class Sent(NamedTuple):
+    """A request that waits for its answer."""
+
+    response: type[Any]
+    version: int
+    answer: asyncio.Future[Any]
+    at_us: int
+    # A coordinator that is being loaded may say so from then on.
+    held_until_us: int
+    # An answer is due by then, from a leader that runs; 0: it may take long.
+    due_us: int
+
+
 class Lost(Exception):
     """No answer: the request may have arrived or not."""
 
@@ -53,7 +68,7 @@ class Channel:
         self._world = world
         self._name = name
         self._host = host
-        self._exchange: Exchange[tuple[type[Any], int, asyncio.Future[Any], int]] = Exchange(name)
+        self._exchange: Exchange[Sent] = Exchange(name)
         self._inbox = bytearray()
         self._connection: Connection | None = None
         self.is_lost = False
@@ -86,10 +101,13 @@ class Channel:
             return answer
         response = getattr(messages, type(request).__name__.removesuffix("Request") + "Response")
         body = codec.encode(request, version)
-        held_until_us = self._world.time.now_us + HELD_LEAST_US if isinstance(request, HELD) else 0
-        head = self._exchange.head(request.API_KEY, version, len(body), (response, version, answer, held_until_us))
+        now_us = self._world.time.now_us
+        held_until_us = now_us + HELD_LEAST_US if isinstance(request, HELD) else 0
+        due_us = now_us + request.timeout_ms * 1000 + LATE_US if isinstance(request, messages.ProduceRequest) else 0
+        sent = Sent(response, version, answer, now_us, held_until_us, due_us)
+        head = self._exchange.head(request.API_KEY, version, len(body), sent)
         self._connection.send(head + body)
-        timer = loop.call_later(timeout_s, self.lost, f"no answer to {type(request).__name__}")
+        timer = loop.call_later(timeout_s, self._give_up, sent)
         answer.add_done_callback(lambda _: timer.cancel())
         return answer
 
@@ -106,16 +124,30 @@ class Channel:
             end = SIZE_BYTES + self._exchange.answer_bytes(self._inbox)
             if len(self._inbox) < end:
                 return
-            (response, version, answer, held_until_us), body = self._exchange.take(
-                memoryview(bytes(self._inbox[SIZE_BYTES:end]))
-            )
+            sent, body = self._exchange.take(memoryview(bytes(self._inbox[SIZE_BYTES:end])))
             del self._inbox[:end]
-            found = codec.decode(response, version, body)
-            assert self._world.time.now_us >= held_until_us or (
+            found = codec.decode(sent.response, sent.version, body)
+            assert self._world.time.now_us >= sent.held_until_us or (
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS not in codes_of(found)
-            ), f"{self._name}: {response.__name__} says at once that the coordinator is being loaded"
-            if not answer.done():
-                answer.set_result(found)
+            ), f"{self._name}: {sent.response.__name__} says at once that the coordinator is being loaded"
+            self._check_due(sent)
+            if not sent.answer.done():
+                sent.answer.set_result(found)
+
+    def _check_due(self, sent: Sent) -> None:
+        """The answer came now, or never. Nothing but the leader's followers may have held it up."""
+        world = self._world
+        if not 0 < sent.due_us < world.time.now_us:
+            return
+        links = [world.network.link(self._name, self._host), world.network.link(self._host, self._name)]
+        is_calm = all(each.is_calm_since(sent.at_us) and not each.slow_us for each in links)
+        if is_calm and world.machines[self._host].is_calm_since(sent.at_us):
+            waited_us = world.time.now_us - sent.at_us
+            raise AssertionError(f"{self._name}: {self._host} let {sent.response.__name__} wait for {waited_us} us")
+
+    def _give_up(self, sent: Sent) -> None:
+        self._check_due(sent)
+        self.lost(f"no answer: {sent.response.__name__}")
 
     def lost(self, reason: str) -> None:
         if self.is_lost:
@@ -123,7 +155,8 @@ class Channel:
         self.is_lost = True
         if self._connection is not None:
             self._connection.close()
-        for _, _, answer, _ in self._exchange.abandon():
+        for sent in self._exchange.abandon():
+            answer = sent.answer
             if not answer.done():
                 answer.set_exception(Lost(f"{self._name}: {reason}"))
                 # Whoever waits hears it; a request that nobody awaits any more was given up.

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 KEYS = 5
 CODECS = (0, 0, 0, 1, 2, 3, 4)
 BYTES_MAX = 20_000
+# How long a client of a cluster lets leaders wait for followers: the same for all its requests, which share an order.
+TIMEOUTS_MS = (30_000, 100, 400)
 # Batches of one step; a broker accepts five of a producer that it has not answered (max.in.flight).
 BATCHES_MAX = 5
 # Versions of Produce: the last one in which topics have names, and one in which they have ids.
@@ -39,12 +41,12 @@ class Batch:
     # A later one of its partition was taken first.
     is_overtaken: bool = False
 
-    def request(self, acks: int, transactional_id: str | None = None) -> Any:
+    def request(self, acks: int, transactional_id: str | None = None, timeout_ms: int = 30_000) -> Any:
         part = m.ProduceRequest.PartitionProduceData(index=self.spot.partition, records=self.data)
         topic = m.ProduceRequest.TopicProduceData(
             name=self.spot.topic, topic_id=self.spot.topic_id, partition_data=[part]
         )
-        return m.ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=30_000, topic_data=[topic])
+        return m.ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
 
 
 class Sender(Client):
@@ -55,6 +57,8 @@ class Sender(Client):
         self.count = 0
         self.producer_id = self.epoch = -1
         self.sequences: dict[Spot, int] = {}
+        waits = world.draws(f"{name} waits").choice(TIMEOUTS_MS)
+        self.timeout_ms = waits if world.plan.is_cluster else TIMEOUTS_MS[0]
 
     def some_batch(self, spot: Spot, transaction: str | None = None) -> Batch:
         values: list[tuple[str, str | None]] = []
@@ -145,7 +149,7 @@ class PlainProducer(Sender):
             batch = self.some_batch(spot)
             code, base_offset = ErrorCode.REQUEST_TIMED_OUT, -1
             with suppress(Lost):
-                code, base_offset = result_of(await self.once(batch.request(-1), BY_NAME))
+                code, base_offset = result_of(await self.once(batch.request(-1, timeout_ms=self.timeout_ms), BY_NAME))
             is_same = await self.is_alive(spot)
             if is_same and code is ErrorCode.NONE:
                 return self.settle(batch, Fate.ACKED, base_offset)
@@ -165,7 +169,7 @@ class PlainProducer(Sender):
             channel = await self.connected()
         except Lost:
             return pending, False
-        answers = [channel.send(batch.request(acks), BY_ID) for batch in pending]
+        answers = [channel.send(batch.request(acks, timeout_ms=self.timeout_ms), BY_ID) for batch in pending]
         left: list[Batch] = []
         is_lost = False
         for batch, waiting in zip(pending, answers, strict=True):
@@ -235,7 +239,8 @@ class RefusedProducer(Sender):
         by_name = self.draw.chance(0.3) and self.may_name(spot)
         acks = 1 if self.world.plan.is_cluster and self.draw.chance(0.3) else -1
         try:
-            code, base_offset = result_of(await self.once(batch.request(acks), BY_NAME if by_name else BY_ID))
+            request = batch.request(acks, timeout_ms=self.timeout_ms)
+            code, base_offset = result_of(await self.once(request, BY_NAME if by_name else BY_ID))
         except Lost:
             return self.settle(batch, Fate.UNKNOWN)
         if code is ErrorCode.NONE and by_name and not await self.is_alive(spot):
