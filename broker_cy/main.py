@@ -134,7 +134,7 @@ def serve(
             metrics = server.metrics_server
             print_ready(
                 addresses,
-                None if metrics is None else metrics.address,
+                None if metrics is None else metrics.url,
                 hint_at=server.listeners[0].local if hints and isinstance(server, BrokerServer) else None,
             )
         manager.ready(loop, f"ready on {addresses}")

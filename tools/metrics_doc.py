@@ -20,6 +20,17 @@ With `brokercy.metrics.listener=HOST:PORT` the broker serves three pages over HT
 - `/healthz`: status 200 while the event loop runs.
 - `/readyz`: status 200 once clients are accepted and the coordinators are loaded; before that, 503 and what is missing.
 
+The pages are open to everybody who reaches the address, unless these settings say otherwise:
+
+- `brokercy.metrics.token.file`: a file with a token in each line, of at least 16 characters. `/metrics` is served to
+  requests with `Authorization: Bearer TOKEN` (in Prometheus `authorization: {credentials_file: ...}`), others get 401;
+  `/healthz` and `/readyz` stay open, but `/readyz` does not say to others what is missing.
+- `brokercy.metrics.ssl.certificate.file`, and `brokercy.metrics.ssl.key.file` if the key is not in the same file: the
+  pages are served over HTTPS only (TLS 1.2 and 1.3).
+
+Tokens and certificates are replaced without a restart: the files are read again when they change, and what does not fit
+leaves what is in force.
+
 With `--shards` the parent serves the pages for all shards: counters and histograms are sums, gauges are sums or have
 the label `shard`, and `/readyz` needs every shard.
 

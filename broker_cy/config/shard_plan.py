@@ -15,6 +15,12 @@ from broker_cy.config.types import ConfigError
 from broker_cy.core import shard_ids
 
 METRICS: Final = "brokercy.metrics.listener"
+# Who may read them. Shards serve none, and do not have these settings.
+METRICS_ACCESS: Final = (
+    "brokercy.metrics.token.file",
+    "brokercy.metrics.ssl.certificate.file",
+    "brokercy.metrics.ssl.key.file",
+)
 # Of the controller listener that a node gets if it names none.
 LOOPBACK: Final = "127.0.0.1"
 _MAP: Final = "listener.security.protocol.map"
@@ -28,6 +34,7 @@ class Plan(NamedTuple):
     shards: tuple[dict[str, str], ...]
     root: str
     metrics: str
+    metrics_access: Mapping[str, str]
     session_timeout_ms: int
     has_controller: bool
 
@@ -48,12 +55,13 @@ def make(properties: Mapping[str, str], count: int) -> Plan:
     static = dict(properties)
     root = str(config.log_dirs[0])
     metrics = static.pop(METRICS, "")
+    metrics_access = {name: static.pop(name, "") for name in METRICS_ACCESS}
     if config.is_controller and not config.network.controller_listeners:
         static.update(_controller_listener(config, static, count))
         config = BrokerConfig.from_properties(static)
     _check_ports(config, count, metrics)
     shards = tuple(_shard(config, static, shard) for shard in range(count))
-    return Plan(shards, root, metrics, int(config["broker.session.timeout.ms"]), config.is_controller)
+    return Plan(shards, root, metrics, metrics_access, int(config["broker.session.timeout.ms"]), config.is_controller)
 
 
 def directory(path: str, shard: int) -> str:

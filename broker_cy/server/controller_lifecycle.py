@@ -111,13 +111,15 @@ class ControllerServer:
             return
         address = MetricsAddress.parse(self.config["brokercy.metrics.listener"])
         # Imported here, because a node that serves no metrics does not need these modules.
+        from broker_cy.server.telemetry.metrics_access import access_of
         from broker_cy.server.telemetry.metrics_http import MetricsServer
         from broker_cy.server.telemetry.metrics_page import render_controller
 
         async def page(_: frozenset[str] | None) -> bytes:
             return await render_controller(self.broker, self._controllers.core, self._watch)
 
-        self.metrics_server = MetricsServer.bind(self.loop, *address, page, self._missing)
+        access = access_of(self.config, self.loop.time)
+        self.metrics_server = MetricsServer.bind(self.loop, *address, page, self._missing, access)
 
     def _missing(self) -> list[str]:
         """What prevents this controller from being of use."""

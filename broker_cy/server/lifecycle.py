@@ -214,9 +214,11 @@ class BrokerServer:
             return
         address = MetricsAddress.parse(self.config["brokercy.metrics.listener"])
         # Imported here, because a broker that serves no metrics does not need these modules.
+        from broker_cy.server.telemetry.metrics_access import access_of
         from broker_cy.server.telemetry.metrics_http import MetricsServer
 
-        self.metrics_server = MetricsServer.bind(self.loop, *address, self.page, self.missing)
+        access = access_of(self.config, self.loop.time)
+        self.metrics_server = MetricsServer.bind(self.loop, *address, self.page, self.missing, access)
 
     async def page(self, topics: frozenset[str] | None) -> bytes:
         """The page of a scrape; with `topics`, only the metrics of their partitions."""

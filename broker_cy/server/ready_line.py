@@ -16,10 +16,10 @@ class StartError(Exception):
 
 
 def print_ready(addresses: str, metrics: str | None, *, hint_at: str | None = None) -> None:
-    """Print where the node serves clients and, if it does, metrics (HOST:PORT); with `hint_at`, one of the addresses,
+    """Print where the node serves clients and, if it does, metrics (their URL); with `hint_at`, one of the addresses,
     also how to open the console.
     """
-    also = f", metrics on http://{metrics}/metrics" if metrics is not None else ""
+    also = f", metrics on {metrics}" if metrics is not None else ""
     print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s{also}", flush=True)
     if hint_at is not None:
         print(f"to open the console, run in another terminal: {console_command(hint_at)}", flush=True)

@@ -240,7 +240,7 @@ class Parent:
 
     def _all_ready(self) -> None:
         addresses = ", ".join(peer.addresses for _, peer in sorted(self._peers.items()))
-        metrics = None if self._metrics is None else self._metrics.address
+        metrics = None if self._metrics is None else self._metrics.url
         print_ready(addresses, metrics, hint_at=addresses.partition(",")[0] if self._hints else None)
         self._manager.ready(self._loop, f"ready on {addresses}")
 
@@ -277,11 +277,13 @@ class Parent:
         if not self._plan.metrics:
             return
         # Imported here, because a parent that serves no metrics does not need these modules.
+        from broker_cy.server.telemetry.metrics_access import access_of
         from broker_cy.server.telemetry.metrics_address import MetricsAddress
         from broker_cy.server.telemetry.metrics_http import MetricsServer
 
+        access = access_of(self._plan.metrics_access, self._loop.time)
         address = MetricsAddress.parse(self._plan.metrics)
-        self._metrics = MetricsServer.bind(self._loop, *address, self._page, self._missing)
+        self._metrics = MetricsServer.bind(self._loop, *address, self._page, self._missing, access)
         self._metrics.start()
 
     def _missing(self) -> list[str]:

@@ -6,6 +6,7 @@ import gzip
 import http.client
 import re
 import socket
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.broker import BrokerProcess
+from tests.support.certificates import Authority
 from tests.support.confluent import close_consumer, send
 from tests.support.topics import create_topic
 from tests.support.wait import until
@@ -28,7 +30,7 @@ class Metered(BrokerProcess):
     """A broker with a metrics port."""
 
     def address(self) -> tuple[str, int]:
-        found = re.search(r"metrics on http://([\d.]+):(\d+)/metrics", self.stdout())
+        found = re.search(r"metrics on https?://([\d.]+):(\d+)/metrics", self.stdout())
         assert found is not None, self.stdout()
         return found[1], int(found[2])
 
@@ -212,3 +214,29 @@ def test_an_impossible_address_ends_the_start(tmp_path: Path, address: str, said
     assert said in child.stderr()
     assert repr(address) in child.stderr()
     process.close()
+
+
+def test_metrics_behind_a_token_and_tls(tmp_path: Path) -> None:
+    """If this fails, whoever reaches the port reads which topics and clients there are."""
+    authority = Authority()
+    tokens = tmp_path / "tokens"
+    tokens.write_text("a-token-that-nobody-guesses\n")
+    settings = {
+        "brokercy.metrics.listener": "127.0.0.1:0",
+        "brokercy.metrics.token.file": str(tokens),
+        "brokercy.metrics.ssl.certificate.file": str(authority.issue(tmp_path / "certificate.pem")),
+    }
+    process = Metered(tmp_path / "data", settings)
+    context = ssl.create_default_context(cadata=authority.certificate.decode())
+    process.start()
+    try:
+        host, port = process.address()
+        for token, status in (("a-token-that-nobody-guesses", 200), ("another-token-of-somebody", 401)):
+            connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
+            connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
+            response = connection.getresponse()
+            assert (response.status, b"broker_cy_" in response.read()) == (status, status == 200)
+            connection.close()
+    finally:
+        process.close()
+    assert "a-token-that" not in process.stdout()

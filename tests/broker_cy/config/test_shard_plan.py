@@ -17,6 +17,7 @@ NODE = {
     "log.dirs": "/srv/events",
     "broker.rack": "r1",
     "brokercy.metrics.listener": "127.0.0.1:9308",
+    "brokercy.metrics.token.file": "/etc/tokens",
 }
 
 
@@ -34,7 +35,9 @@ def test_a_node_of_a_cluster() -> None:
         f"PLAINTEXT://b.example:{19092 + shard}" for shard in range(3)
     ]
     assert all(config["broker.rack"] == "r1" for config in configs)
-    assert all(config["brokercy.metrics.listener"] is None for config in configs)
+    assert plan.metrics_access["brokercy.metrics.token.file"] == "/etc/tokens"
+    for name in ("brokercy.metrics.listener", "brokercy.metrics.token.file"):
+        assert all(config[name] is None for config in configs)
     assert not any(config.begins_cluster for config in configs)
 
 
