@@ -33,6 +33,7 @@ from tests.sim.world.plan import (
     CLUSTER,
     CLUSTER_DISKS,
     CLUSTER_ROLES,
+    CLUSTER_SECURED,
     CLUSTER_UNCLEAN,
     CLUSTER_VOTERS,
     EVERYTHING,
@@ -61,7 +62,7 @@ CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "200"))
 CLUSTER_SOAK_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "20000"))
 CLUSTER_PARTS = min(CLUSTER_SEEDS, max(5, CLUSTER_SEEDS // 10))
 # Of each of the other profiles of clusters.
-OTHER_CLUSTERS = (CLUSTER_DISKS, CLUSTER_ROLES, CLUSTER_VOTERS, CLUSTER_UNCLEAN)
+OTHER_CLUSTERS = (CLUSTER_DISKS, CLUSTER_ROLES, CLUSTER_VOTERS, CLUSTER_UNCLEAN, CLUSTER_SECURED)
 OTHER_CLUSTER_SEEDS = max(1, min(10, CLUSTER_SEEDS))
 # One seed of so many runs twice.
 TWICE_EVERY = 100
@@ -149,6 +150,13 @@ def test_no_seed_of_a_cluster_with_unclean_elections_finds_anything() -> None:
     for one topic; or another topic lost records.
     """
     run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_UNCLEAN)
+
+
+def test_no_seed_of_a_cluster_with_logins_and_acls_finds_anything() -> None:
+    """If this fails, a broker judges by ACLs that it had replaced, or serves who has not logged in, or the nodes of a
+    cluster do not find each other again where they have to log in.
+    """
+    run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_SECURED)
 
 
 @pytest.mark.soak
@@ -300,7 +308,7 @@ def test_a_plan_is_data() -> None:
     assert Plan.from_json(plan.to_json()) == plan
     assert plan_of(7) == plan != plan_of(8)
     assert len({plan_of(7, profile).to_json() for profile in NAMES}) == len(NAMES)
-    for profile in (CLUSTER, CLUSTER_ROLES, CLUSTER_VOTERS, CLUSTER_UNCLEAN):
+    for profile in (CLUSTER, CLUSTER_ROLES, CLUSTER_VOTERS, CLUSTER_UNCLEAN, CLUSTER_SECURED):
         assert Plan.from_json(plan_of(7, profile).to_json()) == plan_of(7, profile) != plan_of(7, CLUSTER_DISKS)
     fewer = plan.without_workers({0})
     assert fewer.clients == (plan.clients[0], *plan.clients[2:])

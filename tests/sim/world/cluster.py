@@ -41,6 +41,24 @@ TIMES = {
 }
 # A replica that lacks more than some batches is far behind (server.replication.replicas).
 SIZES = {"replica.fetch.max.bytes": "600"}
+# Users of a secured cluster: the nodes; all clients but the one of tests.sim.world.clients.warden; that one.
+NODE_USER, CLIENT_USER = "node", "client"
+PASSWORDS = {each: f"password of {each}" for each in (NODE_USER, CLIENT_USER, "mallory")}
+_JAAS = (
+    f'org.apache.kafka.common.security.plain.PlainLoginModule required username="{NODE_USER}" '
+    f'password="{PASSWORDS[NODE_USER]}" '
+) + " ".join(f'user_{user}="{password}"' for user, password in PASSWORDS.items())
+SECURED = {
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.plaintext.plain.sasl.jaas.config": f"{_JAAS};",
+    "listener.name.controller.plain.sasl.jaas.config": f"{_JAAS};",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": f"User:{NODE_USER};User:{CLIENT_USER}",
+}
 
 
 class Site(Protocol):
@@ -77,7 +95,12 @@ def settings_of(plan: Plan, host: str) -> dict[str, str]:
         "transaction.state.log.min.isr": "2",
         **TIMES,
         **SIZES,
+        **(_secured(plan) if plan.is_secured else {}),
     }
+
+
+def _secured(plan: Plan) -> dict[str, str]:
+    return {**SECURED, "allow.everyone.if.no.acl.found": "true" if plan.allows_unnamed else "false"}
 
 
 def node_of(host: str) -> int:

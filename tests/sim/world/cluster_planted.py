@@ -19,6 +19,7 @@ from broker_cy.replica import following, leading
 from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.replica import Role
+from broker_cy.security.authorizer import Authorizer, Patterns
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.server.metadata import quorum_opening
@@ -28,7 +29,7 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
 from tests.sim import quorum_defects
 from tests.sim.world.loop import SimLoop
-from tests.sim.world.plan import CLUSTER, CLUSTER_ROLES, CLUSTER_UNCLEAN, CLUSTER_VOTERS
+from tests.sim.world.plan import CLUSTER, CLUSTER_ROLES, CLUSTER_SECURED, CLUSTER_UNCLEAN, CLUSTER_VOTERS
 from tests.sim.world.planted import Planted
 
 # As long as other draws do not change it, the first one finds the defect.
@@ -185,6 +186,35 @@ def unclean_leaders_never_recover(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionChange, "record", wrong)
 
 
+# --- rights
+
+
+def rights_outlive_the_rules(patch: pytest.MonkeyPatch) -> None:
+    """What was decided once is not decided again when the ACLs change."""
+    patch.setattr(Authorizer, "_forget", lambda self: None)
+
+
+def one_rule_takes_others_with_it(patch: pytest.MonkeyPatch) -> None:
+    """When a rule is removed, those for the same principal and pattern go with it (CVE-2024-27309 did the like)."""
+    right = Patterns.remove
+
+    def wrong(self: Patterns, principal: str, name: str, entry: Any) -> None:
+        for each in self.by_principal.get(principal, {}).get(name, ()):
+            right(self, principal, name, each)
+
+    patch.setattr(Patterns, "remove", wrong)
+
+
+def prefixes_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """A denial for all names with a prefix does not count."""
+    right = Patterns.add
+
+    def wrong(self: Patterns, principal: str, name: str, entry: Any) -> None:
+        right(self, principal, name, entry._replace(denies=0) if name == "t" else entry)
+
+    patch.setattr(Patterns, "add", wrong)
+
+
 # Those that worlds find, with a seed that does.
 CLUSTER_PLANTED: dict[str, Planted] = (
     {
@@ -220,5 +250,13 @@ CLUSTER_PLANTED: dict[str, Planted] = (
     | {
         plant.__name__: Planted(plant, SEEDS, first, CLUSTER_UNCLEAN)
         for plant, first in [(any_topic_has_unclean_elections, 0), (unclean_leaders_never_recover, 0)]
+    }
+    | {
+        plant.__name__: Planted(plant, SEEDS, first, CLUSTER_SECURED)
+        for plant, first in [
+            (rights_outlive_the_rules, 1),
+            (one_rule_takes_others_with_it, 3),
+            (prefixes_are_not_looked_at, 2),
+        ]
     }
 )

@@ -18,6 +18,8 @@ ADMIN = "admin"
 VOTERS = "voters"
 # Who has leaders elected that may lack records.
 UNCLEAN = "unclean"
+# Who gives and takes rights.
+WARDEN = "warden"
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,9 @@ class Plan:
     controllers: tuple[str, ...] = ()
     # The first voters of a metadata quorum with kraft.version 1; none if the voters are static (kraft.version 0).
     voters: tuple[str, ...] = ()
+    # Listeners want a login, and an authorizer decides; what no ACL names is allowed or not.
+    is_secured: bool = False
+    allows_unnamed: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -121,6 +126,7 @@ CLUSTER_DISKS = "cluster-disks"
 CLUSTER_ROLES = "cluster-roles"
 CLUSTER_VOTERS = "cluster-voters"
 CLUSTER_UNCLEAN = "cluster-unclean"
+CLUSTER_SECURED = "cluster-secured"
 PROFILES = {
     EVERYTHING: Profile(
         (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
@@ -145,7 +151,7 @@ PROFILES = {
 
 
 # Also the names of profiles whose plans are drawn in another way.
-NAMES = (*PROFILES, CLUSTER, CLUSTER_DISKS, CLUSTER_ROLES, CLUSTER_VOTERS, CLUSTER_UNCLEAN)
+NAMES = (*PROFILES, CLUSTER, CLUSTER_DISKS, CLUSTER_ROLES, CLUSTER_VOTERS, CLUSTER_UNCLEAN, CLUSTER_SECURED)
 
 
 def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
@@ -160,6 +166,8 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         return _voters_plan(seed)
     if profile == CLUSTER_UNCLEAN:
         return _unclean_plan(seed)
+    if profile == CLUSTER_SECURED:
+        return _secured_plan(seed)
     content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
     is_synced = draw.chance(content.synced)
@@ -282,6 +290,14 @@ def _unclean_plan(seed: int) -> Plan:
     clients = (*plan.clients, (f"{UNCLEAN}-{CLUSTER}", CLUSTER), *((f"{each}-{CLUSTER}", CLUSTER) for each in MORE))
     ordered = tuple(sorted(faults, key=lambda each: each.at_us))
     return replace(plan, clients=clients, faults=ordered, duration_us=duration_us)
+
+
+def _secured_plan(seed: int) -> Plan:
+    """A plan of `cluster` or of `cluster-roles` whose listeners want a login, with somebody who changes the ACLs."""
+    draw = Draws(seed, "secured", Trace())
+    plan = _cluster_plan(seed) if draw.chance(0.5) else _roles_plan(seed)
+    clients = (*plan.clients, (f"{WARDEN}-{CLUSTER}", CLUSTER))
+    return replace(plan, clients=clients, is_secured=True, allows_unnamed=draw.chance(0.5))
 
 
 def with_only(plan: Plan, kind: str) -> Plan:

@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_cy.client.exchange import SIZE_BYTES, Exchange
+from broker_cy.client.login import AUTHENTICATE_VERSION, HANDSHAKE_VERSION
 from broker_cy.core.errors import ErrorCode
+from broker_cy.security.sasl.exchange import Login
+from broker_cy.security.sasl.plain import PlainClient
 from broker_cy.server.coordinators.coordinator_service import LOAD_WAIT_S
 from broker_cy.wire import codec, messages
+from tests.sim.world.cluster import CLIENT_USER, PASSWORDS
 
 if TYPE_CHECKING:
     from tests.sim.world.network import Connection
@@ -61,10 +65,18 @@ class Lost(Exception):
     """No answer: the request may have arrived or not."""
 
 
-class Channel:
-    """One connection of the client `name` to `host`; after Lost it is never used again."""
+class NotLoggedIn(Lost):
+    """The broker refused the login."""
 
-    def __init__(self, world: World, name: str, host: str) -> None:
+
+class Channel:
+    """One connection of the client `name` to `host`; after Lost it is never used again. In a secured cluster it logs in
+    as `user`, unless that is None.
+    """
+
+    def __init__(
+        self, world: World, name: str, host: str, user: str | None = CLIENT_USER, *, password: str | None = None
+    ) -> None:
         self._world = world
         self._name = name
         self._host = host
@@ -72,9 +84,11 @@ class Channel:
         self._inbox = bytearray()
         self._connection: Connection | None = None
         self.is_lost = False
+        self._user = user if world.plan.is_secured else None
+        self._password = password
 
     async def open(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Connect. Raises Lost."""
+        """Connect, and log in. Raises Lost."""
         loop = self._world.clients
         opened: asyncio.Future[Connection | None] = loop.create_future()
 
@@ -91,6 +105,18 @@ class Channel:
         if self._connection is None:
             self.is_lost = True
             raise Lost(f"{self._name}: no connection to {self._host}")
+        if self._user is not None:
+            await self._log_in(self._user, timeout_s)
+
+    async def _log_in(self, user: str, timeout_s: float) -> None:
+        exchange = PlainClient(Login("PLAIN", user, self._password or PASSWORDS[user]))
+        answer = await self.send(messages.SaslHandshakeRequest(mechanism="PLAIN"), HANDSHAKE_VERSION, timeout_s)
+        assert not answer.error_code, answer
+        token = messages.SaslAuthenticateRequest(auth_bytes=exchange.first())
+        answer = await self.send(token, AUTHENTICATE_VERSION, timeout_s)
+        if answer.error_code:
+            self.close()
+            raise NotLoggedIn(f"{self._name}: {answer.error_message}")
 
     def send(self, request: Any, version: int, timeout_s: float = TIMEOUT_S) -> asyncio.Future[Any]:
         """Send a request; the result is its answer, or Lost."""

@@ -30,6 +30,7 @@ from tests.sim.world.clients.readers import LastReader, Reader
 from tests.sim.world.clients.transactions import Fencer, TransactionalProducer
 from tests.sim.world.clients.unclean import UncleanAdmin
 from tests.sim.world.clients.voters import VotersOperator
+from tests.sim.world.clients.warden import Warden
 from tests.sim.world.clock import EPOCH_MS, MachineClock, WorldTime
 from tests.sim.world.cluster import CLUSTER, Cluster, Site, settings_of
 from tests.sim.world.draws import ENTRIES_MAX, Draws, Trace
@@ -59,6 +60,7 @@ KINDS: dict[str, type[Client]] = {
     "operator": Operator,
     "voters": VotersOperator,
     "unclean": UncleanAdmin,
+    "warden": Warden,
 }
 # In a cluster, instead of the same.
 IN_CLUSTER: dict[str, type[Client]] = {"admin": ClusterAdmin}

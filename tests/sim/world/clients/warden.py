@@ -1,0 +1,264 @@
+"""Who gives and takes rights, and somebody whom they concern: `mallory`, who writes, reads and looks on each broker.
+
+The rules that are in force are versions: each change makes a new one. What a broker answers to mallory must be right in
+a version that is not older than those of its earlier answers, also after a restart; and once a change was acknowledged,
+every broker that leads must answer by it sooner or later. Records that were refused must never be read (the history
+knows them as REFUSED), nor those of a client that did not log in.
+
+The rules are judged here by themselves, in a few lines: Kafka's semantics for one principal and topics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.security.acls import Operation, PatternType, Permission, ResourceType
+from broker_cy.wire import messages as m
+from tests.history.operations import Fate
+from tests.sim.world.clients.base import RETRIABLE, Spot
+from tests.sim.world.clients.producers import BY_ID, Sender, result_of
+from tests.sim.world.wire import Channel, Lost, NotLoggedIn
+
+if TYPE_CHECKING:
+    from tests.sim.world.world import World
+
+MALLORY = "mallory"
+TOPIC = "t0"
+FETCH_BYTES = 1 << 16
+# Names and kinds of patterns, of which some concern TOPIC.
+PATTERNS = (
+    (TOPIC, PatternType.LITERAL),
+    ("*", PatternType.LITERAL),
+    ("t", PatternType.PREFIXED),
+    ("t0", PatternType.PREFIXED),
+    ("t1", PatternType.LITERAL),
+)
+OPERATIONS = (Operation.WRITE, Operation.READ, Operation.DESCRIBE, Operation.ALL)
+JUDGED = (Operation.WRITE, Operation.READ, Operation.DESCRIBE)
+
+
+class Rule(NamedTuple):
+    name: str
+    pattern: PatternType
+    principal: str
+    operation: Operation
+    permission: Permission
+
+    def concerns(self, topic: str) -> bool:
+        return topic.startswith(self.name) if self.pattern is PatternType.PREFIXED else self.name in (topic, "*")
+
+
+def allowed(rules: frozenset[Rule], *, unless_named: bool) -> frozenset[Operation]:
+    """What mallory may do with TOPIC; `unless_named`: everything, if no rule concerns it."""
+    found = [rule for rule in rules if rule.concerns(TOPIC)]
+    if not found:
+        return frozenset(JUDGED) if unless_named else frozenset()
+
+    def says(permission: Permission, *operations: Operation) -> bool:
+        return any(rule.permission is permission and rule.operation in (Operation.ALL, *operations) for rule in found)
+
+    implying = {Operation.DESCRIBE: (Operation.WRITE, Operation.READ, Operation.DESCRIBE)}
+    return frozenset(
+        each
+        for each in JUDGED
+        if not says(Permission.DENY, each) and says(Permission.ALLOW, *implying.get(each, (each,)))
+    )
+
+
+class Warden(Sender):
+    def __init__(self, world: World, name: str, host: str) -> None:
+        super().__init__(world, name, host)
+        self.rules: frozenset[Rule] = frozenset()
+        # What mallory might do in each version; the newest one may not be committed yet.
+        self.versions = [allowed(self.rules, unless_named=world.plan.allows_unnamed)]
+        # The oldest version that a broker's answers leave possible.
+        self.least: dict[str, int] = {}
+        self.strangers: dict[str, Channel] = {}
+        self.brokers = [each for each in world.machines if world.machines[each].is_broker]
+
+    async def step(self) -> None:
+        await self._change()
+        for _ in range(self.draw.randint(1, 4)):
+            await self._try_something()
+        while not await self._agrees():
+            await self.back_off()
+        self.successes += 1
+
+    # --- the rules
+
+    async def _change(self) -> None:
+        """Add a rule, or remove one, and wait until that is acknowledged."""
+        if self.rules and self.draw.chance(0.5):
+            rule = self.draw.choice(sorted(self.rules))
+            self._begin(self.rules - {rule})
+            flt = m.DeleteAclsRequest.DeleteAclsFilter(
+                resource_type_filter=ResourceType.TOPIC,
+                resource_name_filter=rule.name,
+                pattern_type_filter=rule.pattern,
+                principal_filter=rule.principal,
+                host_filter="*",
+                operation=rule.operation,
+                permission_type=rule.permission,
+            )
+            while (await self.ask(m.DeleteAclsRequest(filters=[flt]), 3)).filter_results[0].error_code:
+                await self.back_off()
+            return
+        name, pattern = self.draw.choice(PATTERNS)
+        principal = self.draw.choice([f"User:{MALLORY}", f"User:{MALLORY}", "User:*"])
+        permission = self.draw.choice([Permission.ALLOW, Permission.ALLOW, Permission.DENY])
+        rule = Rule(name, pattern, principal, self.draw.choice(OPERATIONS), permission)
+        self._begin(self.rules | {rule})
+        creation = m.CreateAclsRequest.AclCreation(
+            resource_type=ResourceType.TOPIC,
+            resource_name=rule.name,
+            resource_pattern_type=rule.pattern,
+            principal=rule.principal,
+            host="*",
+            operation=rule.operation,
+            permission_type=rule.permission,
+        )
+        while (await self.ask(m.CreateAclsRequest(creations=[creation]), 3)).results[0].error_code:
+            await self.back_off()
+
+    def _begin(self, rules: frozenset[Rule]) -> None:
+        self.rules = rules
+        self.versions.append(allowed(rules, unless_named=self.world.plan.allows_unnamed))
+        self.world.note(f"{self.name}: version {len(self.versions) - 1} of the rules: {sorted(self.versions[-1])}")
+
+    # --- mallory
+
+    async def _try_something(self) -> None:
+        found = await self._leader()
+        if found is None:
+            return await self.back_off()
+        host, spot = found
+        try:
+            match self.draw.randrange(8):
+                case 0:
+                    await self._do_without_a_login(host, spot)
+                case 1:
+                    await self._guess(host)
+                case 2 | 3:
+                    await self._look_around(self.draw.choice(self.brokers))
+                case 4:
+                    await self._fetch(host, spot)
+                case _:
+                    await self._produce(host, spot)
+        except Lost:
+            await self.back_off()
+
+    async def _agrees(self) -> bool:
+        """Whether a leader judges by the newest version, as far as that shows."""
+        found = await self._leader()
+        if found is None:
+            return False
+        try:
+            newest = self.versions[-1]
+            if await self._produce(*found) is not (Operation.WRITE in newest):
+                return False
+            return await self._fetch(*found) is (Operation.READ in newest)
+        except Lost:
+            return False
+
+    async def _leader(self) -> tuple[str, Spot] | None:
+        """The host that leads a partition of TOPIC, as far as some broker knows."""
+        await self.look()
+        spots = [spot for spot in self.spots if spot.topic == TOPIC]
+        if not spots:
+            return None
+        spot = self.draw.choice(spots)
+        answer = await self.ask(m.MetadataRequest(topics=None, allow_auto_topic_creation=False), 13)
+        hosts = {each.node_id: each.host for each in answer.brokers}
+        leaders = {
+            (topic.topic_id, part.partition_index): hosts.get(part.leader_id)
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+        host = leaders.get((spot.topic_id, spot.partition))
+        return None if host is None else (host, spot)
+
+    async def _as_mallory(self, host: str) -> Channel:
+        channel = self.strangers.get(host)
+        if channel is None or channel.is_lost or self.draw.chance(0.05):
+            if channel is not None:
+                channel.close()
+            channel = self.strangers[host] = Channel(self.world, self.name, host, MALLORY)
+            await channel.open()
+        return channel
+
+    async def _produce(self, host: str, spot: Spot) -> bool | None:
+        """Whether it was allowed; None if that does not show."""
+        batch = self.some_batch(spot)
+        try:
+            channel = await self._as_mallory(host)
+            code, offset = result_of(await channel.send(batch.request(-1, timeout_ms=1_000), BY_ID))
+        except Lost:
+            self.settle(batch, Fate.UNKNOWN)
+            raise
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self.settle(batch, Fate.REFUSED)
+        elif code is ErrorCode.NONE:
+            self.settle(batch, Fate.ACKED, offset)
+        else:
+            self.settle(batch, Fate.UNKNOWN)
+        return self._observe(host, Operation.WRITE, code)
+
+    async def _fetch(self, host: str, spot: Spot) -> bool | None:
+        part = m.FetchRequest.FetchPartition(
+            partition=spot.partition, fetch_offset=0, partition_max_bytes=FETCH_BYTES, current_leader_epoch=-1
+        )
+        topic = m.FetchRequest.FetchTopic(topic_id=spot.topic_id, partitions=[part])
+        request = m.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, topics=[topic])
+        channel = await self._as_mallory(host)
+        found = (await channel.send(request, BY_ID)).responses[0].partitions[0]
+        code = ErrorCode(found.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            code = ErrorCode.NONE
+        assert code is ErrorCode.NONE or not found.records, f"{self.name}: {host} sends records with {code.name}"
+        return self._observe(host, Operation.READ, code)
+
+    async def _look_around(self, host: str) -> None:
+        channel = await self._as_mallory(host)
+        answer = await channel.send(m.MetadataRequest(topics=None, allow_auto_topic_creation=False), 13)
+        # Where it is not listed, the broker may not know it yet.
+        if any(topic.name == TOPIC for topic in answer.topics):
+            self._observe(host, Operation.DESCRIBE, ErrorCode.NONE)
+
+    async def _do_without_a_login(self, host: str, spot: Spot) -> None:
+        """A request of somebody who has not logged in ends the connection, and does nothing."""
+        batch = self.some_batch(spot)
+        self.settle(batch, Fate.REFUSED)
+        channel = Channel(self.world, self.name, host, None)
+        try:
+            await channel.open()
+            await channel.send(batch.request(-1), BY_ID)
+        finally:
+            channel.close()
+        raise AssertionError(f"{self.name}: {host} serves Produce without a login")
+
+    async def _guess(self, host: str) -> None:
+        channel = Channel(self.world, self.name, host, MALLORY, password="guessed")
+        try:
+            await channel.open()
+        except NotLoggedIn:
+            return
+        finally:
+            channel.close()
+        raise AssertionError(f"{self.name}: {host} takes a wrong password")
+
+    def _observe(self, host: str, operation: Operation, code: ErrorCode) -> bool | None:
+        """Find the versions by which a broker may have answered. Returns whether it allowed the operation."""
+        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+            assert code in RETRIABLE | {ErrorCode.UNKNOWN_TOPIC_ID}, f"{self.name}: {operation.name}: {code.name}"
+            return None
+        is_allowed = code is ErrorCode.NONE
+        least = self.least.get(host, 0)
+        fitting = (v for v in range(least, len(self.versions)) if (operation in self.versions[v]) is is_allowed)
+        version = next(fitting, None)
+        assert version is not None, (
+            f"{self.name}: {host} {'allows' if is_allowed else 'refuses'} {operation.name}, which no version of the "
+            f"rules from {least} to {len(self.versions) - 1} does"
+        )
+        self.least[host] = version
+        return is_allowed
