@@ -109,7 +109,10 @@ SEAMS = {
     "server.seams": ({THREADS}, "makes the worker threads"),
     "server.connections.sockets": ({NETWORK}, "the network of the machine"),
     "server.connections.transport": ({NETWORK, DISK}, "SocketTransport; it includes unistd.h to close the socket"),
-    "server.telemetry.metrics_access": ({NETWORK, DISK}, "reads tokens and certificates of the next; only if configured"),
+    "server.telemetry.metrics_access": (
+        {NETWORK, DISK},
+        "reads what the next one has to have; only if configured",
+    ),
     "server.telemetry.metrics_http": ({NETWORK}, "serves HTTP on asyncio's streams; off unless it is configured"),
     "server.service_manager": ({NETWORK, PROCESS}, "talks to systemd; made by main, not a part of the broker"),
     "server.ready_line": ({CLOCK, PROCESS, DISK}, "printed by main"),

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from bench.launch import kafka_dist
 from bench.launch.cluster_nodes import voters_of
-from bench.launch.nodes import CLUSTER_ID
+from bench.launch.nodes import CLUSTER_ID, free_ports
 from broker_cy.client.errors import ClientError
 from tests.support.cluster import READY_S, ClusterNode, quorum
 from tests.support.kafka_peer import KafkaPeer
+from tests.support.sasl_broker import ADMIN_PASSWORD, listener_settings
 from tests.support.wait import until
 
 # The features whose protocols we do not serve yet: a cluster with them would refuse our brokers. The others have the
@@ -33,10 +34,10 @@ MixedNode = KafkaPeer | ClusterNode
 
 @contextmanager
 def mixed_cluster(
-    directory: Path, kinds: Sequence[str], settings: Mapping[str, str] | None = None
+    directory: Path, kinds: Sequence[str], settings: Mapping[str, str] | None = None, *, logs_in: bool = False
 ) -> Iterator[list[MixedNode]]:
     """Start one node for each of `kinds` ("kafka" or "ours"), with the ids from 1 on, and yield them when clients of
-    each see all brokers. All nodes have the `settings`.
+    each see all brokers. All nodes have the `settings`. With `logs_in` they log in to each other, and have authorizers.
     """
     nodes: list[MixedNode] = []
     common = settings or {}
@@ -51,7 +52,11 @@ def mixed_cluster(
             nodes.append(ClusterNode(place, number, "broker,controller", {**AS_KAFKA, **common}))
     for node in nodes:
         node.choose_ports()
+    if logs_in:
+        for node in nodes:
+            node.settings |= _with_logins(node)
     voters = voters_of(nodes)
+    added = ("--add-scram", f"SCRAM-SHA-512=[name=admin,password={ADMIN_PASSWORD}]") if logs_in else ()
     with ThreadPoolExecutor(len(nodes)) as pool:
         try:
             for number, node in enumerate(nodes, 1):
@@ -59,11 +64,11 @@ def mixed_cluster(
                     node.settings |= {"node.id": str(number), "controller.quorum.voters": voters}
                     node._write_properties()
                     options = [part for feature in FEATURES for part in ("--feature", feature)]
-                    arguments = ("format", "-t", CLUSTER_ID, "-c", str(node._properties), *options)
+                    arguments = ("format", "-t", CLUSTER_ID, "-c", str(node._properties), *options, *added)
                     kafka_dist.run_tool("kafka.tools.StorageTool", *arguments)
                 else:
                     node.write_properties(voters)
-                    node.format()
+                    node.format(*added)
             # A Kafka is ready only when most of the controllers have found each other.
             list(pool.map(lambda node: node.start(), nodes))
             until(lambda: all(_brokers(node) == len(nodes) for node in nodes), "all brokers", READY_S)
@@ -71,6 +76,29 @@ def mixed_cluster(
         finally:
             for node in nodes:
                 node.close()
+
+
+def _with_logins(node: MixedNode) -> dict[str, str]:
+    """A further listener, at which brokers log in with SCRAM; at controllers, nodes log in with PLAIN. Clients need no
+    login, and may do everything.
+    """
+    clients = f"PLAINTEXT://{node.host}:{node.port}"
+    inner = f"INNER://{node.host}:{free_ports(1)[0]}"
+    controller = f"CONTROLLER://{node.host}:{node.controller_port}"
+    logins = listener_settings("INNER") | listener_settings("CONTROLLER")
+    return {
+        "listeners": f"{clients},{inner},{controller}",
+        "advertised.listeners": f"{clients},{inner}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INNER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "INNER",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        # As a file of Java has them.
+        **{name: value.replace("\\", "\\\\") for name, value in logins.items()},
+        "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin;User:ANONYMOUS",
+    }
 
 
 def _brokers(node: MixedNode) -> int:
