@@ -60,6 +60,8 @@ cdef class ServerCore(FlushGroup):
     cdef list request_classes
     cdef readonly Gate gate
     cdef Gate login_gate            # of connections that are not logged in: nothing passes at once
+    cdef readonly Py_ssize_t login_bytes    # connection.LOGIN_BYTES_MAX
+    cdef dict login_holders         # connections with a part in it, the one that has had it for longest first
     cdef Gate session_gate          # of those that are: SaslHandshake may begin another login
     cdef HotHandler hot[API_KEYS]
     cdef int16_t flexible_from[API_KEYS]

@@ -93,6 +93,7 @@ cdef class ServerCore(FlushGroup):
         self.gate = Gate(registry)
         self.login_gate = self.gate.without(None)
         self.session_gate = self.gate.without((SASL_HANDSHAKE_KEY,))
+        self.login_holders = {}
         self.registrations = [None] * API_KEYS
         self.request_classes = [None] * API_KEYS
         memset(self.hot, 0, sizeof(self.hot))

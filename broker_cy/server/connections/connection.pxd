@@ -27,6 +27,10 @@ cdef enum:
     LOGIN_CARRY_BYTES = 65536
     # Arrays and tagged fields of an ApiVersions request, which anybody may send.
     ANYBODYS_ELEMENTS_MAX = 1000
+    # What all connections together hold of requests that have not arrived whole, before their logins: the one that has held some
+    # for longest is closed for another one. Up to LOGIN_FREE_BYTES of a connection, which a login fits, do not count.
+    LOGIN_FREE_BYTES = 4096
+    LOGIN_BYTES_MAX = 33554432
 
 cdef class Connection(AnswerQueue):
     cdef readonly str connection_id
@@ -42,6 +46,7 @@ cdef class Connection(AnswerQueue):
     cdef Py_ssize_t carry_bytes
     cdef object login               # login.Login; None on listeners without SASL
     cdef bint logging_in            # each frame is for the login
+    cdef Py_ssize_t login_bytes     # its part of ServerCore.login_bytes
 
     cdef int read(self) except -1
     cdef int settle(self) except -1
@@ -50,6 +55,7 @@ cdef class Connection(AnswerQueue):
     cdef int parse(self) except -1
     cdef int process(self, const uint8_t* p, Py_ssize_t n) except -1
     cdef int64_t count_handled(self, RequestMetrics metrics, Py_ssize_t size, int64_t started) except -1
+    cdef int hold_for_login(self, Py_ssize_t held) except -1
     cdef bint must_wait(self) noexcept
     cdef bint is_for_login(self, int16_t key) except *
     cdef int to_login(self, const uint8_t* p, Py_ssize_t n) except -1

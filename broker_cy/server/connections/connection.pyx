@@ -196,7 +196,7 @@ cdef class Connection(AnswerQueue):
         """Return the buffer if all of it is parsed; keep a short rest in an object of its size."""
         cdef Py_ssize_t unparsed
         if self.buffer is None:
-            return 0
+            return self.hold_for_login(0) if self.login_bytes else 0
         unparsed = self.in_end - self.in_start
         self.wake_when_worth_it(unparsed)
         if unparsed == 0:
@@ -204,6 +204,28 @@ cdef class Connection(AnswerQueue):
         elif unparsed < self.carry_bytes:
             self.carry = PyBytes_FromStringAndSize(<char*>self.buffer.data + self.in_start, unparsed)
             self.buffer = None
+        if self.logging_in or self.login_bytes:
+            self.hold_for_login(unparsed if self.buffer is None else self.buffer.capacity)
+        return 0
+
+    cdef int hold_for_login(self, Py_ssize_t held) except -1:
+        """Note what this connection holds between two reads, and see to LOGIN_BYTES_MAX."""
+        cdef ServerCore server = self.server
+        cdef Connection oldest
+        if not self.logging_in or held <= LOGIN_FREE_BYTES:
+            held = 0
+        if held == self.login_bytes:
+            return 0
+        if self.login_bytes == 0:
+            server.login_holders[self] = None
+        elif held == 0:
+            server.login_holders.pop(self, None)
+        server.login_bytes += held - self.login_bytes
+        self.login_bytes = held
+        while server.login_bytes > LOGIN_BYTES_MAX:
+            oldest = next(iter(server.login_holders))
+            oldest.fail("", f"all connections together hold more than {LOGIN_BYTES_MAX} bytes of requests before their logins; "
+                            f"this one has {oldest.login_bytes}")
         return 0
 
     cdef int wake_when_worth_it(self, Py_ssize_t unparsed) except -1:
@@ -460,6 +482,8 @@ cdef class Connection(AnswerQueue):
         if self.login is not None:
             self.login.closed()
             self.login = None
+        if self.login_bytes:
+            self.hold_for_login(0)
         return AnswerQueue.close(self)
 
     # ---- after output was held back ----
