@@ -308,9 +308,9 @@ class MetadataImage:
     """All metadata. `offset` and `epoch` are those of the last record applied (-1 before the first).
 
     `generation` grows with every change; caches of encoded answers compare it. `kept` has the newest record of each
-    entity that needs no form of its own (ACLs, which `security.authorizer` indexes; quotas and delegation tokens, which
-    this broker does not use yet; SCRAM credentials, which `controller.scram_ops` only changes and describes), by a key
-    that identifies the entity. Snapshots contain these records, so nothing in a log written by Apache Kafka is lost.
+    entity that needs no form of its own (ACLs, which `security.authorizer` indexes; SCRAM credentials, of
+    `controller.scram_ops`; quotas and delegation tokens, which this broker does not use yet), by a key that identifies
+    the entity. Snapshots contain these records, so nothing in a log written by Apache Kafka is lost.
     """
 
     __slots__ = (

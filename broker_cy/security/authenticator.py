@@ -177,9 +177,9 @@ class Authenticator:
     def _request(self, data: bytes) -> Outcome:
         header = self._header(data)
         if header is None:
-            return self._refused(-1, b"", "no Kafka request; GSSAPI is not supported")
+            return self._refused(-1, b"", "no Kafka request; GSSAPI is not supported", is_delayed=False)
         if header.key not in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE):
-            return self._refused(-1, b"", f"{_api(header.key)} before the login")
+            return self._refused(-1, b"", f"{_api(header.key)} before the login", is_delayed=False)
         if header.key == ApiKey.SASL_HANDSHAKE:
             return self._handshake(header)
         if self.state not in (State.INITIAL, State.HANDSHAKE_OR_VERSIONS):

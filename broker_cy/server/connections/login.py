@@ -11,6 +11,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker_cy.controller.scram_ops import SCRAM, SECRET, secret_of
 from broker_cy.core import scram as scram_keys
 from broker_cy.security.authenticator import Admitted, Answer, Authenticator, Mechanisms, Refused
 from broker_cy.security.jaas import PLAIN
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from broker_cy.server.connections.connection import Connection
     from broker_cy.wire import messages
 
-# How old the count of iterations may be that most users have: it needs a look at each user.
+# How old the count of iterations may be that most users have, and the secret of decoys where it is that of a user: both
+# need a look at each user.
 TYPICAL_S: Final = 60.0
 _KEY_BYTES: Final = 32
 
@@ -42,31 +44,44 @@ class ScramUsers:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._decoys: Decoys | None = None
-        self._looked_s: dict[int, float] = {}
+        # Where there are no users: then nobody can find out who they are.
+        self._no_secret = broker.randomness.take_bytes(_KEY_BYTES)
+        self._secret = self._no_secret
+        self._decoys = Decoys(self._secret)
+        self._looked_s = -TYPICAL_S
 
     def find(self, mechanism: Mechanism, user: str) -> Credential | None:
-        record = self._broker.image.kept.get(("scram", user, mechanism.type))
+        record = self._broker.image.kept.get((SCRAM, user, mechanism.type))
         if record is None:
             return None
         keys = scram_keys.Keys(record.stored_key, record.server_key)
         return Credential(record.salt, record.iterations, keys)
 
-    def decoys(self, mechanism: Mechanism) -> Decoys:
-        """Those of this cluster: its id is random, and nobody sees it before a login."""
-        if self._decoys is None:
-            self._decoys = Decoys(self._broker.cluster_id.encode())
+    def decoys(self) -> Decoys:
+        """Those of this cluster, which are made of a secret in its metadata (controller.scram_ops)."""
+        kept = self._broker.image.kept
+        own = kept.get(SECRET)
         now_s = self._broker.clock.monotonic()
-        if now_s - self._looked_s.get(mechanism.type, -TYPICAL_S) >= TYPICAL_S:
-            self._looked_s[mechanism.type] = now_s
-            counts = Counter(
-                record.iterations
-                for key, record in self._broker.image.kept.items()
-                if key[0] == "scram" and key[2] == mechanism.type
-            )
-            for iterations, _ in counts.most_common(1):
-                self._decoys.iterations[mechanism.name] = iterations
+        if now_s - self._looked_s >= TYPICAL_S:
+            self._looked_s = now_s
+            self._take(secret_of(kept) or self._no_secret)
+            for mechanism in scram_keys.MECHANISMS:
+                counts = Counter(
+                    record.iterations
+                    for key, record in kept.items()
+                    if key[0] == SCRAM and key[2] == mechanism.type and key != SECRET
+                )
+                for iterations, _ in counts.most_common(1):
+                    self._decoys.iterations[mechanism.name] = iterations
+        elif own is not None:
+            self._take(own.server_key)
         return self._decoys
+
+    def _take(self, secret: bytes) -> None:
+        if secret != self._secret:
+            iterations = self._decoys.iterations
+            self._secret, self._decoys = secret, Decoys(secret)
+            self._decoys.iterations.update(iterations)
 
 
 class Logins:
@@ -108,7 +123,7 @@ class Logins:
 
     def _scram(self, mechanism: Mechanism) -> ServerExchange:
         nonce = nonce_of(self._randomness.take_bytes(NONCE_BYTES))
-        return ScramServer(mechanism, partial(self._users.find, mechanism), self._users.decoys(mechanism), nonce)
+        return ScramServer(mechanism, partial(self._users.find, mechanism), self._users.decoys(), nonce)
 
 
 class Login:
