@@ -81,12 +81,13 @@ def check_server(mechanism: str, text: str) -> None:
 def login(mechanism: str, text: str) -> Login:
     """What a client logs in with: also a broker at another one. Raises JaasError."""
     options = _module_of(mechanism, text).options
-    if options.get("tokenauth", "").lower() == _TRUE:
-        raise JaasError("tokenauth=true is not supported yet: delegation tokens are not")
+    is_token = options.get("tokenauth", "").lower() == _TRUE
+    if is_token and mechanism not in SCRAM:
+        raise JaasError(f"tokenauth=true needs one of the mechanisms {', '.join(sorted(SCRAM))}")
     user, password = options.get("username"), options.get("password")
     if not user or password is None:
         raise JaasError(f"{MODULES[mechanism]} needs the options username and password")
-    return Login(mechanism, user, password)
+    return Login(mechanism, user, password, is_token=is_token)
 
 
 def _module_of(mechanism: str, text: str) -> LoginModule:

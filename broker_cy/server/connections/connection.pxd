@@ -41,7 +41,8 @@ cdef class Connection(AnswerQueue):
     cdef Py_ssize_t frame_bytes_max     # socket.request.max.bytes; sasl.server.max.receive.size before the login
     cdef Py_ssize_t carry_bytes
     cdef object login               # login.Login; None on listeners without SASL
-    cdef bint logging_in            # each frame is for the login
+    cdef readonly bint logging_in            # each frame is for the login
+    cdef bint by_token              # the client has logged in with a delegation token
 
     cdef int read(self) except -1
     cdef int settle(self) except -1

@@ -376,7 +376,7 @@ cdef class Connection(AnswerQueue):
             except WireError as error:
                 return self.fail(f"{api_name(key)} v{version}", str(error))
         context = RequestContext(self.server.broker, key, version, client_id, self.client_host, self.listener,
-                                 self.connection_id, self.principal)
+                                 self.connection_id, self.principal, self.by_token)
         self.add_reply(reply)
         response = entry.function(context, request)
         if entry.is_async or type(response) is CoroutineType:
@@ -422,9 +422,10 @@ cdef class Connection(AnswerQueue):
         reply.payload = payload
         self.mark_ready(reply)
 
-    def admit(self, str principal not None):
-        """The client is logged in: its requests are handled."""
+    def admit(self, str principal not None, bint by_token=False):
+        """The client is logged in, perhaps by a delegation token: its requests are handled."""
         self.principal = principal
+        self.by_token = by_token
         self.logging_in = False
         self.frame_bytes_max = self.server.request_bytes_max
         self.carry_bytes = CARRY_BYTES

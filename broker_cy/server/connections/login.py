@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from broker_cy.security.sasl.exchange import ServerExchange
     from broker_cy.server.broker import Broker
     from broker_cy.server.connections.connection import Connection
+    from broker_cy.server.tokens import Tokens
     from broker_cy.wire import messages
 
 # How old the count of iterations may be that most users have, and the secret of decoys where it is that of a user: both
@@ -111,6 +112,11 @@ class Logins:
             {mechanism: self._beginning(mechanism) for mechanism in settings.mechanisms}, settings.lifetime_ms
         )
 
+    @property
+    def tokens(self) -> Tokens:
+        assert self.broker.tokens is not None  # there is a listener with SASL
+        return self.broker.tokens
+
     def begin(self, connection: Connection) -> Login:
         return Login(self, connection)
 
@@ -123,7 +129,8 @@ class Logins:
 
     def _scram(self, mechanism: Mechanism) -> ServerExchange:
         nonce = nonce_of(self._randomness.take_bytes(NONCE_BYTES))
-        return ScramServer(mechanism, partial(self._users.find, mechanism), self._users.decoys(), nonce)
+        find, find_token = partial(self._users.find, mechanism), partial(self.tokens.find, mechanism)
+        return ScramServer(mechanism, find, self._users.decoys(), nonce, find_token)
 
 
 class Login:
@@ -137,11 +144,13 @@ class Login:
         # Of the deadline of a login, then of the end of a session; of the answer to a failure.
         self._timer: asyncio.TimerHandle | None = None
         self.has_expired = False
+        # That of the delegation token that the client has logged in with.
+        self._token_id = ""
         self._wait()
 
     def take(self, data: bytes) -> None:
         """A frame, without its size."""
-        outcome = self._authenticator.take(data, self._now_ns())
+        outcome = self._authenticator.take(data, self._now_ns(), self._logins.broker.clock.wall_ms())
         if isinstance(outcome, Refused):
             self._refuse(outcome)
             return
@@ -164,6 +173,24 @@ class Login:
 
     def closed(self) -> None:
         """The connection has ended."""
+        self._stop_timer()
+        self._leave_token()
+
+    def end_by(self, expires_ms: int | None) -> None:
+        """See tokens.TokenSession. A session does not become longer: clients log in again for that."""
+        session = self._authenticator.session
+        if session is None or self._timer is None or self._connection.logging_in:
+            return
+        left_s = 0.0 if expires_ms is None else (expires_ms - self._logins.broker.clock.wall_ms()) / 1000
+        if self._loop.time() + left_s < self._timer.when():
+            self._set_timer(max(left_s, 0.0), self._expire)
+
+    def _leave_token(self) -> None:
+        if self._token_id:
+            self._logins.tokens.ended(self._token_id, self)
+            self._token_id = ""
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -172,9 +199,13 @@ class Login:
         session = outcome.session
         self._logins.counts.successes[self._logins.name, outcome.again] += 1
         self.has_expired = False
-        self._connection.admit(session.principal)
+        self._connection.admit(session.principal, bool(session.token_id))
         self._connection.answer_login(outcome.key, outcome.payload)
         self._set_timer(session.lifetime_ms / 1000 if session.lifetime_ms else None, self._expire)
+        self._leave_token()
+        if session.token_id and not self._connection.closed:
+            self._token_id = session.token_id
+            self._logins.tokens.begin(session.token_id, self)
 
     def _refuse(self, outcome: Refused) -> None:
         connection, logins = self._connection, self._logins
@@ -207,7 +238,7 @@ class Login:
         self._refuse(Refused(-1, b"", "no login in time", is_delayed=False, again=session is not None))
 
     def _set_timer(self, after_s: float | None, call: Callable[[], None]) -> None:
-        self.closed()
+        self._stop_timer()
         if after_s is not None and not self._connection.closed:
             self._timer = self._loop.call_later(after_s, call)
 

@@ -17,6 +17,7 @@ BY_ATTRIBUTE = {
     "controller.listener.names",
     "controller.quorum.voters",
     "inter.broker.listener.name",
+    "delegation.token.secret.key",
     "listener.security.protocol.map",
     "listeners",
     "log.dir",
