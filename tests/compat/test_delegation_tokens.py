@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench.launch import kafka_dist
-from bench.launch.nodes import free_ports
+from bench.launch.nodes import broker_command, free_ports
 from broker_cy.core import tokens
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
@@ -29,6 +31,7 @@ from tests.support.sasl_broker import (
     PASSWORD,
     SCRAM_MODULE,
     SaslBroker,
+    client_jaas,
     listener_settings,
     quoted,
     write_properties,
@@ -376,3 +379,53 @@ def test_kafkas_tool_and_java_clients(broker: Ours, tmp_path: Path) -> None:
         assert refused.returncode != 0
     ended = tool(broker, tmp_path, command, "--expire", "--hmac", token_hmac, "--expiry-time-period", "-1", **good)
     assert "Completed expire operation" in ended.stdout, ended.stderr
+
+
+def own(broker: Ours, properties: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*broker_command(), "tokens", *arguments, "--bootstrap", broker.bootstrap, "--command-config", str(properties)],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def test_our_command(broker: Ours, tmp_path: Path) -> None:
+    """If this fails, operators need Kafka's tool for tokens, or find secrets in their terminals and logs."""
+    properties = tmp_path / "alice.properties"
+    plain = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    write_properties(properties, plain | {"sasl.jaas.config": client_jaas("PLAIN", ALICE, PASSWORD)})
+    file = tmp_path / "hmac"
+    done = own(
+        broker, properties, "create", "--renewer", "bob", "--max-lifetime", "2h", "--hmac-file", str(file), "--json"
+    )
+    (made,) = json.loads(done.stdout)
+    assert (made["owner"], made["requester"], made["renewers"]) == (f"User:{ALICE}", f"User:{ALICE}", ["User:bob"])
+    assert made["max_ms"] - made["issued_ms"] == 7_200_000
+    secret = file.read_text().strip()
+    assert file.stat().st_mode & 0o777 == 0o600
+    token_id = made["token_id"]
+    for shown in (done, own(broker, properties, "list"), own(broker, properties, "renew", token_id, "--for", "1h")):
+        assert secret not in shown.stdout + shown.stderr
+    assert token_id in own(broker, properties, "list").stdout
+    assert secret in own(broker, properties, "list", "--show-hmac").stdout
+    listed = json.loads(own(broker, properties, "list", "--show-hmac", "--json", "--owner", ALICE).stdout)
+    assert secret in [each["hmac"] for each in listed]
+    # A file that exists is not overwritten, and nothing is made then.
+    own(broker, properties, "create", "--hmac-file", str(file), code=2)
+    # Our own clients log in with it, and may not make more.
+    with_it = tmp_path / "token.properties"
+    jaas = f'{SCRAM_MODULE} required username={quoted(token_id)} password={quoted(secret)} tokenauth="true";'
+    settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas}
+    write_properties(with_it, settings)
+    refused = own(broker, with_it, "create", code=1)
+    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in refused.stderr
+    # One of another user needs a right.
+    assert "DELEGATION_TOKEN_AUTHORIZATION_FAILED" in own(broker, properties, "create", "--owner", "x", code=1).stderr
+    own(broker, properties, "expire", token_id, "--dry-run")
+    own(broker, properties, "expire", token_id, code=4)
+    own(broker, properties, "expire", token_id, "--yes")
+    assert "DELEGATION_TOKEN_NOT_FOUND" in own(broker, properties, "renew", token_id, code=1).stderr

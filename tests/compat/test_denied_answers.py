@@ -691,7 +691,7 @@ def remove_raft_voter(v: int, w: World) -> Any:
 
 
 # Nothing of these depends on rights.
-WITHOUT_RIGHTS = {ApiKey.API_VERSIONS}
+WITHOUT_RIGHTS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 
 def answers(world: World) -> dict[str, Any]:
