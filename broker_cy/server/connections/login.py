@@ -11,10 +11,11 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker_cy.config.types import ConfigError
 from broker_cy.controller.scram_ops import SCRAM, SECRET, secret_of
 from broker_cy.core import scram as scram_keys
 from broker_cy.security.authenticator import Admitted, Answer, Authenticator, Mechanisms, Refused
-from broker_cy.security.jaas import PLAIN
+from broker_cy.security.jaas import OAUTHBEARER, PLAIN
 from broker_cy.security.sasl.plain import PlainServer
 from broker_cy.security.sasl.scram import NONCE_BYTES, Credential, Decoys, ScramServer, nonce_of
 from broker_cy.server.context import RequestContext
@@ -123,9 +124,33 @@ class Logins:
     def _beginning(self, name: str) -> Callable[[], ServerExchange]:
         if name == PLAIN:
             return partial(PlainServer, self._settings.users, self._key)
+        if name == OAUTHBEARER:
+            return self._oauthbearer()
         mechanism = scram_keys.of_name(name)
         assert mechanism is not None  # config.sasl allows no others
         return partial(self._scram, mechanism)
+
+    def _oauthbearer(self) -> Callable[[], ServerExchange]:
+        """Reads the provider's keys, and blocks for that. Raises ConfigError."""
+        try:
+            from broker_cy.security.jwt import JwtSettings, JwtValidator
+            from broker_cy.security.sasl.oauthbearer import OAuthBearerServer
+            from broker_cy.server.jwks import Jwks
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"OAUTHBEARER needs the extra oauth: pip install 'broker-cy[oauth]' (missing: {error.name})"
+            ) from None
+
+        oauth = self._settings.oauth
+        assert oauth is not None  # config.sasl demands it
+        keys = Jwks(oauth.endpoint, self.broker.loop)
+        validator = JwtValidator(
+            JwtSettings(oauth.audiences, oauth.issuer, oauth.scope_claim, oauth.subject_claim, oauth.skew_s),
+            lambda: keys.keys,
+            keys.missing,
+            self.broker.clock.wall_ms,
+        )
+        return partial(OAuthBearerServer, validator.validate)
 
     def _scram(self, mechanism: Mechanism) -> ServerExchange:
         nonce = nonce_of(self._randomness.take_bytes(NONCE_BYTES))
