@@ -53,6 +53,7 @@ cdef class ServerCore(FlushGroup):
     cdef Writer scratch
     cdef public Py_ssize_t request_bytes_max
     cdef readonly int64_t connections_opened
+    cdef readonly int64_t login_bytes        # what clients that are not logged in hold of requests (connection.pxd)
     cdef readonly int64_t connections_closed
     cdef readonly int64_t requests
     cdef readonly RequestMetrics metrics

@@ -25,6 +25,10 @@ cdef enum:
     WAKE_BYTES_MIN = 65536          # a rest below this is not worth two system calls
     # As CARRY_BYTES, before the login: so that what many connections hold that never log in is what they sent.
     LOGIN_CARRY_BYTES = 65536
+    # What all clients that are not logged in may hold of requests that have not arrived whole, and what each of them may
+    # hold beyond that: no login needs as much. A client for which nothing is left is disconnected.
+    LOGIN_BYTES_MAX = 67108864
+    LOGIN_BYTES_FREE = 8192
     # Arrays and tagged fields of an ApiVersions request, which anybody may send.
     ANYBODYS_ELEMENTS_MAX = 1000
 
@@ -42,11 +46,14 @@ cdef class Connection(AnswerQueue):
     cdef Py_ssize_t carry_bytes
     cdef object login               # login.Login; None on listeners without SASL
     cdef readonly bint logging_in            # each frame is for the login
+    cdef Py_ssize_t login_bytes     # of server.login_bytes: what this connection holds before its login
     cdef bint by_token              # the client has logged in with a delegation token
 
     cdef int read(self) except -1
     cdef int settle(self) except -1
     cdef int peer_gone(self) except -1
+    cdef int hold_for_login(self) except -1
+    cdef void release_for_login(self) noexcept
     cdef int wake_when_worth_it(self, Py_ssize_t unparsed) except -1
     cdef int parse(self) except -1
     cdef int process(self, const uint8_t* p, Py_ssize_t n) except -1

@@ -204,7 +204,22 @@ cdef class Connection(AnswerQueue):
         elif unparsed < self.carry_bytes:
             self.carry = PyBytes_FromStringAndSize(<char*>self.buffer.data + self.in_start, unparsed)
             self.buffer = None
+        if self.logging_in and unparsed > 0:
+            return self.hold_for_login()
         return 0
+
+    cdef int hold_for_login(self) except -1:
+        """Count what this connection holds of a request before its login, and end it if all of them hold too much."""
+        cdef Py_ssize_t held = PyBytes_GET_SIZE(self.carry) if self.carry is not None else self.buffer.capacity
+        self.server.login_bytes += held - self.login_bytes
+        self.login_bytes = held
+        if held > LOGIN_BYTES_FREE and self.server.login_bytes > LOGIN_BYTES_MAX:
+            return self.fail("", f"clients that are not logged in hold {LOGIN_BYTES_MAX} bytes of requests")
+        return 0
+
+    cdef void release_for_login(self) noexcept:
+        self.server.login_bytes -= self.login_bytes
+        self.login_bytes = 0
 
     cdef int wake_when_worth_it(self, Py_ssize_t unparsed) except -1:
         """Have input reported only when the rest of a large request has arrived, or enough of it to be worth a
@@ -402,6 +417,7 @@ cdef class Connection(AnswerQueue):
     cdef int to_login(self, const uint8_t* p, Py_ssize_t n) except -1:
         self.server.requests += 1
         self.requests += 1
+        self.release_for_login()
         self.login.take(PyBytes_FromStringAndSize(<char*>p, n))
         return 0
 
@@ -459,6 +475,7 @@ cdef class Connection(AnswerQueue):
 
     cpdef int close(self) except -1:
         if self.login is not None:
+            self.release_for_login()
             self.login.closed()
             self.login = None
         return AnswerQueue.close(self)
