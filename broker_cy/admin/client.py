@@ -27,6 +27,7 @@ from broker_cy.admin.reassignments import ReassignmentCalls
 from broker_cy.admin.records import RecordCalls
 from broker_cy.admin.reset import ResetCalls
 from broker_cy.admin.throttles import ThrottleCalls
+from broker_cy.admin.tokens import TokenCalls
 from broker_cy.admin.topics import TopicCalls
 from broker_cy.admin.transactions import TransactionCalls
 from broker_cy.client.login import ClientLogin
@@ -91,6 +92,7 @@ class AdminClient:
         self.timestamps = EventTimestamps(commits, self.events, RecordTimestamps(self.records))
         self.lag = LagCalls(self.offsets, self.group_offsets, self.timestamps)
         self.transactions = TransactionCalls(caller, transactions)
+        self.tokens = TokenCalls(caller)
 
     def with_timeout(self, timeout_s: float) -> AdminClient:
         """This client, with its connections, whose calls take `timeout_s` at most."""

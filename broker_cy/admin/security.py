@@ -59,8 +59,8 @@ def login_of(settings: Mapping[str, str], where: str) -> ClientLogin | None:
             raise _invalid(where, f"settings of SASL need {PROTOCOL}=SASL_PLAINTEXT")
         return None
     mechanism = settings.get(MECHANISM, "GSSAPI")
-    if mechanism not in jaas.MECHANISMS:
-        names = ", ".join(sorted(jaas.MECHANISMS))
+    if mechanism not in jaas.BY_PASSWORD:
+        names = ", ".join(sorted(jaas.BY_PASSWORD))
         raise _invalid(where, f"{MECHANISM}={mechanism} is not supported yet: use {names}")
     if (JAAS in settings) == (USER in settings):
         raise _invalid(where, f"either {JAAS} or {USER} is needed")

@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "alerts": ("alerts", "evaluate alert rules: once, or with --follow; optionally notify a webhook"),
     "transactions": ("transactions", "list and describe transactions, find hanging ones, and abort them"),
     "producers": ("producers", "active producers of a topic's partitions"),
+    "tokens": ("tokens", "list, create, renew and expire delegation tokens"),
     "log-dirs": ("log_dirs", "log directories and their disk usage"),
     "completion": ("completion", "shell completion for bash, zsh and fish"),
 }

@@ -79,6 +79,12 @@ class BrokerConfig(Mapping[str, Any]):
     # Values that need interpretation
 
     @property
+    def token_secret_key(self) -> str | None:
+        """What delegation tokens are made of; None where there are none."""
+        found = self["delegation.token.secret.key"]
+        return (found.value or None) if found is not None else None
+
+    @property
     def node_id(self) -> int:
         return int(self._values["node.id"])
 

@@ -11,7 +11,9 @@ They are read at the start, from the file alone: no change at run time is accept
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from broker_cy.config.definitions import BROKER
 from broker_cy.config.listeners import Listener
@@ -27,21 +29,67 @@ LIFETIME: Final = "connections.max.reauth.ms"
 RECEIVE: Final = "sasl.server.max.receive.size"
 INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
 CONTROLLER: Final = "sasl.mechanism.controller.protocol"
+HANDLER: Final = "sasl.server.callback.handler.class"
+ALLOWED_URLS: Final = "brokercy.sasl.oauthbearer.allowed.urls"
+_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+_REFRESH: Final = "sasl.oauthbearer.jwks.endpoint.refresh.ms"
+_BACKOFF: Final = "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"
+_BACKOFF_MAX: Final = "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"
+_AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
+_ISSUER: Final = "sasl.oauthbearer.expected.issuer"
+_SCOPE: Final = "sasl.oauthbearer.scope.claim.name"
+_SUBJECT: Final = "sasl.oauthbearer.sub.claim.name"
+_SKEW: Final = "sasl.oauthbearer.clock.skew.seconds"
+OAUTH: Final = frozenset(
+    {_URL, _REFRESH, _BACKOFF, _BACKOFF_MAX, _AUDIENCE, _ISSUER, _SCOPE, _SUBJECT, _SKEW, ALLOWED_URLS}
+)
 # Those that take effect at the start only.
-NAMES: Final = frozenset({JAAS, ENABLED, LIFETIME, RECEIVE, INTER_BROKER, CONTROLLER})
-_OF_LISTENER: Final = frozenset({ENABLED, LIFETIME, RECEIVE})
-_OF_MECHANISM: Final = frozenset({JAAS, LIFETIME})
+NAMES: Final = frozenset({JAAS, ENABLED, LIFETIME, RECEIVE, INTER_BROKER, CONTROLLER, HANDLER}) | OAUTH
+_OF_LISTENER: Final = frozenset({ENABLED, LIFETIME, RECEIVE}) | OAUTH - {ALLOWED_URLS}
+_OF_MECHANISM: Final = frozenset({JAAS, LIFETIME, HANDLER}) | OAUTH - {ALLOWED_URLS}
+# Kafka's validator of signed tokens, which is what is served here; without it Kafka takes tokens without a signature.
+_VALIDATORS: Final = frozenset(
+    {
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+        "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+    }
+)
 PROTOCOLS: Final = ("PLAINTEXT", "SASL_PLAINTEXT")
 _WITH_SASL: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 
 
+class JwksEndpoint(NamedTuple):
+    """Where the keys of an OAuth provider are, and when they are read again: after each interval, and after failures
+    with a growing pause.
+    """
+
+    url: str
+    refresh_s: float
+    backoff_s: float
+    backoff_s_max: float
+
+
+class OAuth(NamedTuple):
+    """What a listener demands of a token (security.jwt.JwtSettings)."""
+
+    endpoint: JwksEndpoint
+    audiences: frozenset[str]
+    issuer: str | None
+    scope_claim: str
+    subject_claim: str
+    skew_s: int
+
+
 class SaslListener(NamedTuple):
-    """What one listener offers. `lifetime_ms` of a session is by mechanism, 0: no limit; `users` are those of PLAIN."""
+    """What one listener offers. `lifetime_ms` of a session is by mechanism, 0: no limit; `users` are those of PLAIN,
+    `oauth` is set with OAUTHBEARER.
+    """
 
     mechanisms: tuple[str, ...]
     users: Passwords
     lifetime_ms: Mapping[str, int]
     receive_bytes_max: int
+    oauth: OAuth | None = None
 
 
 class SaslSettings(NamedTuple):
@@ -122,11 +170,70 @@ def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener
     receive_bytes_max = _value(values, properties, listener, RECEIVE)
     if receive_bytes_max <= 0:
         raise ConfigError(f"setting {RECEIVE}={receive_bytes_max}: it must be at least 1")
-    return SaslListener(tuple(mechanisms), users, lifetime, receive_bytes_max)
+    oauth = _oauth(values, properties, listener) if jaas.OAUTHBEARER in mechanisms else None
+    return SaslListener(tuple(mechanisms), users, lifetime, receive_bytes_max, oauth)
+
+
+def is_validator(name: str, text: str) -> bool:
+    """Whether this is the setting of the only callback handler that is served: that of tokens with a signature."""
+    return base_of(name) == (HANDLER, jaas.OAUTHBEARER.lower()) and text.strip() in _VALIDATORS
+
+
+def _oauth(values: Mapping[str, Any], properties: Mapping[str, str], listener: str) -> OAuth:
+    """Raises ConfigError."""
+
+    def value(setting: str) -> Any:
+        return _value(values, properties, listener, setting, jaas.OAUTHBEARER)
+
+    url = (value(_URL) or "").strip()
+    if not url:
+        raise ConfigError(
+            f"listener {listener} has OAUTHBEARER: setting {_URL} is needed, without which nobody could check the "
+            "signatures of tokens"
+        )
+    _check_url(url, values[ALLOWED_URLS])
+    times_ms = {name: value(name) for name in (_REFRESH, _BACKOFF, _BACKOFF_MAX)}
+    for name, time_ms in times_ms.items():
+        if time_ms <= 0:
+            raise ConfigError(f"setting {name}={time_ms}: it must be at least 1")
+    claims = [(value(name) or "").strip() for name in (_SCOPE, _SUBJECT)]
+    if not all(claims) or value(_SKEW) < 0:
+        raise ConfigError(f"settings {_SCOPE} and {_SUBJECT} must not be empty, and {_SKEW} not below 0")
+    return OAuth(
+        JwksEndpoint(url, *(each / 1000 for each in times_ms.values())),
+        frozenset(each.strip() for each in value(_AUDIENCE)),
+        (value(_ISSUER) or "").strip() or None,
+        claims[0],
+        claims[1],
+        value(_SKEW),
+    )
+
+
+def _check_url(url: str, allowed: Iterable[str]) -> None:
+    """Raises ConfigError. As in Kafka since CVE-2025-27817, a URL has to be allowed as it is written."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        raise ConfigError(f"setting {_URL}={url}: it is no URL") from None
+    is_plain = parts.scheme == "http"
+    if parts.scheme not in ("https", "http", "file") or (parts.scheme != "file" and not host):
+        raise ConfigError(f"setting {_URL}={url}: use https://... or file:///...")
+    if is_plain and not _is_loopback(host):
+        raise ConfigError(f"setting {_URL}={url}: whoever is on the way could replace the keys; use https")
+    if url not in {each.strip() for each in allowed}:
+        raise ConfigError(f"setting {_URL}={url}: the URL is not allowed; {ALLOWED_URLS} has to contain it")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _login(properties: Mapping[str, str], listener: str, setting: str, mechanism: str) -> Login:
-    _check_mechanism(setting, mechanism)
+    _check_mechanism(setting, mechanism, jaas.BY_PASSWORD)
     text = _jaas_text(properties, listener, mechanism)
     try:
         return jaas.login(mechanism, text)
@@ -134,11 +241,10 @@ def _login(properties: Mapping[str, str], listener: str, setting: str, mechanism
         raise ConfigError(f"setting {_jaas_name(listener, mechanism)}: {error}") from None
 
 
-def _check_mechanism(setting: str, mechanism: str) -> None:
-    if mechanism not in jaas.MECHANISMS:
+def _check_mechanism(setting: str, mechanism: str, served: frozenset[str] = jaas.MECHANISMS) -> None:
+    if mechanism not in served:
         raise ConfigError(
-            f"setting {setting}: the mechanism {mechanism} is not supported yet: use "
-            f"{', '.join(sorted(jaas.MECHANISMS))}"
+            f"setting {setting}: the mechanism {mechanism} is not supported yet: use {', '.join(sorted(served))}"
         )
 
 

@@ -1,14 +1,18 @@
 """SCRAM credentials of users: AlterUserScramCredentials (51) and DescribeUserScramCredentials (50), with the rules and
 messages of Kafka's ScramControlManager and ScramImage (KIP-554).
 
-The records are in the image's `kept`: nothing checks a login with them yet.
+The records are in the image's `kept`, by (SCRAM, user, type of the mechanism).
+
+One of them is nobody's: the user with the empty name, which no login and no request can have. Its server key is the
+secret that answers for users who do not exist are made of (security.sasl.scram.Decoys). In the metadata log it is the
+same on each node and after each restart, as the credentials of users are; it is written with the first of those.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.core import scram
@@ -18,11 +22,18 @@ from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 # The first element of the keys of credentials in `kept`: (SCRAM, user, type of the mechanism).
 SCRAM: Final = "scram"
+# The key of the record with the secret.
+SECRET: Final = (SCRAM, "", scram.MECHANISMS[0].type)
+SECRET_BYTES: Final = 32
 
 _Altered = messages.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 _Described = messages.DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+_Credential = messages.UserScramCredentialRecord
 
 
 @dataclass(slots=True)
@@ -53,7 +64,38 @@ class AlterScramCredentials(Operation[Any]):
             _Altered(user=name, error_code=int(error.code), error_message=error.message or None)
             for name, error in errors.items()
         ]
-        return Step(list(records.values()), messages.AlterUserScramCredentialsResponse(results=results))
+        written = list(records.values())
+        if SECRET not in state.kept and any(isinstance(each.message, _Credential) for each in written):
+            written.append(secret_record(context.new_uuid().bytes + context.new_uuid().bytes))
+        return Step(written, messages.AlterUserScramCredentialsResponse(results=results))
+
+
+def secret_record(secret: bytes) -> VersionedRecord:
+    """The record that SECRET is the key of; `secret` are SECRET_BYTES random bytes."""
+    mechanism = scram.MECHANISMS[0]
+    unused = bytes(SECRET_BYTES)
+    return VersionedRecord(
+        _Credential(
+            name="",
+            mechanism=mechanism.type,
+            salt=unused,
+            stored_key=unused,
+            server_key=secret,
+            iterations=scram.ITERATIONS_MIN,
+        )
+    )
+
+
+def secret_of(kept: Mapping[tuple[Any, ...], Any]) -> bytes | None:
+    """The secret of a cluster. Where a controller of Kafka, or an older one of ours, has written all credentials it is
+    one that only nodes know, too, but it changes with the password of a user; None if there are no users. O(entries)
+    then.
+    """
+    record = kept.get(SECRET)
+    if record is None:
+        first = min((key for key in kept if key[0] == SCRAM), default=None)
+        record = kept[first] if first is not None else None
+    return record.server_key if record is not None else None
 
 
 def _record(state: MetadataImage, wanted: Any) -> VersionedRecord:
@@ -88,7 +130,7 @@ def credential(
         raise ValueError("the salted password is empty")
     keys = scram.keys_of(mechanism, salted_password)
     return VersionedRecord(
-        messages.UserScramCredentialRecord(
+        _Credential(
             name=user,
             mechanism=mechanism.type,
             salt=salt,
@@ -103,7 +145,7 @@ def describe(state: MetadataImage, users: list[Any] | None) -> Any:
     """The DescribeUserScramCredentialsResponse for `users`, which have a name; None or an empty list: for all."""
     iterations: dict[str, dict[int, int]] = {}
     for key, record in state.kept.items():
-        if key[0] == SCRAM:
+        if key[0] == SCRAM and key != SECRET:
             iterations.setdefault(record.name, {})[record.mechanism] = record.iterations
     asked = Counter(user.name for user in users) if users else dict.fromkeys(iterations, 1)
     return messages.DescribeUserScramCredentialsResponse(

@@ -14,6 +14,7 @@ MV_MIN: Final = 7  # 3.3-IV3, the oldest with which Kafka 4 starts
 MV_ZK_MIGRATION: Final = 8  # 3.4-IV0: RegisterBrokerRecord 2
 MV_SCRAM: Final = 11  # 3.5-IV2: UserScramCredentialRecord (KIP-900)
 MV_TRANSACTIONS: Final = 13  # 3.6-IV1: BeginTransactionRecord (KIP-868)
+MV_DELEGATION_TOKENS: Final = 14  # 3.6-IV2: DelegationTokenRecord in KRaft
 MV_CONTROLLER_REGISTRATION: Final = 15  # 3.7-IV0: RegisterControllerRecord (KIP-919)
 MV_DIRECTORIES: Final = 17  # 3.7-IV2: directory ids (KIP-858)
 MV_ELR: Final = 23  # 4.0-IV1: eligible leader replicas (KIP-966)

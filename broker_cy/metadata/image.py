@@ -308,9 +308,10 @@ class MetadataImage:
     """All metadata. `offset` and `epoch` are those of the last record applied (-1 before the first).
 
     `generation` grows with every change; caches of encoded answers compare it. `kept` has the newest record of each
-    entity that needs no form of its own (ACLs, which `security.authorizer` indexes; quotas and delegation tokens, which
-    this broker does not use yet; SCRAM credentials, which `controller.scram_ops` only changes and describes), by a key
-    that identifies the entity. Snapshots contain these records, so nothing in a log written by Apache Kafka is lost.
+    entity that needs no form of its own (ACLs, which `security.authorizer` indexes; SCRAM credentials, of
+    `controller.scram_ops`; quotas, which this broker does not use yet), by a key that identifies the entity. `tokens`
+    are the DelegationTokenRecords by their ids. Snapshots contain these records, so nothing in a log written by Apache
+    Kafka is lost.
     """
 
     __slots__ = (
@@ -324,6 +325,7 @@ class MetadataImage:
         "kept",
         "offset",
         "scalars",
+        "tokens",
         "topics",
     )
 
@@ -335,6 +337,7 @@ class MetadataImage:
         self.features = FeaturesImage({})
         self.scalars: MutableMapping[str, int] = {}
         self.kept: MutableMapping[tuple[Any, ...], Any] = {}
+        self.tokens: MutableMapping[str, Any] = {}
         self.offset = -1
         self.epoch = -1
         self.generation = 0
@@ -361,6 +364,7 @@ class MetadataImage:
         above.features = FeaturesImage(Overlay(self.features._levels))
         above.scalars = Overlay(self.scalars)
         above.kept = Overlay(self.kept)
+        above.tokens = Overlay(self.tokens)
         above.offset = self.offset
         above.epoch = self.epoch
         above.generation = self.generation + 1
@@ -379,6 +383,7 @@ class MetadataImage:
             self.features._levels,
             self.scalars,
             self.kept,
+            self.tokens,
         )
 
     def absorb(self, above: MetadataImage) -> ImageDelta:
@@ -423,7 +428,7 @@ class TopicDelta(NamedTuple):
 
 class ImageDelta(NamedTuple):
     """What one commit changed. `configs` names resources as (type, name). `acls` has AccessControlEntryRecords as
-    (before, after), None where there is none.
+    (before, after), None where there is none; `tokens` are the ids of delegation tokens.
     """
 
     topics: list[TopicDelta]
@@ -431,6 +436,7 @@ class ImageDelta(NamedTuple):
     brokers: list[int]
     features: list[str]
     acls: Sequence[tuple[Any, Any]] = ()
+    tokens: Sequence[str] = ()
 
     def gone(self) -> list[TopicImage]:
         """The topics that were deleted, also those that were created again."""
@@ -456,6 +462,7 @@ class ImageDelta(NamedTuple):
                 for key, after in _changes(above.kept)
                 if key[0] == ACL
             ],
+            [key for key, _ in _changes(above.tokens)],
         )
 
     @classmethod
@@ -476,6 +483,7 @@ class ImageDelta(NamedTuple):
                 for key in dict.fromkeys((*before.kept, *after.kept))
                 if key[0] == ACL and before.kept.get(key) != after.kept.get(key)
             ],
+            [each for each in {*before.tokens, *after.tokens} if before.tokens.get(each) != after.tokens.get(each)],
         )
 
     @classmethod
@@ -487,6 +495,7 @@ class ImageDelta(NamedTuple):
             list(image.brokers),
             list(image.features.levels()),
             [(None, record) for record in image.acls()],
+            list(image.tokens),
         )
 
 

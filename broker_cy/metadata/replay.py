@@ -229,11 +229,11 @@ def _drop_scram(image: MetadataImage, record: Any) -> None:
 
 
 def _keep_token(image: MetadataImage, record: Any) -> None:
-    image.kept[("token", record.token_id)] = record
+    image.tokens[record.token_id] = record
 
 
 def _drop_token(image: MetadataImage, record: Any) -> None:
-    image.kept.pop(("token", record.token_id), None)
+    image.tokens.pop(record.token_id, None)
 
 
 def _quota(image: MetadataImage, record: Any) -> None:

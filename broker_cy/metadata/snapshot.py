@@ -93,6 +93,8 @@ def records_of(image: MetadataImage) -> Iterator[VersionedRecord]:
         yield VersionedRecord(messages.ZkMigrationStateRecord(zk_migration_state=state))
     for kept in image.kept.values():
         yield VersionedRecord(kept)
+    for token in image.tokens.values():
+        yield VersionedRecord(token)
 
 
 def _broker_record(broker: BrokerImage, level: int) -> VersionedRecord:

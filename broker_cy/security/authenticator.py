@@ -65,11 +65,14 @@ PREDECESSORS: Final = {
 
 
 class Session(NamedTuple):
-    """A client that is logged in. `lifetime_ms`: after it the client must have logged in again; 0: never."""
+    """A client that is logged in. `lifetime_ms`: after it the client must have logged in again; 0: never. `token_id`:
+    that of the delegation token that it has logged in with, if it has.
+    """
 
     mechanism: str
     user: str
     lifetime_ms: int
+    token_id: str = ""
 
     @property
     def principal(self) -> str:
@@ -146,6 +149,7 @@ class Authenticator:
         # SaslAuthenticate of version 1 tells clients how long the session lasts: those may log in again.
         self._knows_lifetime = False
         self._last_again_ns: int | None = None
+        self._wall_ms = 0
 
     def may_begin_again(self, now_ns: int) -> bool:
         """Whether a SaslHandshake of a client that is logged in begins another login; else it is answered as any
@@ -157,8 +161,11 @@ class Authenticator:
             and (self._last_again_ns is None or now_ns - self._last_again_ns >= AGAIN_NS_MIN)
         )
 
-    def take(self, data: bytes, now_ns: int) -> Outcome:
-        """One frame of the client, without its size. After COMPLETE only where `may_begin_again`."""
+    def take(self, data: bytes, now_ns: int, wall_ms: int = 0) -> Outcome:
+        """One frame of the client, without its size. After COMPLETE only where `may_begin_again`. `wall_ms` is the time
+        that credentials expire by.
+        """
+        self._wall_ms = wall_ms
         if self.state is State.FAILED:
             return Refused(-1, b"", "a frame after the login failed", is_delayed=False)
         if self.state is State.COMPLETE:
@@ -177,9 +184,9 @@ class Authenticator:
     def _request(self, data: bytes) -> Outcome:
         header = self._header(data)
         if header is None:
-            return self._refused(-1, b"", "no Kafka request; GSSAPI is not supported")
+            return self._refused(-1, b"", "no Kafka request; GSSAPI is not supported", is_delayed=False)
         if header.key not in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE):
-            return self._refused(-1, b"", f"{_api(header.key)} before the login")
+            return self._refused(-1, b"", f"{_api(header.key)} before the login", is_delayed=False)
         if header.key == ApiKey.SASL_HANDSHAKE:
             return self._handshake(header)
         if self.state not in (State.INITIAL, State.HANDSHAKE_OR_VERSIONS):
@@ -234,7 +241,7 @@ class Authenticator:
         payload = len(step.token).to_bytes(4, "big") + step.token
         if isinstance(step, Challenge):
             return Answer(-1, payload)
-        return self._admitted(-1, payload, step.user)
+        return self._admitted(-1, payload, step)
 
     def _token(self, data: bytes) -> Outcome:
         header = self._header(data)
@@ -258,9 +265,9 @@ class Authenticator:
             response = messages.SaslAuthenticateResponse(auth_bytes=step.token)
             return Answer(header.key, _framed(header, response, header.version))
         response = messages.SaslAuthenticateResponse(
-            auth_bytes=step.token, session_lifetime_ms=self._mechanisms.lifetime_ms.get(self._mechanism, 0)
+            auth_bytes=step.token, session_lifetime_ms=self._lifetime_ms(step.expires_ms)
         )
-        return self._admitted(header.key, _framed(header, response, header.version), step.user)
+        return self._admitted(header.key, _framed(header, response, header.version), step)
 
     def _step(self, token: bytes) -> Challenge | Done | Failed:
         assert self._exchange is not None
@@ -268,6 +275,9 @@ class Authenticator:
         if self._tokens > TOKENS_MAX:
             return Failed("too many tokens")
         step = self._exchange.step(token)
+        if isinstance(step, Done) and step.expires_ms is not None and step.expires_ms <= self._wall_ms:
+            # Kafka admits it until the next sweep of its controller.
+            return Failed("the credential has expired", step.user)
         if isinstance(step, Done) and self.session is not None and step.user != self.session.user:
             before = self.session.user
             return Failed(
@@ -276,6 +286,14 @@ class Authenticator:
                 f"Cannot change principals during re-authentication from {USER}.{before}: {USER}.{step.user}",
             )
         return step
+
+    def _lifetime_ms(self, expires_ms: int | None) -> int:
+        """Of a session whose credential expires then: it ends with that, or sooner by the settings. 0: no limit."""
+        lifetime_ms = self._mechanisms.lifetime_ms.get(self._mechanism, 0)
+        if expires_ms is None:
+            return lifetime_ms
+        left_ms = expires_ms - self._wall_ms
+        return min(left_ms, lifetime_ms) if lifetime_ms else left_ms
 
     def _failed(self, header: Header, step: Failed) -> Outcome:
         text = step.text
@@ -293,9 +311,9 @@ class Authenticator:
 
     # --- the end
 
-    def _admitted(self, key: int, payload: bytes, user: str) -> Admitted:
+    def _admitted(self, key: int, payload: bytes, done: Done) -> Admitted:
         again = self.session is not None
-        session = Session(self._mechanism, user, self._mechanisms.lifetime_ms.get(self._mechanism, 0))
+        session = Session(self._mechanism, done.user, self._lifetime_ms(done.expires_ms), done.token_id)
         self.session = session
         self._exchange = None
         self._go(State.COMPLETE)

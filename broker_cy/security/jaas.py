@@ -24,13 +24,17 @@ OPTIONS_MAX: Final = 10_000
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
-MECHANISMS: Final = frozenset({PLAIN}) | SCRAM
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = frozenset({PLAIN, OAUTHBEARER}) | SCRAM
+# With which a user and a password log in.
+BY_PASSWORD: Final = frozenset({PLAIN}) | SCRAM
 
 _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 # The allow-list: the login module of each mechanism.
 MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
     **dict.fromkeys(SCRAM, _SCRAM_MODULE),
+    OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
 }
 _FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 # In the options of PlainLoginModule: user_alice="the password of alice".
@@ -74,19 +78,26 @@ def passwords(text: str) -> Passwords:
 
 
 def check_server(mechanism: str, text: str) -> None:
-    """Raise JaasError unless the setting is one of this mechanism."""
-    _module_of(mechanism, text)
+    """Raise JaasError unless the setting is one of this mechanism. That of OAUTHBEARER has no options: those of Kafka
+    make tokens without a signature, or a client's.
+    """
+    module = _module_of(mechanism, text)
+    if mechanism == OAUTHBEARER and module.options:
+        raise JaasError(f"options of {MODULES[OAUTHBEARER]} are not supported: use the settings sasl.oauthbearer.*")
 
 
 def login(mechanism: str, text: str) -> Login:
     """What a client logs in with: also a broker at another one. Raises JaasError."""
     options = _module_of(mechanism, text).options
-    if options.get("tokenauth", "").lower() == _TRUE:
-        raise JaasError("tokenauth=true is not supported yet: delegation tokens are not")
+    if mechanism not in BY_PASSWORD:
+        raise JaasError(f"{shown(mechanism)} is not a mechanism with a user and a password")
+    is_token = options.get("tokenauth", "").lower() == _TRUE
+    if is_token and mechanism not in SCRAM:
+        raise JaasError(f"tokenauth=true needs one of the mechanisms {', '.join(sorted(SCRAM))}")
     user, password = options.get("username"), options.get("password")
     if not user or password is None:
         raise JaasError(f"{MODULES[mechanism]} needs the options username and password")
-    return Login(mechanism, user, password)
+    return Login(mechanism, user, password, is_token=is_token)
 
 
 def _module_of(mechanism: str, text: str) -> LoginModule:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from broker_cy.server.partitions.openings import Openings
     from broker_cy.server.seams import Seams
     from broker_cy.server.telemetry.event_log import EventLog
+    from broker_cy.server.tokens import Tokens
     from broker_cy.storage.log_manager import LogManager
 
 
@@ -60,6 +61,8 @@ class Broker:
         self.controller: ControllerService
         # None: everybody may do everything.
         self.authorization: Authorization | None = None
+        # None where nobody logs in.
+        self.tokens: Tokens | None = None
         self.auto_topics: AutoTopics
         self.groups: GroupService
         self.txn_markers: TxnMarkers
@@ -80,6 +83,18 @@ class Broker:
     def image(self) -> MetadataImage:
         """The newest committed metadata image."""
         return self.controller.image
+
+    def follow_tokens(self) -> None:
+        """Let clients log in with delegation tokens, where they log in. Called when `controller` is set, before it
+        starts.
+        """
+        if not self.config.sasl.listeners:
+            return
+        # Imported here, because most nodes have none, and start sooner without it.
+        from broker_cy.server.tokens import Tokens
+
+        self.tokens = Tokens(self)
+        self.controller.subscribe(self.tokens.apply)
 
     def authorize(self) -> Authorization | None:
         """Set the authorizer up that is configured. Called at the start, before anybody is served."""

@@ -17,7 +17,8 @@ ANONYMOUS = "User:ANONYMOUS"
 class RequestContext:
     """One request of a client: its API and version, the client and where it came from, and the broker that serves it.
 
-    `principal` is who the client is, as Kafka writes it: `User:NAME`.
+    `principal` is who the client is, as Kafka writes it: `User:NAME`; `by_token`: it has logged in with a delegation
+    token.
     """
 
     # Whether another broker has forwarded it, after its own checks.
@@ -26,6 +27,7 @@ class RequestContext:
     __slots__ = (
         "api_key",
         "broker",
+        "by_token",
         "client_host",
         "client_id",
         "connection_id",
@@ -44,6 +46,7 @@ class RequestContext:
         listener: str,
         connection_id: str = "",
         principal: str = ANONYMOUS,
+        by_token: bool = False,
     ) -> None:
         self.broker = broker
         self.api_key = api_key
@@ -53,6 +56,7 @@ class RequestContext:
         self.listener = listener
         self.connection_id = connection_id
         self.principal = principal
+        self.by_token = by_token
 
     @property
     def is_for_controller(self) -> bool:

@@ -31,6 +31,8 @@ class Asked(Protocol):
     def client_host(self) -> str: ...
     @property
     def principal(self) -> str: ...
+    @property
+    def by_token(self) -> bool: ...
 
 
 def request_data(ctx: Asked, request: Message) -> bytes:
@@ -61,18 +63,19 @@ def response_data(api_key: int, version: int, correlation_id: int, response: Mes
     return correlation_id.to_bytes(4, "big", signed=True) + tags + codec.encode(response, version)
 
 
-def principal_data(principal: str) -> bytes:
-    """`User:NAME` for an Envelope."""
+def principal_data(principal: str, *, by_token: bool = False) -> bytes:
+    """`User:NAME` for an Envelope; `by_token`: who has logged in with a delegation token."""
     kind, _, name = principal.partition(":")
-    return codec.encode_versioned(messages.DefaultPrincipalData(type=kind, name=name), _PRINCIPAL_VERSION)
+    data = messages.DefaultPrincipalData(type=kind, name=name, token_authenticated=by_token)
+    return codec.encode_versioned(data, _PRINCIPAL_VERSION)
 
 
-def read_principal(data: bytes | None) -> str:
-    """`User:NAME`. Raises WireError."""
+def read_principal(data: bytes | None) -> tuple[str, bool]:
+    """`User:NAME`, and whether it has logged in with a delegation token. Raises WireError."""
     if data is None:
         raise WireError("an Envelope without a principal")
     found, _ = codec.decode_versioned(messages.DefaultPrincipalData, data)
-    return f"{found.type}:{found.name}"
+    return f"{found.type}:{found.name}", found.token_authenticated
 
 
 def packed_address(host: str) -> bytes:

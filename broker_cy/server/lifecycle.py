@@ -403,6 +403,7 @@ class BrokerServer:
         broker.groups.on_commits = self._commit_sampler.note
         if broker.authorization is not None:
             broker.controller.subscribe(broker.authorization.apply)
+        broker.follow_tokens()
         broker.controller.subscribe(self._on_image)
         broker.controller.on_suspect = broker.suspects.suspect
         broker.controller.on_clear = broker.suspects.clear

@@ -29,8 +29,11 @@ class ScramOptionError(Exception):
 
 
 def records_of(values: list[str], randomness: Randomness) -> list[VersionedRecord]:
-    """The records of the credentials, in the order of the options. Raises ScramOptionError."""
-    return [_record(value, randomness) for value in values]
+    """The records of the credentials, in the order of the options, and of the secret that belongs to them. Raises
+    ScramOptionError.
+    """
+    found = [_record(value, randomness) for value in values]
+    return [*found, scram_ops.secret_record(randomness.take_bytes(scram_ops.SECRET_BYTES))] if found else []
 
 
 def _record(value: str, randomness: Randomness) -> VersionedRecord:

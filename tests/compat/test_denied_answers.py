@@ -602,6 +602,26 @@ def alter_user_scram_credentials(v: int, w: World) -> Any:
     return request(deletions=[request.ScramCredentialDeletion(name="a", mechanism=1)])
 
 
+@asks(ApiKey.CREATE_DELEGATION_TOKEN)
+def create_delegation_token(v: int, w: World) -> Any:
+    return m.CreateDelegationTokenRequest()
+
+
+@asks(ApiKey.RENEW_DELEGATION_TOKEN)
+def renew_delegation_token(v: int, w: World) -> Any:
+    return m.RenewDelegationTokenRequest(hmac=b"x")
+
+
+@asks(ApiKey.EXPIRE_DELEGATION_TOKEN)
+def expire_delegation_token(v: int, w: World) -> Any:
+    return m.ExpireDelegationTokenRequest(hmac=b"x")
+
+
+@asks(ApiKey.DESCRIBE_DELEGATION_TOKEN)
+def describe_delegation_token(v: int, w: World) -> Any:
+    return m.DescribeDelegationTokenRequest(owners=None)
+
+
 @asks(ApiKey.DESCRIBE_QUORUM)
 def describe_quorum(v: int, w: World) -> Any:
     request = m.DescribeQuorumRequest
@@ -671,7 +691,7 @@ def remove_raft_voter(v: int, w: World) -> Any:
 
 
 # Nothing of these depends on rights.
-WITHOUT_RIGHTS = {ApiKey.API_VERSIONS}
+WITHOUT_RIGHTS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 
 def answers(world: World) -> dict[str, Any]:

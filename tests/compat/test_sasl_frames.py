@@ -8,10 +8,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
 
-import psutil
 import pytest
 
 from broker_cy.core.errors import ErrorCode
@@ -315,49 +312,3 @@ def test_metrics(broker: SaslBroker) -> None:
         assert counts[f'broker_cy_authentications_total{{{label},result="{result}"}}'] > 0
         assert counts[f'broker_cy_reauthentications_total{{{label},result="{result}"}}'] > 0
     assert counts[f"broker_cy_expired_sessions_total{{{label}}}"] > 0
-
-
-class Half(NamedTuple):
-    """A connection, and whether the broker has closed it."""
-
-    client: Client
-
-    def is_closed(self) -> bool:
-        self.client.sock.setblocking(False)
-        try:
-            return self.client.sock.recv(1) == b""
-        except BlockingIOError:
-            return False
-        except ConnectionError:
-            return True
-
-
-@pytest.mark.parametrize("size", [90_000, 60_000])
-def test_all_half_requests_together_are_bounded(size: int, tmp_path: Path) -> None:
-    """If this fails, connections that never log in take as much memory as there are descriptors for."""
-    half, count = 33_554_432 // 2, 600
-    broker = SaslBroker(tmp_path, {"brokercy.authentication.timeout.ms": "600000"})
-    broker.start()
-    try:
-        process = psutil.Process(broker.pid)
-        before = process.memory_info().rss
-        # Each has announced a request that is a little longer than what it sends.
-        clients = [Client(broker) for _ in range(count)]
-        for client in clients:
-            client.sock.sendall(struct.pack(">i", size + 100) + bytes(size))
-        # A part of them, in whatever buffers they are, is more than all may hold.
-        ended = [Half(client) for client in clients]
-        until(lambda: sum(each.is_closed() for each in ended) >= count - 2 * half // size - 1, "the others", TIMEOUT_S)
-        newest = Client(broker)
-        newest.log_in()
-        assert process.memory_info().rss - before < 4 * half
-        # Those that log in count no longer.
-        for client in (*clients, newest):
-            client.sock.close()
-        late = Client(broker)
-        late.sock.sendall(struct.pack(">i", size + 100) + bytes(size))
-        Client(broker).log_in()
-        assert not Half(late).is_closed()
-    finally:
-        broker.close()
-    assert "before their logins" in broker.stderr()

@@ -33,6 +33,7 @@ LINES: tuple[tuple[str, bytes], ...] = (
     ("transactions list", b""),
     ("producers orders", b""),
     ("log-dirs --replicas", b""),
+    ("tokens list --help", b""),
     ("events", b""),
     ("alerts --json", b""),
     ("metrics --json", b""),

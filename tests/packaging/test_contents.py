@@ -69,7 +69,7 @@ def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
         assert found.license_expression == "Apache-2.0"
         assert str(found.requires_python) == ">=3.11"
         assert found.description_content_type == "text/markdown"
-        assert set(found.provides_extra or ()) == {"tui", "bench", "dashboard", "loadgen", "analytics", "all"}
+        assert set(found.provides_extra or ()) == {"tui", "bench", "dashboard", "loadgen", "analytics", "oauth", "all"}
     message = message_from_bytes(raw)
     versions = [line.rpartition(" ")[2] for line in message.get_all("Classifier", []) if "Python :: 3." in line]
     assert versions == ["3.11", "3.12", "3.13"]
@@ -78,7 +78,7 @@ def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["runtime", "tui", "bench", "dashboard", "loadgen", "analytics", "dev"])
+@pytest.mark.parametrize("name", ["runtime", "tui", "bench", "dashboard", "loadgen", "analytics", "oauth", "dev"])
 def test_the_lock_file_has_what_is_required(name: str) -> None:
     """If this fails, `make build` installs other versions than the package requires, or lacks what it requires."""
     locked: dict[str, set[str]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from broker_cy.controller import alter_partition, broker_states, elections, reassignment, refusals
+from broker_cy.controller import alter_partition, broker_states, elections, reassignment, refusals, token_ops
 from broker_cy.controller.alter_partition import AlterPartition
 from broker_cy.controller.broker_states import FenceBrokers, Heartbeat, ReplaceLeaders, Withdrawal
 from broker_cy.controller.controller import Controller
@@ -316,6 +316,46 @@ def keeps_operations_that_were_not_written(patch: Patch) -> None:
     patch.setattr(Controller, "abandon", lambda self, end_offset=-1: None)
 
 
+def anybody_renews_tokens(patch: Patch) -> None:
+    """Whoever has seen the HMAC of a token keeps it alive."""
+    right = token_ops._found
+
+    def found(state: MetadataImage, context: OperationContext, wanted: bytes, requester: str, **options: bool) -> Any:
+        owners = [each.owner for each in state.tokens.values()]
+        tries = (right(state, context, wanted, each, **options) for each in (requester, *owners))
+        first = next(tries)
+        return next((each for each in (first, *tries) if each[0] is not None), first)
+
+    patch.setattr(token_ops, "_found", found)
+
+
+def renewed_tokens_live_for_ever(patch: Patch) -> None:
+    """A token is renewed beyond the end of its life."""
+    right = token_ops._until
+
+    def until(token: Any, time_ms: int, response: Any) -> Step[Any]:
+        step = right(token, time_ms, response)
+        step.records[0].message.expiration_timestamp = step.reply.expiry_timestamp_ms = time_ms
+        return step
+
+    patch.setattr(token_ops, "_until", until)
+
+
+def expired_tokens_are_renewed(patch: Patch) -> None:
+    """A token that has expired, which its owner has given up, counts again."""
+    patch.setattr(token_ops, "is_expired", lambda token, now_ms: False)
+
+
+def sweep_takes_tokens_that_count(patch: Patch) -> None:
+    """The sweep removes tokens in the last second of their time."""
+    right = token_ops.SweepTokens.run
+
+    def run(self: token_ops.SweepTokens, state: MetadataImage, context: OperationContext) -> Step[bool]:
+        return right(self, state, context._replace(now_ms=context.now_ms + 1_000))
+
+    patch.setattr(token_ops.SweepTokens, "run", run)
+
+
 # The most seeds that each of them may take.
 DEFECTS: dict[Planter, int] = {
     takes_in_sync_members_that_are_no_replicas: 4 * SEEDS,
@@ -351,4 +391,8 @@ DEFECTS: dict[Planter, int] = {
     cancels_to_the_target: SEEDS,
     forgets_partitions_that_are_not_committed: SEEDS,
     keeps_operations_that_were_not_written: SEEDS,
+    anybody_renews_tokens: SEEDS,
+    renewed_tokens_live_for_ever: SEEDS,
+    expired_tokens_are_renewed: SEEDS,
+    sweep_takes_tokens_that_count: SEEDS,
 }

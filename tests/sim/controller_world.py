@@ -25,6 +25,7 @@ from tests.broker_cy.controller.acts import BROKERS, Act, Draw, operation_of, re
 from tests.broker_cy.controller.brokers import CLUSTER_ID, Brokers
 from tests.sim.controller_checks import Checks, View
 from tests.sim.controller_refusals import Refusals
+from tests.sim.controller_tokens import SETTINGS, TokenUsers
 from tests.support.images import same_content
 
 STORY = 30
@@ -46,6 +47,8 @@ REQUESTS = 60
 SILENCES = 0.01
 # The same, because it refuses connections, or seems to.
 REFUSALS = 0.05
+# How often users of delegation tokens act.
+TOKENS = 0.02
 # How often the only candidate of a partition flaps.
 FLAPS = 0.02
 
@@ -55,7 +58,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self._random = Random(f"controller {seed}")
-        self.cluster = Brokers.of(elr=self._random.random() < 0.6)
+        self.cluster = Brokers.of(elr=self._random.random() < 0.6, settings=SETTINGS)
         self.cluster.controller.heartbeats.session_timeout_ms = 9_000
         self._draw = Draw(self._random)
         # Draws of their own, so that all others are what they were.
@@ -64,6 +67,7 @@ class World:
         self._replacements = Random(f"replacements {seed}")
         self._kinds = [kind for kind, weight in EVENTS.items() for _ in range(weight)] + ["request"] * REQUESTS
         self._refusals = Refusals(self, seed)
+        self._tokens = TokenUsers(self, seed)
         self.checks = Checks()
         # When each incarnation of a broker was fenced without asking for it, as this controller knows.
         self._fenced_ms: dict[tuple[int, int], list[int]] = {}
@@ -93,6 +97,8 @@ class World:
                 self._flap()
             if self._refusals.is_due(REFUSALS):
                 self._refusals.story()
+            if self._tokens.is_due(TOKENS):
+                self._tokens.story()
             kind = self._random.choice(self._kinds)
             if kind == "request":
                 self._request(self._draw.act(self.cluster.image))
@@ -312,6 +318,7 @@ class World:
         # A registration that never was may have taken the place of what was known of an incarnation.
         self._fenced_ms.clear()
         self.checks.forget()
+        self._tokens.forget()
 
     def _crash(self) -> None:
         """Another controller takes over, from the log."""
@@ -322,4 +329,5 @@ class World:
         self.cluster = other
         self._fenced_ms.clear()
         self._refusals.forget()
+        self._tokens.forget()
         self.checks.forget()

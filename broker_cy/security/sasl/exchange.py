@@ -19,10 +19,15 @@ class Challenge(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The user is who it says. `token` is the last one for the client, which may be empty."""
+    """The user is who it says. `token` is the last one for the client, which may be empty; `expires_ms` is the wall
+    time after which its credential does not count, None if it counts for ever; `token_id` is that of the delegation
+    token that it has, if that is its credential.
+    """
 
     token: bytes
     user: str
+    expires_ms: int | None = None
+    token_id: str = ""
 
 
 class Failed(NamedTuple):
@@ -63,14 +68,17 @@ class LoginFailed(Exception):
 
 
 class Login:
-    """What a client logs in with. The password is not in its `repr`."""
+    """What a client logs in with. The password is not in its `repr`. `is_token`: they are the id and the HMAC, in
+    base64, of a delegation token.
+    """
 
-    __slots__ = ("mechanism", "password", "user")
+    __slots__ = ("is_token", "mechanism", "password", "user")
 
-    def __init__(self, mechanism: str, user: str, password: str) -> None:
+    def __init__(self, mechanism: str, user: str, password: str, *, is_token: bool = False) -> None:
         self.mechanism = mechanism
         self.user = user
         self.password = password
+        self.is_token = is_token
 
     def __repr__(self) -> str:
         return f"Login({self.mechanism}, {self.user!r})"
@@ -78,7 +86,10 @@ class Login:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Login):
             return NotImplemented
-        return (self.mechanism, self.user, self.password) == (other.mechanism, other.user, other.password)
+        return self._all() == other._all()
+
+    def _all(self) -> tuple[str, str, str, bool]:
+        return self.mechanism, self.user, self.password, self.is_token
 
     __hash__ = object.__hash__
 

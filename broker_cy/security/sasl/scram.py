@@ -8,8 +8,12 @@
 The proof covers all of it as it was sent. Kafka up to 3.9 did not compare the nonce of the third message with its own
 (CVE-2024-56128); here the client must repeat exactly what it was given, and the first part of its first message.
 
-A user that does not exist gets the same answers as one whose password is wrong: salt and iterations of a Decoy, which
-are the same each time it is asked for, and a failure after the third message, with the same work in between.
+With the extension `tokenauth=true` the user is the id of a delegation token, and its password the HMAC of that in
+base64 (KIP-48): who has both is the owner of the token until it expires.
+
+A user or a token that does not exist gets the same answers as one whose password is wrong: salt and iterations of a
+Decoy, which are the same each time it is asked for, and a failure after the third message, with the same work in
+between.
 """
 
 from __future__ import annotations
@@ -39,6 +43,8 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SALT_BITS: Final = 130
 _GS2_NONE: Final = "n,"
 _TOKEN_EXTENSION: Final = "tokenauth"
+# In front of the ids of tokens in draws; no user has such a name.
+_TOKEN_MARK: Final = "\0token "
 
 
 class Credential(NamedTuple):
@@ -54,6 +60,23 @@ class Credential(NamedTuple):
 
 # Of a user by name; None if there is none.
 Lookup = Callable[[str], Credential | None]
+
+
+class Token(NamedTuple):
+    """A delegation token: whose it is, and until when, in wall time."""
+
+    credential: Credential
+    owner: str
+    expires_ms: int
+
+
+# A token by its id, with the salt that its credential is to have; None if there is none.
+TokenLookup = Callable[[str, bytes], Token | None]
+
+
+def no_tokens(token_id: str, salt: bytes) -> Token | None:
+    """The TokenLookup of a server without delegation tokens."""
+    return None
 
 
 class Decoys:
@@ -90,10 +113,19 @@ class ScramServer:
     Invariant: `_credential` is set between the first and the second message of the client, and only then.
     """
 
-    def __init__(self, mechanism: Mechanism, credentials: Lookup, decoys: Decoys, nonce: str) -> None:
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        credentials: Lookup,
+        decoys: Decoys,
+        nonce: str,
+        tokens: TokenLookup = no_tokens,
+    ) -> None:
         self._mechanism = mechanism
         self._credentials = credentials
         self._decoys = decoys
+        self._tokens = tokens
+        self._token: Token | None = None
         self._more = nonce
         self._credential: Credential | None = None
         self._is_real = False
@@ -133,15 +165,13 @@ class ScramServer:
         if user is None or acting is None or not _is_nonce(nonce) or extensions is None:
             return Failed("an invalid client-first message")
         self._user = user
-        if extensions.get(_TOKEN_EXTENSION, "").lower() == "true":
-            return Failed("delegation tokens are not supported", user)
         if acting != user:
             return Failed(
                 "another authorization id",
                 user,
                 "Authentication failed: Client requested an authorization id that is different from username",
             )
-        decoy, real = self._decoys.of(self._mechanism, user), self._credentials(user)
+        decoy, real = self._candidates(user, is_token=extensions.get(_TOKEN_EXTENSION, "").lower() == "true")
         self._is_real = real is not None and real.iterations >= ITERATIONS_MIN
         credential = real if real is not None and self._is_real else decoy
         self._credential = credential
@@ -150,6 +180,15 @@ class ScramServer:
         self._nonce = nonce + self._more
         self._first = f"r={self._nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
         return Challenge(self._first.encode())
+
+    def _candidates(self, user: str, *, is_token: bool) -> tuple[Credential, Credential | None]:
+        """What an unknown user has, and what this one has."""
+        if not is_token:
+            return self._decoys.of(self._mechanism, user), self._credentials(user)
+        # The salt of a token is that of its decoy: then it is the same on each node, and says nothing.
+        decoy = self._decoys.of(self._mechanism, _TOKEN_MARK + user)._replace(iterations=ITERATIONS_MIN)
+        self._token = self._tokens(user, decoy.salt)
+        return decoy, self._token.credential if self._token is not None else None
 
     def _client_final(self, text: str, credential: Credential) -> ServerStep:
         unproved, comma, last = text.rpartition(",")
@@ -171,6 +210,8 @@ class ScramServer:
         answer = b"v=" + base64.b64encode(hmac.digest(keys.server_key, everything, digest))
         if not (is_equal and self._is_real):
             return Failed("unknown user or wrong password", self._user)
+        if self._token is not None:
+            return Done(answer, self._token.owner, self._token.expires_ms, self._user)
         return Done(answer, self._user)
 
 
@@ -203,7 +244,7 @@ class ScramClient:
         self._nonce = nonce
         self._salted = salted
         user = salted.login.user.replace("=", "=3D").replace(",", "=2C")
-        self._bare = f"n={user},r={nonce}"
+        self._bare = f"n={user},r={nonce}" + (f",{_TOKEN_EXTENSION}=true" if salted.login.is_token else "")
         self._signature: bytes | None = None
         self.is_complete = False
 

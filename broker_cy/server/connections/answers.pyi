@@ -26,6 +26,7 @@ class ServerCore(FlushGroup):
     pool: BufferPool
     connections: set[Connection]
     connections_opened: int
+    login_bytes: int
     connections_closed: int
     gate: Gate
     metrics: RequestMetrics

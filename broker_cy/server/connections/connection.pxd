@@ -25,12 +25,12 @@ cdef enum:
     WAKE_BYTES_MIN = 65536          # a rest below this is not worth two system calls
     # As CARRY_BYTES, before the login: so that what many connections hold that never log in is what they sent.
     LOGIN_CARRY_BYTES = 65536
+    # What all clients that are not logged in may hold of requests that have not arrived whole: the one that has held some for
+    # longest is disconnected for another one. Up to LOGIN_BYTES_FREE of a client do not count: no login needs as much.
+    LOGIN_BYTES_MAX = 67108864
+    LOGIN_BYTES_FREE = 8192
     # Arrays and tagged fields of an ApiVersions request, which anybody may send.
     ANYBODYS_ELEMENTS_MAX = 1000
-    # What all connections together hold of requests that have not arrived whole, before their logins: the one that has held some
-    # for longest is closed for another one. Up to LOGIN_FREE_BYTES of a connection, which a login fits, do not count.
-    LOGIN_FREE_BYTES = 4096
-    LOGIN_BYTES_MAX = 33554432
 
 cdef class Connection(AnswerQueue):
     cdef readonly str connection_id
@@ -45,8 +45,9 @@ cdef class Connection(AnswerQueue):
     cdef Py_ssize_t frame_bytes_max     # socket.request.max.bytes; sasl.server.max.receive.size before the login
     cdef Py_ssize_t carry_bytes
     cdef object login               # login.Login; None on listeners without SASL
-    cdef bint logging_in            # each frame is for the login
-    cdef Py_ssize_t login_bytes     # its part of ServerCore.login_bytes
+    cdef readonly bint logging_in            # each frame is for the login
+    cdef Py_ssize_t login_bytes     # of server.login_bytes: what this connection holds before its login
+    cdef bint by_token              # the client has logged in with a delegation token
 
     cdef int read(self) except -1
     cdef int settle(self) except -1

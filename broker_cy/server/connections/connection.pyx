@@ -212,7 +212,7 @@ cdef class Connection(AnswerQueue):
         """Note what this connection holds between two reads, and see to LOGIN_BYTES_MAX."""
         cdef ServerCore server = self.server
         cdef Connection oldest
-        if not self.logging_in or held <= LOGIN_FREE_BYTES:
+        if not self.logging_in or held <= LOGIN_BYTES_FREE:
             held = 0
         if held == self.login_bytes:
             return 0
@@ -398,7 +398,7 @@ cdef class Connection(AnswerQueue):
             except WireError as error:
                 return self.fail(f"{api_name(key)} v{version}", str(error))
         context = RequestContext(self.server.broker, key, version, client_id, self.client_host, self.listener,
-                                 self.connection_id, self.principal)
+                                 self.connection_id, self.principal, self.by_token)
         self.add_reply(reply)
         response = entry.function(context, request)
         if entry.is_async or type(response) is CoroutineType:
@@ -444,9 +444,10 @@ cdef class Connection(AnswerQueue):
         reply.payload = payload
         self.mark_ready(reply)
 
-    def admit(self, str principal not None):
-        """The client is logged in: its requests are handled."""
+    def admit(self, str principal not None, bint by_token=False):
+        """The client is logged in, perhaps by a delegation token: its requests are handled."""
         self.principal = principal
+        self.by_token = by_token
         self.logging_in = False
         self.frame_bytes_max = self.server.request_bytes_max
         self.carry_bytes = CARRY_BYTES
@@ -480,7 +481,7 @@ cdef class Connection(AnswerQueue):
 
     cpdef int close(self) except -1:
         if self.login is not None:
-            self.login.closed()
+                self.login.closed()
             self.login = None
         if self.login_bytes:
             self.hold_for_login(0)

@@ -11,9 +11,11 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker_cy.config.types import ConfigError
+from broker_cy.controller.scram_ops import SCRAM, SECRET, secret_of
 from broker_cy.core import scram as scram_keys
 from broker_cy.security.authenticator import Admitted, Answer, Authenticator, Mechanisms, Refused
-from broker_cy.security.jaas import PLAIN
+from broker_cy.security.jaas import OAUTHBEARER, PLAIN
 from broker_cy.security.sasl.plain import PlainServer
 from broker_cy.security.sasl.scram import NONCE_BYTES, Credential, Decoys, ScramServer, nonce_of
 from broker_cy.server.context import RequestContext
@@ -30,9 +32,11 @@ if TYPE_CHECKING:
     from broker_cy.security.sasl.exchange import ServerExchange
     from broker_cy.server.broker import Broker
     from broker_cy.server.connections.connection import Connection
+    from broker_cy.server.tokens import Tokens
     from broker_cy.wire import messages
 
-# How old the count of iterations may be that most users have: it needs a look at each user.
+# How old the count of iterations may be that most users have, and the secret of decoys where it is that of a user: both
+# need a look at each user.
 TYPICAL_S: Final = 60.0
 _KEY_BYTES: Final = 32
 
@@ -42,31 +46,44 @@ class ScramUsers:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._decoys: Decoys | None = None
-        self._looked_s: dict[int, float] = {}
+        # Where there are no users: then nobody can find out who they are.
+        self._no_secret = broker.randomness.take_bytes(_KEY_BYTES)
+        self._secret = self._no_secret
+        self._decoys = Decoys(self._secret)
+        self._looked_s = -TYPICAL_S
 
     def find(self, mechanism: Mechanism, user: str) -> Credential | None:
-        record = self._broker.image.kept.get(("scram", user, mechanism.type))
+        record = self._broker.image.kept.get((SCRAM, user, mechanism.type))
         if record is None:
             return None
         keys = scram_keys.Keys(record.stored_key, record.server_key)
         return Credential(record.salt, record.iterations, keys)
 
-    def decoys(self, mechanism: Mechanism) -> Decoys:
-        """Those of this cluster: its id is random, and nobody sees it before a login."""
-        if self._decoys is None:
-            self._decoys = Decoys(self._broker.cluster_id.encode())
+    def decoys(self) -> Decoys:
+        """Those of this cluster, which are made of a secret in its metadata (controller.scram_ops)."""
+        kept = self._broker.image.kept
+        own = kept.get(SECRET)
         now_s = self._broker.clock.monotonic()
-        if now_s - self._looked_s.get(mechanism.type, -TYPICAL_S) >= TYPICAL_S:
-            self._looked_s[mechanism.type] = now_s
-            counts = Counter(
-                record.iterations
-                for key, record in self._broker.image.kept.items()
-                if key[0] == "scram" and key[2] == mechanism.type
-            )
-            for iterations, _ in counts.most_common(1):
-                self._decoys.iterations[mechanism.name] = iterations
+        if now_s - self._looked_s >= TYPICAL_S:
+            self._looked_s = now_s
+            self._take(secret_of(kept) or self._no_secret)
+            for mechanism in scram_keys.MECHANISMS:
+                counts = Counter(
+                    record.iterations
+                    for key, record in kept.items()
+                    if key[0] == SCRAM and key[2] == mechanism.type and key != SECRET
+                )
+                for iterations, _ in counts.most_common(1):
+                    self._decoys.iterations[mechanism.name] = iterations
+        elif own is not None:
+            self._take(own.server_key)
         return self._decoys
+
+    def _take(self, secret: bytes) -> None:
+        if secret != self._secret:
+            iterations = self._decoys.iterations
+            self._secret, self._decoys = secret, Decoys(secret)
+            self._decoys.iterations.update(iterations)
 
 
 class Logins:
@@ -96,19 +113,49 @@ class Logins:
             {mechanism: self._beginning(mechanism) for mechanism in settings.mechanisms}, settings.lifetime_ms
         )
 
+    @property
+    def tokens(self) -> Tokens:
+        assert self.broker.tokens is not None  # there is a listener with SASL
+        return self.broker.tokens
+
     def begin(self, connection: Connection) -> Login:
         return Login(self, connection)
 
     def _beginning(self, name: str) -> Callable[[], ServerExchange]:
         if name == PLAIN:
             return partial(PlainServer, self._settings.users, self._key)
+        if name == OAUTHBEARER:
+            return self._oauthbearer()
         mechanism = scram_keys.of_name(name)
         assert mechanism is not None  # config.sasl allows no others
         return partial(self._scram, mechanism)
 
+    def _oauthbearer(self) -> Callable[[], ServerExchange]:
+        """Reads the provider's keys, and blocks for that. Raises ConfigError."""
+        try:
+            from broker_cy.security.jwt import JwtSettings, JwtValidator
+            from broker_cy.security.sasl.oauthbearer import OAuthBearerServer
+            from broker_cy.server.jwks import Jwks
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"OAUTHBEARER needs the extra oauth: pip install 'broker-cy[oauth]' (missing: {error.name})"
+            ) from None
+
+        oauth = self._settings.oauth
+        assert oauth is not None  # config.sasl demands it
+        keys = Jwks(oauth.endpoint, self.broker.loop)
+        validator = JwtValidator(
+            JwtSettings(oauth.audiences, oauth.issuer, oauth.scope_claim, oauth.subject_claim, oauth.skew_s),
+            lambda: keys.keys,
+            keys.missing,
+            self.broker.clock.wall_ms,
+        )
+        return partial(OAuthBearerServer, validator.validate)
+
     def _scram(self, mechanism: Mechanism) -> ServerExchange:
         nonce = nonce_of(self._randomness.take_bytes(NONCE_BYTES))
-        return ScramServer(mechanism, partial(self._users.find, mechanism), self._users.decoys(mechanism), nonce)
+        find, find_token = partial(self._users.find, mechanism), partial(self.tokens.find, mechanism)
+        return ScramServer(mechanism, find, self._users.decoys(), nonce, find_token)
 
 
 class Login:
@@ -122,11 +169,13 @@ class Login:
         # Of the deadline of a login, then of the end of a session; of the answer to a failure.
         self._timer: asyncio.TimerHandle | None = None
         self.has_expired = False
+        # That of the delegation token that the client has logged in with.
+        self._token_id = ""
         self._wait()
 
     def take(self, data: bytes) -> None:
         """A frame, without its size."""
-        outcome = self._authenticator.take(data, self._now_ns())
+        outcome = self._authenticator.take(data, self._now_ns(), self._logins.broker.clock.wall_ms())
         if isinstance(outcome, Refused):
             self._refuse(outcome)
             return
@@ -149,6 +198,24 @@ class Login:
 
     def closed(self) -> None:
         """The connection has ended."""
+        self._stop_timer()
+        self._leave_token()
+
+    def end_by(self, expires_ms: int | None) -> None:
+        """See tokens.TokenSession. A session does not become longer: clients log in again for that."""
+        session = self._authenticator.session
+        if session is None or self._timer is None or self._connection.logging_in:
+            return
+        left_s = 0.0 if expires_ms is None else (expires_ms - self._logins.broker.clock.wall_ms()) / 1000
+        if self._loop.time() + left_s < self._timer.when():
+            self._set_timer(max(left_s, 0.0), self._expire)
+
+    def _leave_token(self) -> None:
+        if self._token_id:
+            self._logins.tokens.ended(self._token_id, self)
+            self._token_id = ""
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -157,9 +224,13 @@ class Login:
         session = outcome.session
         self._logins.counts.successes[self._logins.name, outcome.again] += 1
         self.has_expired = False
-        self._connection.admit(session.principal)
+        self._connection.admit(session.principal, bool(session.token_id))
         self._connection.answer_login(outcome.key, outcome.payload)
         self._set_timer(session.lifetime_ms / 1000 if session.lifetime_ms else None, self._expire)
+        self._leave_token()
+        if session.token_id and not self._connection.closed:
+            self._token_id = session.token_id
+            self._logins.tokens.begin(session.token_id, self)
 
     def _refuse(self, outcome: Refused) -> None:
         connection, logins = self._connection, self._logins
@@ -192,7 +263,7 @@ class Login:
         self._refuse(Refused(-1, b"", "no login in time", is_delayed=False, again=session is not None))
 
     def _set_timer(self, after_s: float | None, call: Callable[[], None]) -> None:
-        self.closed()
+        self._stop_timer()
         if after_s is not None and not self._connection.closed:
             self._timer = self._loop.call_later(after_s, call)
 

@@ -79,7 +79,7 @@ class ControllerLink:
         """Forward the request of a client, and return the response for it. Otherwise as `ask`."""
         wrapped = messages.EnvelopeRequest(
             request_data=envelope.request_data(ctx, request),
-            request_principal=envelope.principal_data(ctx.principal),
+            request_principal=envelope.principal_data(ctx.principal, by_token=ctx.by_token),
             client_host_address=envelope.packed_address(ctx.client_host),
         )
         found = await self._ask(self._forwarded, wrapped, messages.EnvelopeResponse, timeout_s)

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from broker_cy.server.metadata.controller_duties import ControllerDuties
     from broker_cy.server.metadata.metadata_log import MetadataLog
     from broker_cy.server.metadata.quorum_driver import QuorumDriver
+    from broker_cy.server.metadata.token_sweeper import TokenSweeper
 
 R = TypeVar("R")
+
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
@@ -76,6 +78,7 @@ class Leadership:
         self._committed: CommittedMetadata
         self._watch: BrokerWatch | None = None
         self._duties: ControllerDuties | None = None
+        self._sweeper: TokenSweeper | None = None
         self._epoch_start_offset = -1  # while this node leads: where its epoch begins in the log
         self._high_watermark = 0
         self._activated: asyncio.Future[None] = loop.create_future()
@@ -191,6 +194,11 @@ class Leadership:
         # the high watermark does not move again before somebody changes something, and until then operations without
         # records, such as heartbeats, would wait for it.
         self.active.commit(self._high_watermark)
+        if self._config.token_secret_key is not None:
+            # Imported here, because most clusters have no tokens.
+            from broker_cy.server.metadata.token_sweeper import TokenSweeper
+
+            self._sweeper = TokenSweeper(self._config, self._loop, self.active)
         if self._watch is not None:
             # Imported here, because a node that is alone has no such duties.
             from broker_cy.server.metadata.controller_duties import ControllerDuties
@@ -204,6 +212,9 @@ class Leadership:
     def _end(self, output: Output) -> None:
         if self.active is not None:
             active, self.active = self.active, None
+            if self._sweeper is not None:
+                self._sweeper.stop()
+                self._sweeper = None
             if self._duties is not None:
                 self._duties.stop()
                 self._duties = None

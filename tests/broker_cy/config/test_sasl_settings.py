@@ -88,7 +88,11 @@ def without(name: str) -> dict[str, str]:
         (without(f"{P}scram-sha-512.sasl.jaas.config"), "scram-sha-512.sasl.jaas.config is needed"),
         (without("sasl.mechanism.inter.broker.protocol"), "must be included in sasl.enabled.mechanisms"),
         ({**BASE, "sasl.jaas.config": f"{PLAIN} required;"}, "must be prefixed with listener and mechanism"),
-        ({**BASE, "sasl.enabled.mechanisms": "OAUTHBEARER"}, "OAUTHBEARER is not supported yet"),
+        ({**BASE, "sasl.enabled.mechanisms": "GSSAPI"}, "GSSAPI is not supported yet"),
+        (
+            {**BASE, "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER"},
+            "oauthbearer.sasl.jaas.config is needed",
+        ),
         ({**BASE, "sasl.enabled.mechanisms": ""}, "sasl.enabled.mechanisms"),
         ({**BASE, "sasl.server.max.receive.size": "0"}, "it must be at least 1"),
         ({**BASE, f"{P}plain.sasl.jaas.config": f'{PLAIN} required user_alice="a-secret'}, "a quote is not closed"),

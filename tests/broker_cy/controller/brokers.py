@@ -190,6 +190,7 @@ class Brokers(Cluster):
         other.config = self.config
         other.log = list(self.log)
         other.now_ms = self.now_ms
+        other.wall_ms = self.wall_ms
         other.controller.heartbeats.activate(image.brokers, other.next_offset, self.now_ms)
         return other
 

@@ -42,6 +42,7 @@ class Cluster:
         self.next_offset = self.controller.image.offset + 1
         self.epoch = max(self.controller.image.epoch, 0) + 1
         self.now_ms = 0
+        self.wall_ms = 0
         self._ids = 1000 + self.next_offset
 
     @classmethod
@@ -64,7 +65,7 @@ class Cluster:
 
     def accept(self, operation: Operation[R]) -> R:
         context = OperationContext(
-            0, self.new_uuid, self.config, self.next_offset, self.now_ms, self.controller.heartbeats
+            self.wall_ms, self.new_uuid, self.config, self.next_offset, self.now_ms, self.controller.heartbeats
         )
         step = self.controller.run(operation, context)
         for batch in step.batches():

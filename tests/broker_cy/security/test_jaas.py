@@ -120,13 +120,22 @@ def test_users_and_the_own_login_are_different_options() -> None:
         assert "secret" not in shown
 
 
+def test_a_login_with_a_delegation_token() -> None:
+    """If this fails, a client takes the id of its token for a user; or believes that PLAIN has tokens."""
+    for value, is_token in (("true", True), ("TRUE", True), ("false", False)):
+        found = jaas.login("SCRAM-SHA-512", f'{SCRAM} required username="id" password="hmac" tokenauth="{value}";')
+        assert (found.user, found.password, found.is_token) == ("id", "hmac", is_token)
+    with pytest.raises(JaasError, match="tokenauth"):
+        jaas.login("PLAIN", f'{PLAIN} required username="id" password="hmac" tokenauth="true";')
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
         ("", "username and password"),
         ('username="a"', "username and password"),
         ('username="" password="b"', "username and password"),
-        ('username="a" password="b" tokenauth="true"', "tokenauth"),
+        ('username="a" tokenauth="true"', "username and password"),
     ],
 )
 def test_a_login_needs_a_name_and_a_password(options: str, error: str) -> None:

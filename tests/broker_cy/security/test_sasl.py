@@ -12,7 +12,7 @@ import pytest
 
 from broker_cy.core import scram as scram_keys
 from broker_cy.security.sasl.exchange import Challenge, Done, Failed, Login, LoginFailed, Passwords, shown
-from broker_cy.security.sasl.scram import Credential, Decoys, SaltedPasswords, ScramClient, ScramServer
+from broker_cy.security.sasl.scram import Credential, Decoys, SaltedPasswords, ScramClient, ScramServer, Token
 from tests.broker_cy.security.exchanges import CREDENTIALS, MORE, NONCE, SALT, USERS, client, mechanism, run, server
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -214,13 +214,58 @@ def test_another_name_than_the_own_is_refused() -> None:
         )
 
 
-def test_tokens_are_refused() -> None:
-    """If this fails, a delegation token that nobody checks lets a client in."""
-    for value in ("true", "TRUE"):
-        step = server("SCRAM-SHA-256").step(first_of("alice", f",tokenauth={value}"))
-        assert step == Failed("delegation tokens are not supported", "alice")
+TOKEN_HMAC = "aGVsbG8="
+EXPIRES_MS = 5_000
+
+
+def with_tokens(name: str = "SCRAM-SHA-256") -> ScramServer:
+    """A server with one token, `id` of bob."""
+    kind = mechanism(name)
+
+    def find(token_id: str, salt: bytes) -> Token | None:
+        if token_id != "id":
+            return None
+        keys = scram_keys.keys_of(kind, scram_keys.salted_password(kind, TOKEN_HMAC, salt, 4_096))
+        return Token(Credential(salt, 4_096, keys), "bob", EXPIRES_MS)
+
+    return ScramServer(kind, lambda user: CREDENTIALS.get((name, user)), Decoys(b"x"), MORE, find)
+
+
+def token_client(name: str, token_id: str, password: str) -> ScramClient:
+    return ScramClient(mechanism(name), SaltedPasswords(Login(name, token_id, password, is_token=True)), NONCE)
+
+
+@pytest.mark.parametrize("name", SCRAMS)
+def test_a_delegation_token_is_its_owner(name: str) -> None:
+    """If this fails, a client with a token cannot log in, or acts as somebody else, or for ever."""
+    step = run(with_tokens(name), token_client(name, "id", TOKEN_HMAC))
+    assert isinstance(step, Done)
+    assert (step.user, step.expires_ms, step.token_id) == ("bob", EXPIRES_MS, "id")
+
+
+def test_tokens_and_users_are_apart() -> None:
+    """If this fails, the HMAC of a token is the password of a user with its name, or the reverse; or a server without
+    tokens, or with others, lets somebody in.
+    """
+    name = "SCRAM-SHA-256"
+    wrong = Failed("unknown user or wrong password", "id")
+    assert run(with_tokens(), client(name, "id", TOKEN_HMAC)) == wrong
+    assert run(with_tokens(), token_client(name, "id", "wrong")) == wrong
+    assert run(with_tokens(), token_client(name, "other", TOKEN_HMAC)) == wrong._replace(user="other")
+    assert run(with_tokens(), token_client(name, "alice", "alice-secret")) == wrong._replace(user="alice")
+    assert run(server(name), token_client(name, "id", TOKEN_HMAC)) == wrong
     for extension in (",tokenauth=false", ",other=1"):
-        assert isinstance(server("SCRAM-SHA-256").step(first_of("alice", extension)), Challenge)
+        assert isinstance(server(name).step(first_of("alice", extension)), Challenge)
+
+
+def test_unknown_tokens_cannot_be_told_from_others() -> None:
+    """If this fails, anybody can find out whether a token is still there."""
+    firsts = []
+    for at_server in (with_tokens(), ScramServer(mechanism("SCRAM-SHA-256"), CREDENTIALS.get, Decoys(b"x"), MORE)):  # type: ignore[arg-type]
+        step = at_server.step(first_of("id", ",tokenauth=TRUE"))
+        assert isinstance(step, Challenge)
+        firsts.append(step.token)
+    assert firsts[0] == firsts[1]
 
 
 @pytest.mark.parametrize("name", SCRAMS)

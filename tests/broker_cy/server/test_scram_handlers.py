@@ -70,6 +70,12 @@ def plain(response: Any) -> Any:
     return getattr(response, "error_code", 0), getattr(response, "error_message", None), sorted(found)
 
 
+def without_secret(found: Any) -> Any:
+    """Without the record of scram_ops.SECRET, which Kafka lists as a user without a name."""
+    code, message, results = found
+    return code, message, [each for each in results if each[0] or each[1] != "NONE"]
+
+
 class FormattedHere(KafkaPeer):
     """A node of Kafka whose directory our tool has formatted."""
 
@@ -89,7 +95,7 @@ def test_the_same_answers_as_kafka(tmp_path: Path) -> None:
     kafka = FormattedHere(tmp_path / "kafka")
     try:
         kafka.start()
-        theirs = [plain(ask(kafka.port, request, response_of(request))) for request in REQUESTS]
+        theirs = [without_secret(plain(ask(kafka.port, request, response_of(request)))) for request in REQUESTS]
     finally:
         kafka.close()
     ours = []
@@ -100,7 +106,7 @@ def test_the_same_answers_as_kafka(tmp_path: Path) -> None:
     with_broker(kafka.directory / "copy", work)
     for request, one, other in zip(REQUESTS, ours, theirs, strict=True):
         assert one == other, request
-    assert theirs[0][2] == [("alice", "NONE", "", [(SHA_512, 8_192)])]
+    assert ours[0][2] == [("alice", "NONE", "", [(SHA_512, 8_192)])]
 
 
 def response_of(request: Any) -> type[Any]:

@@ -27,6 +27,9 @@ FORWARDABLE: Final = frozenset(
         ApiKey.DELETE_ACLS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.CREATE_PARTITIONS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
         ApiKey.ELECT_LEADERS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
@@ -57,7 +60,7 @@ async def envelope(ctx: RequestContext, request: messages.EnvelopeRequest) -> me
     if not entry.min_version <= version <= entry.max_version:
         return _failed(ErrorCode.UNSUPPORTED_VERSION)
     try:
-        principal = content.read_principal(request.request_principal)
+        principal, by_token = content.read_principal(request.request_principal)
     except WireError:
         return _failed(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
     try:
@@ -68,7 +71,9 @@ async def envelope(ctx: RequestContext, request: messages.EnvelopeRequest) -> me
     controller = ctx.broker.controller
     if not controller.is_active:
         return _failed(ErrorCode.NOT_CONTROLLER)
-    inner = ForwardedContext(ctx.broker, key, version, client_id, host, ctx.listener, ctx.connection_id, principal)
+    inner = ForwardedContext(
+        ctx.broker, key, version, client_id, host, ctx.listener, ctx.connection_id, principal, by_token
+    )
     response: Any = entry.function(inner, body)
     if inspect.isawaitable(response):
         response = await response

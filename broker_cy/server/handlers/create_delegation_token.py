@@ -1,0 +1,68 @@
+"""CreateDelegationToken (38), versions 1-3: a token with which a client logs in as the owner (KIP-48).
+
+Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED without a login, or with one by a token;
+DELEGATION_TOKEN_AUTHORIZATION_FAILED without the right to make tokens of another user (KIP-373);
+DELEGATION_TOKEN_AUTH_DISABLED without delegation.token.secret.key; INVALID_PRINCIPAL_TYPE for an owner or a renewer
+that is no user.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import BOTH, handler
+from broker_cy.server.tokens import may_ask
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+# From this version on the response names the requester.
+_REQUESTER_VERSION = 3
+
+
+@handler(
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    versions=(1, 3),
+    on=BOTH,
+    requires="a login; CREATE_TOKENS on the user who is to own it, if that is another one",
+)
+async def create_delegation_token(
+    ctx: RequestContext, request: messages.CreateDelegationTokenRequest
+) -> messages.CreateDelegationTokenResponse:
+    # Imported here, because most nodes are never asked, and start sooner without it.
+    from broker_cy.controller import token_ops
+
+    owner = token_ops.owner_of(request, ctx.principal)
+    response = messages.CreateDelegationTokenResponse
+    try:
+        if not may_ask(ctx):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        if owner != ctx.principal and not ctx.allows(Operation.CREATE_TOKENS, ResourceType.USER, owner):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+        if token_ops.names_others_than_users(request, owner):
+            raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+        found = await ctx.broker.controller.forward(ctx, request, response)
+        if found is None:
+            found = await ctx.broker.controller.submit(token_ops.CreateToken(request, ctx.principal))
+    except KafkaError as error:
+        found = _refused(error.code, owner, ctx.principal)
+    if ctx.version < _REQUESTER_VERSION:
+        found.token_requester_principal_type = found.token_requester_principal_name = ""
+    return cast(messages.CreateDelegationTokenResponse, found)
+
+
+def _refused(code: ErrorCode, owner: str, requester: str) -> messages.CreateDelegationTokenResponse:
+    kind, _, name = owner.partition(":")
+    requester_kind, _, requester_name = requester.partition(":")
+    return messages.CreateDelegationTokenResponse(
+        error_code=int(code),
+        principal_type=kind,
+        principal_name=name,
+        token_requester_principal_type=requester_kind,
+        token_requester_principal_name=requester_name,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+    )

@@ -1,0 +1,39 @@
+"""ExpireDelegationToken (40), versions 1-2: another time until which a token counts; a negative period
+removes it (KIP-48).
+
+Whoever knows its HMAC and is its owner, or one of its renewers, may do that. Errors:
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED without a login, or with one by a token; DELEGATION_TOKEN_AUTH_DISABLED without
+delegation.token.secret.key; DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.context import RequestContext
+from broker_cy.server.registry import BOTH, handler
+from broker_cy.server.tokens import may_ask
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+_NO_TIME_MS = -1
+
+
+@handler(ApiKey.EXPIRE_DELEGATION_TOKEN, versions=(1, 2), on=BOTH, requires="a login; its owner and renewers may")
+async def expire_delegation_token(
+    ctx: RequestContext, request: messages.ExpireDelegationTokenRequest
+) -> messages.ExpireDelegationTokenResponse:
+    # Imported here, because most nodes are never asked, and start sooner without it.
+    from broker_cy.controller.token_ops import ExpireToken
+
+    response = messages.ExpireDelegationTokenResponse
+    try:
+        if not may_ask(ctx):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        found = await ctx.broker.controller.forward(ctx, request, response)
+        if found is None:
+            found = await ctx.broker.controller.submit(ExpireToken(request, ctx.principal))
+    except KafkaError as error:
+        found = response(error_code=int(error.code), expiry_timestamp_ms=_NO_TIME_MS)
+    return cast(messages.ExpireDelegationTokenResponse, found)

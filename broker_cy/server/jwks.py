@@ -1,0 +1,109 @@
+"""The keys of an OAuth provider (sasl.oauthbearer.jwks.endpoint.url): read at the start, and again at intervals and
+when a token names a key that is not among them.
+
+They are read from a file, or by HTTPS from a URL that the settings allow, in a worker thread: never from where a
+redirection points, and never more than jwt.SET_BYTES_MAX. If that fails, the keys stay as they were, and it is tried
+again with a growing pause.
+
+Bounds: one request at a time, of at most TIMEOUT_S for each of its waits; a request for missing keys at most each
+MISSING_S, whatever tokens name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from broker_cy.config.sasl import JwksEndpoint
+from broker_cy.config.types import ConfigError
+from broker_cy.core.logs import facts
+from broker_cy.security.jwt import SET_BYTES_MAX, KeySet, KeySetError
+
+LOGGER = logging.getLogger("broker_cy.server.logins")
+
+TIMEOUT_S: Final = 10.0
+MISSING_S: Final = 10.0
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """Do not follow: the next place is not among those that are allowed."""
+
+
+class Jwks:
+    """`keys` are those read last."""
+
+    def __init__(
+        self, endpoint: JwksEndpoint, loop: asyncio.AbstractEventLoop, read: Callable[[str], bytes] | None = None
+    ) -> None:
+        """Reads the keys for the first time, and blocks for that. Raises ConfigError."""
+        self._endpoint = endpoint
+        self._loop = loop
+        self._read = read_url if read is None else read
+        self._backoff_s = endpoint.backoff_s
+        self._is_reading = False
+        self._missed_s = -MISSING_S
+        try:
+            self.keys = KeySet.parse(self._read(endpoint.url))
+        except (OSError, KeySetError, ValueError) as error:
+            raise ConfigError(
+                f"setting sasl.oauthbearer.jwks.endpoint.url: could not read keys from {endpoint.url}: {error}"
+            ) from None
+        self._timer = loop.call_later(endpoint.refresh_s, self._refresh)
+
+    def missing(self, key_id: str) -> None:
+        """A token names a key that is not among `keys`: perhaps it is a new one."""
+        now_s = self._loop.time()
+        if now_s - self._missed_s >= MISSING_S:
+            self._missed_s = now_s
+            self._refresh()
+
+    def _refresh(self) -> None:
+        if self._is_reading:
+            return
+        self._is_reading = True
+        self._timer.cancel()
+        done = self._loop.run_in_executor(None, self._read, self._endpoint.url)
+        done.add_done_callback(self._took)
+
+    def _took(self, done: asyncio.Future[bytes]) -> None:
+        self._is_reading = False
+        if done.cancelled():
+            return
+        try:
+            self.keys = KeySet.parse(done.result())
+        except (OSError, KeySetError, ValueError) as error:
+            wait_s = self._backoff_s
+            self._backoff_s = min(2 * wait_s, self._endpoint.backoff_s_max)
+            LOGGER.warning(
+                "could not read the keys of the OAuth provider; those known before still count",
+                extra=facts(url=self._endpoint.url, reason=error, retry_s=wait_s),
+            )
+        else:
+            self._backoff_s = self._endpoint.backoff_s
+            wait_s = self._endpoint.refresh_s
+        self._timer = self._loop.call_later(wait_s, self._refresh)
+
+
+def read_url(url: str) -> bytes:
+    """What is at the URL. Raises OSError, ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        with Path(unquote(parts.path)).open("rb") as file:
+            return file.read(SET_BYTES_MAX + 1)
+    # No proxy of the environment, as in Java.
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}),
+        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
+        _NoRedirect(),
+    )
+    with opener.open(urllib.request.Request(url, headers={"Accept": "application/json"}), timeout=TIMEOUT_S) as answer:
+        found = answer.read(SET_BYTES_MAX + 1)
+    assert isinstance(found, bytes)
+    return found

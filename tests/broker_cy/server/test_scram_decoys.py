@@ -1,0 +1,99 @@
+"""What a client that is not logged in learns of who exists: nothing, on each node and after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from broker_cy.controller import scram_ops
+from broker_cy.core import scram
+from broker_cy.core.randomness import MACHINE_RANDOMNESS
+from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.records import VersionedRecord
+from broker_cy.metadata.replay import replay
+from broker_cy.server import scram_option
+from broker_cy.server.connections.login import TYPICAL_S, ScramUsers
+from broker_cy.server.handlers import load_handlers
+from tests.broker_cy.controller.cluster import Records
+from tests.broker_cy.server.metadata_broker import MetadataBroker, run, with_broker
+from tests.broker_cy.server.test_scram_handlers import alter, delete, describe, plain, upsert
+
+load_handlers()
+SHA_256, SHA_512 = scram.MECHANISMS
+
+
+def salt(broker: MetadataBroker, user: str = "nobody") -> bytes:
+    """What a node that has just started answers."""
+    return ScramUsers(cast(Any, broker)).decoys().of(SHA_512, user).salt
+
+
+def test_the_salt_of_an_unknown_user_is_the_same_after_a_restart_and_on_other_nodes(tmp_path: Path) -> None:
+    """If this fails, whoever asks twice, or two brokers, knows who has an account."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            await broker.call(alter(upsert("bob")), 0)
+            first = salt(broker)
+            assert salt(broker) == first
+            assert salt(broker, "other") != first
+            # Also if users come and go, or change their passwords.
+            await broker.call(alter(upsert("bob", salted=b"other"), upsert("alice")), 0)
+            await broker.call(alter(delete("bob")), 0)
+            assert salt(broker) == first
+        async with MetadataBroker(tmp_path) as broker:
+            assert salt(broker) == first
+
+    run(work)
+
+
+def test_the_secret_is_no_user(tmp_path: Path) -> None:
+    """If this fails, an account appears that nobody has made, or somebody logs in as nobody."""
+
+    async def work(broker: MetadataBroker) -> None:
+        await broker.call(alter(delete("bob")), 0)
+        assert scram_ops.SECRET not in broker.image.kept
+        await broker.call(alter(upsert("bob")), 0)
+        secret = broker.image.kept[scram_ops.SECRET].server_key
+        assert len(secret) == scram_ops.SECRET_BYTES
+        assert [name for name, *_ in plain(await broker.call(describe(), 0))[2]] == ["bob"]
+        for request in (alter(upsert("")), alter(delete("")), describe("")):
+            ((_, error, _, _),) = plain(await broker.call(request, 0))[2]
+            assert error != "NONE"
+        assert broker.image.kept[scram_ops.SECRET].server_key == secret
+        # Nor does it decide how many iterations the others have.
+        await broker.call(alter(upsert("bob", iterations=8_192)), 0)
+        assert ScramUsers(cast(Any, broker)).decoys().of(SHA_256, "nobody").iterations == 8_192
+
+    with_broker(tmp_path, work)
+
+
+def test_credentials_of_kafka_have_a_secret_too(tmp_path: Path) -> None:
+    """If this fails, in a cluster with controllers of Kafka each node answers otherwise, or says what everybody can
+    compute.
+    """
+
+    async def work(broker: MetadataBroker) -> None:
+        users = ScramUsers(cast(Any, broker))
+        before = users.decoys().of(SHA_256, "nobody").salt
+        record = scram_ops.credential(SHA_256, "bob", b"salt", b"salted", 4_096)
+        await broker.controller.submit(Records(record))
+        assert salt(broker) == salt(broker) != before
+        # A node that runs sees it with its next look, and the secret of a cluster at once.
+        broker.clock.advance_ms(int(TYPICAL_S * 1_000))
+        assert users.decoys().of(SHA_512, "nobody").salt == salt(broker)
+        await broker.controller.submit(Records(scram_ops.secret_record(b"x" * 32)))
+        assert users.decoys().of(SHA_512, "nobody").salt == salt(broker)
+
+    with_broker(tmp_path, work)
+
+
+def test_a_formatted_cluster_has_the_secret() -> None:
+    """If this fails, the first user of a cluster is known to everybody who asks."""
+    image = MetadataImage()
+    for each in scram_option.records_of(["SCRAM-SHA-256=[name=a,password=b]"], MACHINE_RANDOMNESS):
+        assert isinstance(each, VersionedRecord)
+        replay(image, each.message)
+    secret = scram_ops.secret_of(image.kept)
+    assert secret is not None
+    assert secret == image.kept[scram_ops.SECRET].server_key
+    assert scram_option.records_of([], MACHINE_RANDOMNESS) == []

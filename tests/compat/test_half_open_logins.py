@@ -1,0 +1,124 @@
+"""Many clients that connect and do not log in: what they cost, and whether others notice."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.broker import target_is_kafka
+from tests.support.sasl_broker import ALICE, PASSWORD, SaslBroker
+from tests.support.wait import until
+
+pytestmark = [
+    pytest.mark.skipif(target_is_kafka(), reason="about our own settings"),
+    # Many descriptors and much memory of the machine.
+    pytest.mark.serial,
+]
+TIMEOUT_S = 60.0
+MIB = 1 << 20
+# connection.pxd
+LOGIN_BYTES_MAX = 64 * MIB
+WAITING = 10_000
+FRAME_BYTES = 500_000
+HALF_BYTES = 300_000
+BUFFER_BYTES = 256 * 1024
+# Of the interpreter's arenas, and of one more buffer for each read.
+SLACK_BYTES = 48 * MIB
+EACH_BYTES = 16_384
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SaslBroker]:
+    settings = {"brokercy.authentication.timeout.ms": "600000", "brokercy.metrics.enable": "false"}
+    found = SaslBroker(tmp_path, settings)
+    try:
+        yield found.start()
+    finally:
+        found.close()
+
+
+def resident_bytes(broker: SaslBroker) -> int:
+    return int(Path(f"/proc/{broker.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def produce(broker: SaslBroker, topic: str) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": ALICE,
+            "sasl.password": PASSWORD,
+        }
+    )
+    producer.produce(topic, b"x")
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def is_closed(sock: socket.socket) -> bool:
+    sock.setblocking(False)
+    try:
+        return sock.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_ten_thousand_clients_that_only_connect(broker: SaslBroker, topic: str) -> None:
+    """If this fails, whoever opens connections keeps others from logging in, or makes the broker's memory grow with
+    each.
+    """
+    produce(broker, topic)
+    before = resident_bytes(broker)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = min(WAITING, soft - 2_000)
+    with ExitStack() as stack:
+        for number in range(count):
+            sock = stack.enter_context(socket.create_connection((broker.host, broker.port), TIMEOUT_S))
+            if number % 2:
+                sock.sendall(struct.pack(">i", FRAME_BYTES) + b"\0" * 100)
+        produce(broker, topic)
+        each = (resident_bytes(broker) - before) / count
+        print(f"{count} connections, {each:.0f} bytes each")
+        assert each < EACH_BYTES
+        produce(broker, topic)
+
+
+def test_unfinished_requests_have_one_bound(broker: SaslBroker, topic: str) -> None:
+    """If this fails, clients that are not logged in fill the memory, each with less than it may send (CVE-2022-34917),
+    or keep others from logging in once they have.
+    """
+    produce(broker, topic)
+    before = resident_bytes(broker)
+    with ExitStack() as stack:
+        socks = []
+        for _ in range(600):
+            sock = stack.enter_context(socket.create_connection((broker.host, broker.port), TIMEOUT_S))
+            socks.append(sock)
+            with contextlib.suppress(ConnectionError):
+                sock.sendall(struct.pack(">i", FRAME_BYTES) + b"\0" * HALF_BYTES)
+        until(lambda: sum(map(is_closed, socks)) > len(socks) // 2, "refused connections", TIMEOUT_S)
+        kept = [sock for sock in socks if not is_closed(sock)]
+        # A part of what they sent may still be in the kernel.
+        assert 0 < len(kept) * BUFFER_BYTES <= LOGIN_BYTES_MAX
+        grown = resident_bytes(broker) - before
+        print(f"{len(kept)} connections kept, {grown / MIB:.0f} MiB")
+        assert grown <= LOGIN_BYTES_MAX + SLACK_BYTES
+        # Logins are small: they need nothing of it.
+        produce(broker, topic)
+        for sock in kept:
+            sock.close()
+        # What they held can be held by others.
+        again = stack.enter_context(socket.create_connection((broker.host, broker.port), TIMEOUT_S))
+        again.sendall(struct.pack(">i", FRAME_BYTES) + b"\0" * HALF_BYTES)
+        produce(broker, topic)
+        assert not is_closed(again)
