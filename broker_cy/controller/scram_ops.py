@@ -1,25 +1,23 @@
 """SCRAM credentials of users: AlterUserScramCredentials (51) and DescribeUserScramCredentials (50), with the rules and
 messages of Kafka's ScramControlManager and ScramImage (KIP-554).
 
-The records are in the image's `kept`: nothing checks a login with them yet.
+The records are in the image's `kept`; server.connections.login checks logins with them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.core import scram
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
-from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.authors import NOBODY, Author, tag_of
+from broker_cy.metadata.image import SCRAM, MetadataImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
-
-# The first element of the keys of credentials in `kept`: (SCRAM, user, type of the mechanism).
-SCRAM: Final = "scram"
 
 _Altered = messages.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 _Described = messages.DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
@@ -28,10 +26,11 @@ _Described = messages.DescribeUserScramCredentialsResponse.DescribeUserScramCred
 @dataclass(slots=True)
 class AlterScramCredentials(Operation[Any]):
     """Delete and set credentials for `request`, an AlterUserScramCredentialsRequest. The reply is its response, with
-    one result for each user: a user may occur only once in a request, whatever the mechanism.
+    one result for each user: a user may occur only once in a request, whatever the mechanism. `by` is who asks for it.
     """
 
     request: Any
+    by: Author = NOBODY
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
         records: dict[str, VersionedRecord] = {}
@@ -53,6 +52,9 @@ class AlterScramCredentials(Operation[Any]):
             _Altered(user=name, error_code=int(error.code), error_message=error.message or None)
             for name, error in errors.items()
         ]
+        tags = tag_of(self.by)
+        for record in records.values():
+            record.message._unknown_tags = tags
         return Step(list(records.values()), messages.AlterUserScramCredentialsResponse(results=results))
 
 

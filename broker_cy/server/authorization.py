@@ -21,8 +21,9 @@ from broker_cy.wire.api_keys import ApiKey
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.metadata.image import ImageDelta, MetadataImage
-    from broker_cy.security.authorizer import Authorizer
+    from broker_cy.security.authorizer import Authorizer, Explanation
     from broker_cy.server.telemetry.log_events import LogEvents
+    from broker_cy.server.telemetry.refusals import Refusals
 
 LOGGER = logging.getLogger("broker_cy.server.authorization")
 
@@ -54,6 +55,8 @@ class Authorization:
         self._announced_end = announced_end
         self._applied_end = applied_end
         self._log_events = log_events
+        # Gathers refusals for events; None until there are any.
+        self.refusals: Refusals | None = None
         self._wanted_end = 0  # what has to be applied before the ACLs count; 0: not known yet
         self._is_loaded = False
 
@@ -118,5 +121,17 @@ class Authorization:
     def denied(
         self, principal: str, host: str, api_key: int, operation: Operation, resource_type: ResourceType, name: str
     ) -> None:
-        """Log that a client was refused something that it named. What is only left out of a list is not logged."""
-        self._log_events.denied(principal, host, ApiKey(api_key).name, operation.name, resource_type.name, name)
+        """Report that a client was refused something that it named, in the log and in events. What is only left out of
+        a list is not reported.
+        """
+        api = ApiKey(api_key).name
+        self._log_events.denied(principal, host, api, operation.name, resource_type.name, name)
+        if self.refusals is None:
+            return
+
+        def explain() -> Explanation | None:
+            if not self.is_loaded:
+                return None
+            return self.authorizer.explain(principal, host_text(host), operation, resource_type, name)
+
+        self.refusals.denied(principal, host, api, operation.name, resource_type.name, name, explain)

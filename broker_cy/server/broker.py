@@ -12,6 +12,7 @@ from broker_cy.server.login_counts import LoginCounts
 from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
+from broker_cy.server.telemetry.refusals import Refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +66,7 @@ class Broker:
         self.txn_markers: TxnMarkers
         self.transactions: TransactionService
         self.events: EventLog
+        self.refusals: Refusals
         self.own_topics = OwnTopicLeader(
             config.node_id,
             config.network.inter_broker,
@@ -90,5 +92,11 @@ class Broker:
             self.log_events,
         )
         return self.authorization
+
+    def report_refusals(self) -> None:
+        """Have refusals written as events. Called at the start, once there is the log of events."""
+        self.refusals = Refusals(self.clock, self.loop, self.events.note)
+        if self.authorization is not None:
+            self.authorization.refusals = self.refusals
 
     topic_settings: Callable[[str], TopicSettings]

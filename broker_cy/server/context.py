@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.authors import Author
 from broker_cy.metrics.events import Client
 from broker_cy.security.acls import CLUSTER_NAME, Operation, ResourceType
 from broker_cy.server import authorized_operations
@@ -63,6 +64,11 @@ class RequestContext:
     def client(self) -> Client:
         """The client, as events name it."""
         return Client(client_id=self.client_id or "", host=self.client_host, principal=self.principal)
+
+    @property
+    def author(self) -> Author:
+        """The client, as records of the metadata name it."""
+        return Author(self.client_id or "", self.client_host, self.principal)
 
     # --- rights: without an authorizer everything is allowed
 
