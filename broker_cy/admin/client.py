@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 
+from broker_cy.admin.acls import AclCalls
 from broker_cy.admin.address import Address, parse_addresses
 from broker_cy.admin.brokers import BrokerCalls
 from broker_cy.admin.caller import Caller
@@ -26,6 +27,7 @@ from broker_cy.admin.quorum import QuorumCalls
 from broker_cy.admin.reassignments import ReassignmentCalls
 from broker_cy.admin.records import RecordCalls
 from broker_cy.admin.reset import ResetCalls
+from broker_cy.admin.scram_users import ScramUserCalls
 from broker_cy.admin.throttles import ThrottleCalls
 from broker_cy.admin.topics import TopicCalls
 from broker_cy.admin.transactions import TransactionCalls
@@ -91,6 +93,8 @@ class AdminClient:
         self.timestamps = EventTimestamps(commits, self.events, RecordTimestamps(self.records))
         self.lag = LagCalls(self.offsets, self.group_offsets, self.timestamps)
         self.transactions = TransactionCalls(caller, transactions)
+        self.acls = AclCalls(caller)
+        self.scram_users = ScramUserCalls(caller)
 
     def with_timeout(self, timeout_s: float) -> AdminClient:
         """This client, with its connections, whose calls take `timeout_s` at most."""

@@ -50,7 +50,7 @@ def test_refusals_and_changes_are_events(bare: Cli, tmp_path: Path) -> None:  # 
         assert failed["reason"]
         assert failed["count"] >= 1
 
-        config = {
+        config: dict[str, str | int | float | bool] = {
             "bootstrap.servers": broker.bootstrap,
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",
