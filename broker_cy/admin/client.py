@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 
+from broker_cy.admin.accesses import AccessCalls
 from broker_cy.admin.acls import AclCalls
 from broker_cy.admin.address import Address, parse_addresses
 from broker_cy.admin.brokers import BrokerCalls
@@ -94,6 +95,7 @@ class AdminClient:
         self.lag = LagCalls(self.offsets, self.group_offsets, self.timestamps)
         self.transactions = TransactionCalls(caller, transactions)
         self.acls = AclCalls(caller)
+        self.accesses = AccessCalls(self.events)
         self.scram_users = ScramUserCalls(caller)
 
     def with_timeout(self, timeout_s: float) -> AdminClient:

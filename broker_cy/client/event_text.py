@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from broker_cy.client.text import clean, count, duration, plural, size
 from broker_cy.metrics.events import (
     AccessDenied,
+    Accesses,
     Acl,
     AclsCreated,
     AclsDeleted,
@@ -47,6 +48,8 @@ def kind_of(event: Event) -> str:
 
 def subject_of(stamped: Stamped) -> str:
     """The resource that the event is about."""
+    if isinstance(stamped.event, Accesses):
+        return f"broker {stamped.broker}"
     if isinstance(stamped.event, AclsCreated | AclsDeleted):
         return clean(stamped.key) or "several principals"
     if isinstance(stamped.event, ScramUsersChanged | LoginFailed):
@@ -111,6 +114,10 @@ def line_of(event: Event) -> str:
             mechanism = f"{event.mechanism} " if event.mechanism else ""
             again = "again, " if event.again else ""
             return clean(f"{mechanism}from {event.host} at {event.listener}, {again}{event.reason}{_times(event)}")
+        case Accesses():
+            principals = len({each.principal for each in event.accesses})
+            more = f", and {count(event.left_out)} left out" if event.left_out else ""
+            return f"{count(len(event.accesses))} of {plural(principals, 'principal')}{more}"
         case AccessDenied():
             what = f"{event.operation} on {event.resource_type} {event.resource} ({event.api})"
             return clean(f"{what} from {event.host}: {why_denied(event)}{_times(event)}")

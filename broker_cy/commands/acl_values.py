@@ -10,6 +10,7 @@ from broker_cy.commands.output import Cell
 from broker_cy.commands.values import Parsed
 from broker_cy.security.acl_words import (
     check_operation,
+    parse_acl,
     parse_operation,
     parse_permission,
     parse_principal,
@@ -42,6 +43,14 @@ OPERATION = Parsed("operation", parse_operation)
 OPERATIONS = Parsed("operations", _parse_operations)
 PERMISSION = Parsed("allow|deny", parse_permission)
 HOST = Parsed("host", parse_host)
+
+
+def _parse_acl(text: str) -> Binding:
+    found = parse_acl(text)
+    return found._replace(host=parse_host(found.host))
+
+
+ACL = Parsed("acl", _parse_acl)
 
 
 def checked_operation(operation: Operation, resource_type: ResourceType) -> Operation:

@@ -458,6 +458,31 @@ class AccessDenied(Event):
         return self.principal
 
 
+@dataclass(slots=True)
+class Access:
+    """What a client did, or tried, with a resource; `operations` has Kafka's names."""
+
+    principal: str = ""
+    host: str = ""
+    resource_type: str = ""
+    resource: str = ""
+    operations: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Accesses(Event):
+    """Rights that clients used, or were refused, on a broker with an authorizer: each of them once an hour, within ten
+    seconds of its first use in that hour. Super users are not listed. A broker notes at most 10,000 accesses to named
+    resources in an hour, 10,000 to resources in lists and 2,000 refused ones; `left_out` is the number of the others
+    since the last event. `allow_if_no_acl` is the broker's allow.everyone.if.no.acl.found.
+    """
+
+    TYPE: ClassVar[str] = "accesses"
+    accesses: list[Access] = field(default_factory=list)
+    left_out: int = 0
+    allow_if_no_acl: bool = False
+
+
 def _only(names: Iterable[str]) -> str:
     """The name if it is the same everywhere; empty if it is not."""
     found = set(names)
@@ -500,9 +525,12 @@ EVENTS: dict[str, type[Event]] = {
         ScramUsersChanged,
         LoginFailed,
         AccessDenied,
+        Accesses,
         Commits,
     )
 }
+# Events that only programs read: there are many, and they say what happens all the time.
+ROUTINE = frozenset({Commits.TYPE, Accesses.TYPE})
 _NESTED: dict[type, dict[str, type]] = {
     Rebalance: {"triggers": Trigger, "moves": Move},
     ConfigChanged: {"changes": ConfigChange},
@@ -510,6 +538,7 @@ _NESTED: dict[type, dict[str, type]] = {
     AclsDeleted: {"acls": Acl},
     ScramUsersChanged: {"credentials": Credential},
     AccessDenied: {"rule": Acl, "near": Acl},
+    Accesses: {"accesses": Access},
     Commits: {"offsets": Committed},
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, TypeVar
 
-from broker_cy.security.acls import CLUSTER_NAME, Binding, Operation, PatternType, Permission, ResourceType
+from broker_cy.security.acls import CLUSTER_NAME, WILDCARD, Binding, Operation, PatternType, Permission, ResourceType
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -46,6 +46,7 @@ OPERATIONS: Final = {
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
 TYPES: Final = tuple(OPERATIONS)
+ACL_HELP: Final = "PERMISSION PRINCIPAL [from HOST] OPERATION TYPE:NAME[*]"
 RESOURCE_HELP: Final = "TYPE:NAME, such as topic:orders, group:* or cluster"
 
 
@@ -112,6 +113,33 @@ def shown(binding: Binding) -> str:
     host = "" if binding.host == "*" else f" from {binding.host}"
     what = f"{word_of(binding.permission)} {binding.principal}{host} {word_of(binding.operation)}"
     return f"{what} {shown_resource(binding)}"
+
+
+def parse_acl(text: str) -> Binding:
+    """An ACL as `shown` writes it: `allow User:alice from 10.0.0.1 read topic:orders*`; a star behind a name makes it a
+    prefix.
+    """
+    words = text.split()
+    if len(words) == 6 and words[2] == "from":
+        host = words[3]
+        del words[2:4]
+    else:
+        host = WILDCARD
+    if len(words) != 4:
+        raise ValueError(f"{text!r} is no ACL: {ACL_HELP} is expected")
+    kind, name = parse_resource(words[3])
+    operation = parse_operation(words[2])
+    check_operation(operation, kind)
+    is_prefixed = len(name) > 1 and name.endswith(WILDCARD)
+    return Binding(
+        kind,
+        name[:-1] if is_prefixed else name,
+        PatternType.PREFIXED if is_prefixed else PatternType.LITERAL,
+        parse_principal(words[1]),
+        host,
+        operation,
+        parse_permission(words[0]),
+    )
 
 
 def _one_of(text: str, allowed: tuple[E, ...], what: str) -> E:

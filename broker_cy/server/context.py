@@ -78,6 +78,7 @@ class RequestContext:
         if authorization is None:
             return True
         if authorization.mask(self.principal, self.client_host, resource_type, name) >> operation & 1:
+            authorization.saw(self.principal, self.client_host, operation, resource_type, name, in_list=in_list)
             return True
         if not in_list:
             authorization.denied(self.principal, self.client_host, self.api_key, operation, resource_type, name)

@@ -97,7 +97,7 @@ class ControllerServer:
         )
         if (authorization := broker.authorize()) is not None:
             broker.controller.subscribe(authorization.apply)
-        broker.report_refusals()
+        broker.report_rights()
         broker.controller.subscribe(self._on_image)
         broker.controller.load(self._controllers.endpoints())
         self._controllers.start()
@@ -138,7 +138,7 @@ class ControllerServer:
         if self._timer is not None:
             self._timer.cancel()
         self._watch.stop()
-        self.broker.refusals.stop()
+        self.broker.stop_reports()
         await self.broker.events.close()
         await self.broker.controller.stop()
         if self.metrics_server is not None:

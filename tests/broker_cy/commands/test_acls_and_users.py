@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from bench.launch import kafka_dist
-from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, Said
+from tests.broker_cy.commands.conftest import COMMAND, ROOT, TIMEOUT_S, Cli, Said
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.sasl_broker import SaslBroker
 from tests.support.secured_broker import AUTHORIZED, SecuredBroker
 from tests.support.terminal import in_terminal
+from tests.support.wait import until
 
 TARGETS = ("ours", "kafka")
 SECRET = "a-very-secret-password"
@@ -268,3 +270,63 @@ def test_without_an_authorizer(bare: Cli, tmp_path: Path) -> None:
         assert explained.out.startswith("REFUSED")
     finally:
         broker.close()
+
+
+def test_a_change_is_tried_on_the_traffic_of_the_past(bare: Cli, secured: SecuredBroker, password: list[str]) -> None:
+    """If this fails, an operator deletes an ACL that somebody needs, or trusts a preview that has not seen him."""
+
+    def admin(*arguments: str, code: int = 0) -> Said:
+        return bare(*arguments, "--bootstrap", secured.bootstrap, "--command-config", secured.admin_file, code=code)
+
+    def bob(*arguments: str, code: int = 0, stdin: bytes | None = None) -> Said:
+        file = secured.client_file("bob", SECRET, "SCRAM-SHA-512")
+        return bare(*arguments, "--bootstrap", secured.bootstrap, "--command-config", file, code=code, stdin=stdin)
+
+    admin("topics", "create", "orders")
+    admin("users", "create", "bob", *password)
+    write, read = "allow User:bob write topic:orders", "allow User:bob from 127.0.0.1 read topic:ord*"
+    admin("acls", "create", "allow", "bob", "write,alter-configs", "topic:orders")
+    admin("acls", "create", "allow", "bob", "read", "topic:ord", "--prefixed", "--host", "127.0.0.1")
+    assert "says nothing" in admin("acls", "unused").err
+    # The hot handlers: Produce and Fetch.
+    bob("produce", "orders", "--no-create", stdin=b"one\n")
+    assert bob("consume", "orders", "-e").out == "one\n"
+    bob("groups", "describe", "billing", code=1)
+
+    def noted() -> set[str]:
+        said = bare("events", "--json", "--type", "accesses", "--bootstrap", secured.open_bootstrap).out.splitlines()
+        found = [each for line in said for each in json.loads(line)["accesses"] if each["principal"] == "User:bob"]
+        return {f"{each['resource']} {operation}" for each in found for operation in each["operations"]}
+
+    expected = {"orders READ", "orders WRITE", "orders DESCRIBE", "billing DESCRIBE"}
+    until(lambda: noted() >= expected, "the accesses", TIMEOUT_S)
+    spare = admin("acls", "unused", "--json").json
+    assert (spare["left_out"], [(each["operation"], each["instead"]) for each in spare["unused"]]) == (
+        0,
+        [("ALTER_CONFIGS", None)],
+    )
+    assert "allow User:bob alter-configs topic:orders  fits no access" in admin("acls", "unused").out
+
+    refused = admin("acls", "preview", "--remove", write, "--json", code=1).json
+    assert [(each["operation"], each["name"], each["reason"]) for each in refused["refused"]] == [
+        ("WRITE", "orders", "NO_MATCH")
+    ]
+    # READ on the prefix still includes DESCRIBE.
+    assert admin("acls", "preview", "--remove", "allow bob alter-configs topic:orders", "--json").json["refused"] == []
+    shown = admin("acls", "preview", "--add", "deny User:* read topic:*", "--remove", read, code=1)
+    assert "deny User:* read topic:*" in shown.out
+    assert "1 would be refused" in shown.err
+    allowed = admin("acls", "preview", "--add", "allow User:bob describe group:*", "--json").json["allowed"]
+    assert [(each["resource_type"], each["name"]) for each in allowed] == [("GROUP", "billing")]
+    assert "there is no ACL" in admin("acls", "preview", "--remove", "allow eve read topic:x", code=2).err
+    assert "--add" in admin("acls", "preview", code=2).err
+    assert "PERMISSION PRINCIPAL" in admin("acls", "preview", "--add", "bob may read", code=2).err
+    assert "accesses" not in bare("events", "--bootstrap", secured.open_bootstrap, "-n", "1000").out
+
+
+@pytest.mark.parametrize("where", ["kafka"], indirect=True)
+def test_apache_kafka_notes_no_accesses(cli: Cli) -> None:
+    """If this fails, "unused" reports every ACL of a Kafka cluster, as if nobody needed it."""
+    for command in (("unused",), ("preview", "--add", "allow a read topic:x")):
+        said = cli("acls", *command, code=1)
+        assert "Apache Kafka does not" in said.err
