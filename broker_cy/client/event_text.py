@@ -119,17 +119,21 @@ def line_of(event: Event) -> str:
             more = f", and {count(event.left_out)} left out" if event.left_out else ""
             return f"{count(len(event.accesses))} of {plural(principals, 'principal')}{more}"
         case AccessDenied():
-            what = f"{event.operation} on {event.resource_type} {event.resource} ({event.api})"
+            what = f"{_word(event.operation)} {_word(event.resource_type)}:{event.resource} ({event.api})"
             return clean(f"{what} from {event.host}: {why_denied(event)}{_times(event)}")
     return clean(event.TYPE)
 
 
 def acl_text(acl: Acl) -> str:
-    """An ACL in one line."""
-    pattern = "*" if acl.name == "*" and acl.pattern_type == "LITERAL" else acl.name
-    prefixed = "*" if acl.pattern_type == "PREFIXED" else ""
+    """An ACL in one line, in the words of `broker-cy acls` (security.acl_words)."""
     where = "" if acl.host == "*" else f" from {acl.host}"
-    return f"{acl.permission} {acl.principal}{where} {acl.operation} on {acl.resource_type} {pattern}{prefixed}"
+    star = "*" if acl.pattern_type == "PREFIXED" else ""
+    resource = "cluster" if acl.resource_type == "CLUSTER" else f"{_word(acl.resource_type)}:{acl.name}{star}"
+    return f"{_word(acl.permission)} {acl.principal}{where} {_word(acl.operation)} {resource}"
+
+
+def _word(name: str) -> str:
+    return name.lower().replace("_", "-")
 
 
 def why_denied(event: AccessDenied) -> str:

@@ -20,14 +20,13 @@ from broker_cy.commands.acl_values import (
     RESOURCE,
     acl_json,
     checked_operation,
-    resource_text,
 )
 from broker_cy.commands.context import Target, cluster_command
 from broker_cy.commands.output import EXIT_FAILED, Cell, print_json, print_table
 from broker_cy.commands.values import TIME
 from broker_cy.console.values import TIME_HELP
 from broker_cy.core.errors import ErrorCode
-from broker_cy.security.acl_words import ACL_HELP, shown, word_of
+from broker_cy.security.acl_words import ACL_HELP, resource_text, shown, word_of
 from broker_cy.security.acls import WILDCARD, Binding, Operation, ResourceType
 from broker_cy.security.explain import Asked, Verdict, authorizer_of, explain
 from broker_cy.security.past import Turned, preview, unused

@@ -11,26 +11,15 @@ from broker_cy.commands.values import Parsed
 from broker_cy.security.acl_words import (
     check_operation,
     parse_acl,
+    parse_host,
     parse_operation,
     parse_permission,
     parse_principal,
     parse_resource,
+    resource_text,
     word_of,
 )
-from broker_cy.security.acls import WILDCARD, Binding, Operation, ResourceType, host_text
-
-
-def parse_host(text: str) -> str:
-    """An address as brokers compare it. Kafka compares texts, and takes no ranges."""
-    import ipaddress
-
-    if text == WILDCARD:
-        return text
-    try:
-        ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        raise ValueError(f"{text!r} is no host: an IP address is expected, or * for all hosts") from None
-    return host_text(text)
+from broker_cy.security.acls import Binding, Operation, ResourceType
 
 
 def _parse_operations(text: str) -> tuple[Operation, ...]:
@@ -45,12 +34,7 @@ PERMISSION = Parsed("allow|deny", parse_permission)
 HOST = Parsed("host", parse_host)
 
 
-def _parse_acl(text: str) -> Binding:
-    found = parse_acl(text)
-    return found._replace(host=parse_host(found.host))
-
-
-ACL = Parsed("acl", _parse_acl)
+ACL = Parsed("acl", parse_acl)
 
 
 def checked_operation(operation: Operation, resource_type: ResourceType) -> Operation:
@@ -60,12 +44,6 @@ def checked_operation(operation: Operation, resource_type: ResourceType) -> Oper
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     return operation
-
-
-def resource_text(resource_type: ResourceType, name: str) -> str:
-    """`topic:orders`; the cluster has no name of its own."""
-    kind = word_of(resource_type)
-    return kind if resource_type is ResourceType.CLUSTER else f"{kind}:{name}"
 
 
 def acl_row(binding: Binding) -> list[Cell]:

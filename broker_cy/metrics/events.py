@@ -435,8 +435,8 @@ class LoginFailed(Event):
 @dataclass(slots=True)
 class AccessDenied(Event):
     """A client was refused something that it named. A broker gathers equal refusals as in login_failed. `reason` is
-    denied (by `rule`), no_match (`near` has up to three ACLs that come close), no_acl_denied (no ACL concerns the
-    resource) or not_loaded (the broker did not know the ACLs yet).
+    denied (by `rule`), no_match (`near` has up to three ACLs on the resource that allow something similar),
+    no_acl_denied (no ACL concerns the resource) or not_loaded (the broker did not know the ACLs yet).
     """
 
     TYPE: ClassVar[str] = "access_denied"

@@ -9,7 +9,16 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, TypeVar
 
-from broker_cy.security.acls import CLUSTER_NAME, WILDCARD, Binding, Operation, PatternType, Permission, ResourceType
+from broker_cy.security.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    Binding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    host_text,
+)
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -77,6 +86,20 @@ def parse_principal(text: str) -> str:
     return f"{kind}:{name}"
 
 
+def parse_host(text: str) -> str:
+    """An address as brokers compare it: they compare texts, and know no ranges."""
+    # Imported here, because brokers do not need it.
+    import ipaddress
+
+    if text == WILDCARD:
+        return text
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        raise ValueError(f"{text!r} is no host: an IP address is expected, or * for all hosts") from None
+    return host_text(text)
+
+
 def parse_resource(text: str) -> tuple[ResourceType, str]:
     """`topic:orders`; the cluster has no name of its own."""
     kind, colon, name = text.partition(":")
@@ -100,12 +123,16 @@ def check_operation(operation: Operation, resource_type: ResourceType) -> None:
         )
 
 
+def resource_text(resource_type: ResourceType, name: str) -> str:
+    """`topic:orders`; the cluster has no name of its own."""
+    kind = word_of(resource_type)
+    return kind if resource_type is ResourceType.CLUSTER else f"{kind}:{name}"
+
+
 def shown_resource(binding: Binding) -> str:
     """`topic:orders`, and a star behind a prefix."""
-    if binding.resource_type is ResourceType.CLUSTER:
-        return "cluster"
     star = "*" if binding.pattern_type is PatternType.PREFIXED else ""
-    return f"{word_of(binding.resource_type)}:{binding.name}{star}"
+    return resource_text(binding.resource_type, binding.name + star)
 
 
 def shown(binding: Binding) -> str:
@@ -121,7 +148,7 @@ def parse_acl(text: str) -> Binding:
     """
     words = text.split()
     if len(words) == 6 and words[2] == "from":
-        host = words[3]
+        host = parse_host(words[3])
         del words[2:4]
     else:
         host = WILDCARD

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from broker_cy.metrics.events import AccessDenied, LoginFailed
+from broker_cy.security.acls import Permission
 from broker_cy.server.telemetry.security_changes import acl_of
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ class Refusals:
             if found is not None:
                 event.reason = found.reason.name.lower()
                 event.rule = None if found.binding is None else acl_of(found.binding)
-                event.near = [acl_of(each) for each in found.near[:NEAR_MAX]]
+                allowing = [each for each in found.near if each.permission is Permission.ALLOW]
+                event.near = [acl_of(each) for each in allowing[:NEAR_MAX]]
             return event
 
         self._rights.count(key, make, self._clock.wall_ms())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -226,12 +226,14 @@ def test_the_rule_that_decided_is_in_the_event(gathered: Gathered) -> None:
         ResourceType.TOPIC, "t", PatternType.PREFIXED, "User:*", "*", Operation.READ, Permission.DENY
     )  # fmt: skip
     gathered.deny("t-1", Explanation(False, Reason.DENIED, binding))
-    gathered.deny("t-2", Explanation(False, Reason.NO_MATCH, None, (binding,) * 10))
+    allowing = binding._replace(permission=Permission.ALLOW)
+    gathered.deny("t-2", Explanation(False, Reason.NO_MATCH, None, (binding, *(allowing,) * 10)))
     gathered.refusals.stop()
     one, two = gathered.take()
     rule = Acl("DENY", "User:*", "*", "READ", "TOPIC", "PREFIXED", "t")
     assert (one.reason, one.rule, one.near) == ("denied", rule, [])
-    assert (two.reason, two.rule, two.near) == ("no_match", None, [rule] * refusals.NEAR_MAX)
+    near = replace(rule, permission="ALLOW")
+    assert (two.reason, two.rule, two.near) == ("no_match", None, [near] * refusals.NEAR_MAX)
     for each in (one, two):
         assert events.decode(events.encode(Stamped(5, 1, each))[1]) == Stamped(5, 1, each)
     gathered.deny()
