@@ -48,6 +48,9 @@ SPECS = (
     Spec("replication", "partitions offline or out of sync; elect", "replication", "ReplicationView", aliases=("isr",)),
     Spec("moves", "replicas that are being moved; cancel", "moves", "MovesView", aliases=("reassign",)),
     Spec("quorum", "the metadata quorum; add and remove voters; features", "quorum", "QuorumView"),
+    Spec("acls", "who may do what; create, delete and explain", "acls", "AclsView"),
+    Spec("users", "users that log in with SCRAM", "users", "UsersView", aliases=("scram",)),
+    Spec("refusals", "logins and rights that were refused", "refusals", "RefusalsView"),
     Spec("events", "events of the cluster", "events", "EventsView"),
     Spec("alerts", "alert rules, and the alerts that fire", "alerts", "AlertsView"),
 )

@@ -23,7 +23,9 @@ class _Entry(Input):
     ]
 
     def __init__(self, field: Field) -> None:
-        super().__init__(field.value, placeholder=field.hint, compact=True, id=f"field-{field.name}")
+        super().__init__(
+            field.value, placeholder=field.hint, compact=True, password=field.is_secret, id=f"field-{field.name}"
+        )
         self.field = field
 
     def action_step(self, step: int) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 
+from broker_cy.admin.accesses import AccessCalls
+from broker_cy.admin.acls import AclCalls
 from broker_cy.admin.address import Address, parse_addresses
 from broker_cy.admin.brokers import BrokerCalls
 from broker_cy.admin.caller import Caller
@@ -26,6 +28,7 @@ from broker_cy.admin.quorum import QuorumCalls
 from broker_cy.admin.reassignments import ReassignmentCalls
 from broker_cy.admin.records import RecordCalls
 from broker_cy.admin.reset import ResetCalls
+from broker_cy.admin.scram_users import ScramUserCalls
 from broker_cy.admin.throttles import ThrottleCalls
 from broker_cy.admin.tokens import TokenCalls
 from broker_cy.admin.topics import TopicCalls
@@ -92,6 +95,9 @@ class AdminClient:
         self.timestamps = EventTimestamps(commits, self.events, RecordTimestamps(self.records))
         self.lag = LagCalls(self.offsets, self.group_offsets, self.timestamps)
         self.transactions = TransactionCalls(caller, transactions)
+        self.acls = AclCalls(caller)
+        self.accesses = AccessCalls(self.events)
+        self.scram_users = ScramUserCalls(caller)
         self.tokens = TokenCalls(caller)
 
     def with_timeout(self, timeout_s: float) -> AdminClient:

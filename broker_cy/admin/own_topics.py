@@ -85,17 +85,23 @@ class OwnTopic(Generic[T]):
                 raise ClientError(error.failure, reason, code=error.code, what=f"topic {self.topic}") from None
             raise
 
-    async def read(self, start: int, end: int | None = None, *, skip: bytes = b"") -> AsyncIterator[list[Entry[T]]]:
+    async def read(
+        self, start: int, end: int | None = None, *, skip: bytes = b"", only: bytes = b""
+    ) -> AsyncIterator[list[Entry[T]]]:
         """Entries from an offset on, the oldest first; up to `end`, or as they are written if there is no end.
 
-        Values that begin with `skip` are left out without being decoded: decoding takes most of the time, and most
-        events are commits.
+        Values that begin with `skip`, or do not with `only`, are left out without being decoded: decoding takes most of
+        the time, and most events are commits.
         """
         async with self._records.reader(
             {self.partition: start}, ends=None if end is None else {self.partition: end}
         ) as reader:
             async for chunk in reader:
-                records = [each for each in chunk.records if not skip or not (each.value or b"").startswith(skip)]
+                records = [
+                    each
+                    for each in chunk.records
+                    if not (skip and (each.value or b"").startswith(skip)) and (each.value or b"").startswith(only)
+                ]
                 for piece in _turns(records):
                     yield self._entries(piece)
                     await asyncio.sleep(0)

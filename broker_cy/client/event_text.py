@@ -6,6 +6,11 @@ from collections.abc import Sequence
 
 from broker_cy.client.text import clean, count, duration, plural, size
 from broker_cy.metrics.events import (
+    AccessDenied,
+    Accesses,
+    Acl,
+    AclsCreated,
+    AclsDeleted,
     BrokerFenced,
     BrokerStarted,
     BrokerStopped,
@@ -17,9 +22,11 @@ from broker_cy.metrics.events import (
     Event,
     InSyncBelowMin,
     LeadersElected,
+    LoginFailed,
     PartitionsAdded,
     Rebalance,
     RecordsDeleted,
+    ScramUsersChanged,
     Stamped,
     StaticReplacement,
     TopicCreated,
@@ -30,6 +37,8 @@ from broker_cy.metrics.events import (
 # Partitions of one commit event that are shown; a group may have thousands.
 COMMITS_SHOWN_MAX = 4
 PARTITIONS_SHOWN_MAX = 6
+ACLS_SHOWN_MAX = 3
+CREDENTIALS_SHOWN_MAX = 4
 
 
 def kind_of(event: Event) -> str:
@@ -39,6 +48,12 @@ def kind_of(event: Event) -> str:
 
 def subject_of(stamped: Stamped) -> str:
     """The resource that the event is about."""
+    if isinstance(stamped.event, Accesses):
+        return f"broker {stamped.broker}"
+    if isinstance(stamped.event, AclsCreated | AclsDeleted):
+        return clean(stamped.key) or "several principals"
+    if isinstance(stamped.event, ScramUsersChanged | LoginFailed):
+        return clean(stamped.key) or ("several users" if isinstance(stamped.event, ScramUsersChanged) else "unknown")
     return clean(stamped.key) or "all brokers"
 
 
@@ -90,7 +105,57 @@ def line_of(event: Event) -> str:
             return f"node {event.before} -> node {event.after}" if event.before >= 0 else f"node {event.after}"
         case LeadersElected() | InSyncBelowMin():
             return _partitions(event)
+        case AclsCreated() | AclsDeleted():
+            return _listed([acl_text(each) for each in event.acls], event.acls_total, ACLS_SHOWN_MAX)
+        case ScramUsersChanged():
+            texts = [f"{each.change} {each.mechanism} of {each.user}" for each in event.credentials]
+            return _listed(texts, event.credentials_total, CREDENTIALS_SHOWN_MAX)
+        case LoginFailed():
+            mechanism = f"{event.mechanism} " if event.mechanism else ""
+            again = "again, " if event.again else ""
+            return clean(f"{mechanism}from {event.host} at {event.listener}, {again}{event.reason}{_times(event)}")
+        case Accesses():
+            principals = len({each.principal for each in event.accesses})
+            more = f", and {count(event.left_out)} left out" if event.left_out else ""
+            return f"{count(len(event.accesses))} of {plural(principals, 'principal')}{more}"
+        case AccessDenied():
+            what = f"{_word(event.operation)} {_word(event.resource_type)}:{event.resource} ({event.api})"
+            return clean(f"{what} from {event.host}: {why_denied(event)}{_times(event)}")
     return clean(event.TYPE)
+
+
+def acl_text(acl: Acl) -> str:
+    """An ACL in one line, in the words of `broker-cy acls` (security.acl_words)."""
+    where = "" if acl.host == "*" else f" from {acl.host}"
+    star = "*" if acl.pattern_type == "PREFIXED" else ""
+    resource = "cluster" if acl.resource_type == "CLUSTER" else f"{_word(acl.resource_type)}:{acl.name}{star}"
+    return f"{_word(acl.permission)} {acl.principal}{where} {_word(acl.operation)} {resource}"
+
+
+def _word(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def why_denied(event: AccessDenied) -> str:
+    """The rule that decided, or the nearest one, or why there is none."""
+    if event.rule is not None:
+        return f"denied by {acl_text(event.rule)}"
+    if event.reason == "no_match":
+        nearest = f", nearest {acl_text(event.near[0])}" if event.near else ""
+        return f"no ACL allows it{nearest}"
+    if event.reason == "no_acl_denied":
+        return "no ACL concerns the resource"
+    return "the broker did not know the ACLs yet" if event.reason == "not_loaded" else event.reason
+
+
+def _times(event: LoginFailed | AccessDenied) -> str:
+    times = f", {count(event.count)} times" if event.count > 1 else ""
+    return f"{times}, and {count(event.left_out)} others" if event.left_out else times
+
+
+def _listed(texts: Sequence[str], total: int, shown_max: int) -> str:
+    more = [f"and {count(total - shown_max)} more"] if total > shown_max else []
+    return clean("; ".join([*texts[:shown_max], *more]))
 
 
 def _commits(offsets: Sequence[Committed]) -> str:
@@ -123,4 +188,6 @@ def topics_of(event: Event) -> frozenset[str]:
             return frozenset({event.resource} if event.resource_type == "topic" else ())
         case TopicCreated() | TopicDeleted() | PartitionsAdded() | RecordsDeleted():
             return frozenset({event.topic})
+        case AccessDenied():
+            return frozenset({event.resource} if event.resource_type == "TOPIC" else ())
     return frozenset()

@@ -33,6 +33,8 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "events": ("events", "recorded events: rebalances, changes and who made them, starts and stops"),
     "metrics": ("metrics", "metrics of brokers: requests and their times, topics, memory, event loop lag"),
     "alerts": ("alerts", "evaluate alert rules: once, or with --follow; optionally notify a webhook"),
+    "acls": ("acls", "who may do what: list, create and delete ACLs, and explain what decides"),
+    "users": ("users", "users that log in with SCRAM: list, create, alter and delete them"),
     "transactions": ("transactions", "list and describe transactions, find hanging ones, and abort them"),
     "producers": ("producers", "active producers of a topic's partitions"),
     "tokens": ("tokens", "list, create, renew and expire delegation tokens"),

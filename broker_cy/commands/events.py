@@ -18,7 +18,7 @@ from broker_cy.commands.context import Target, cluster_command, complete_groups,
 from broker_cy.commands.output import clean
 from broker_cy.commands.values import COUNT, TIME
 from broker_cy.console.values import TIME_HELP
-from broker_cy.metrics.events import EVENTS, Commits, Event, Stamped, prefix_of
+from broker_cy.metrics.events import EVENTS, ROUTINE, Commits, Event, Stamped, prefix_of
 
 EPILOG = """\b
 examples:
@@ -107,7 +107,7 @@ async def command(
     """
     if follow and until is not None:
         raise click.UsageError("--follow and --until cannot be used together")
-    chosen = frozenset(types or (name for name in TYPES if name != Commits.TYPE))
+    chosen = frozenset(types or (name for name in TYPES if name not in ROUTINE))
     wanted = Filter(chosen, frozenset(groups), frozenset(topics), since, until)
     show = _json_line if target.as_json else _line
     left = count

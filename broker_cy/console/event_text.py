@@ -9,6 +9,9 @@ from broker_cy.client.event_text import line_of, subject_of
 from broker_cy.client.text import clean, duration, when
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import (
+    AccessDenied,
+    AclsCreated,
+    AclsDeleted,
     BrokerFenced,
     BrokerStarted,
     BrokerUnfenced,
@@ -16,14 +19,16 @@ from broker_cy.metrics.events import (
     Event,
     InSyncBelowMin,
     LeadersElected,
+    LoginFailed,
     RecordsDeleted,
+    ScramUsersChanged,
     Stamped,
     TopicDeleted,
     TransactionTimedOut,
 )
 
 # Fields that are times, in ms since 1970. Other fields that end in _ms are durations.
-_MOMENTS = frozenset({"started_ms", "commit_ms", "record_time_ms"})
+_MOMENTS = frozenset({"started_ms", "commit_ms", "record_time_ms", "first_ms"})
 
 
 def detail_of(stamped: Stamped, *, utc: bool) -> str:
@@ -62,7 +67,9 @@ def _lines(value: Any, depth: int, utc: bool) -> list[str]:
 
 def tone_of(event: Event) -> Tone:
     """Return how much attention an event deserves."""
-    if isinstance(event, TransactionTimedOut | TopicDeleted | RecordsDeleted):
+    if isinstance(event, TransactionTimedOut | TopicDeleted | RecordsDeleted | LoginFailed | AccessDenied):
+        return Tone.WARN
+    if isinstance(event, AclsCreated | AclsDeleted | ScramUsersChanged):
         return Tone.WARN
     match event:
         case BrokerStarted() if not event.clean or event.truncated_bytes:

@@ -14,7 +14,8 @@ Check = Callable[[Mapping[str, Any]], tuple[str, str] | None]
 class Field:
     """One value. `parse` converts the text that was typed, or raises a ValueError that names the allowed values.
 
-    `hint` is shown in the empty field. With `choices`, the value must be one of them.
+    `hint` is shown in the empty field. With `choices`, the value must be one of them. What is typed into a secret field
+    is not shown.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Field:
     value: str = ""
     hint: str = ""
     choices: tuple[str, ...] = ()
+    is_secret: bool = False
 
     def check(self, text: str) -> Any:
         """Return the value of `text`. Raises ValueError if it is not allowed."""

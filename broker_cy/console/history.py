@@ -20,7 +20,7 @@ from broker_cy.admin.records import Start
 from broker_cy.console.listeners import Listener, Listeners, LoopOwner, call
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics import events, sample
-from broker_cy.metrics.events import Commits, Stamped
+from broker_cy.metrics.events import Stamped
 from broker_cy.metrics.sample import Sample
 from broker_cy.wire.records import Record
 
@@ -160,7 +160,7 @@ class Samples(Follower[Sample]):
 
 
 class Events(Follower[Stamped]):
-    """`__cluster_events`; commits of groups are kept apart from other events."""
+    """`__cluster_events`; commits of groups are kept apart from other events, and accesses are not kept."""
 
     def __init__(self, client: AdminClient, owner: LoopOwner | None = None) -> None:
         super().__init__(client, EVENTS_TOPIC, events.decode, EVENT_RECORDS_READ, EVENTS_MAX, owner)
@@ -168,5 +168,5 @@ class Events(Follower[Stamped]):
 
     def take(self, item: Stamped) -> None:
         self.commits.take(item)
-        if not isinstance(item.event, Commits):
+        if item.event.TYPE not in events.ROUTINE:
             super().take(item)

@@ -23,6 +23,7 @@ from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.admin.quorum import QuorumDescription
+from broker_cy.admin.scram_users import ScramCredential
 from broker_cy.admin.segments import segments_of
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
 from broker_cy.client.turns import Turns
@@ -32,6 +33,7 @@ from broker_cy.console.figures import TopicCounts, counts_of
 from broker_cy.console.history import Events, Samples
 from broker_cy.console.listeners import LoopOwner
 from broker_cy.console.moving import Moving, moving_now
+from broker_cy.security.acls import Binding
 
 # Partitions out of sync whose needs are asked for; of more topics than that only the first.
 SICK_TOPICS_MAX = 1_000
@@ -216,6 +218,12 @@ class Session:
     def hanging(self) -> Feed[tuple[HangingTransaction, ...]]:
         return self._feeds.get("hanging", self.find_hanging, 15.0, 30.0)
 
+    def acls(self) -> Feed[list[Binding]]:
+        return self._feeds.get("acls", self._quick.acls.describe, 5.0)
+
+    def scram_users(self) -> Feed[tuple[ScramCredential, ...]]:
+        return self._feeds.get("scram users", self._scram_users, 5.0)
+
     def quorum(self) -> Feed[QuorumDescription]:
         return self._feeds.get("quorum", self._quick.quorum.describe, 5.0)
 
@@ -236,6 +244,10 @@ class Session:
 
     def producers(self, topic: str) -> Feed[tuple[tuple[TopicPartition, ProducerState], ...]]:
         return self._feeds.get(("producers", topic), lambda: self._producers(topic), 5.0)
+
+    async def _scram_users(self) -> tuple[ScramCredential, ...]:
+        users = (await self._quick.scram_users.describe()).whole()
+        return tuple(each for credentials in users.values() for each in credentials)
 
     async def _sick(self) -> tuple[PartitionHealth, ...]:
         topics = [

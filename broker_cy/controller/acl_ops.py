@@ -13,6 +13,7 @@ from typing import Any
 
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.authors import NOBODY, Author, Tags, tag_of
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.security.acls import Binding, Filter, PatternType, Permission, ResourceType, check_new
@@ -28,9 +29,12 @@ _Described = messages.DescribeAclsResponse.AclDescription
 
 @dataclass(slots=True)
 class CreateAcls(Operation[list[Any]]):
-    """Create the AclCreations of a request that do not exist yet. The reply has one result for each, in their order."""
+    """Create the AclCreations of a request that do not exist yet. The reply has one result for each, in their order.
+    `by` is who asks for it.
+    """
 
     creations: Sequence[Any]
+    by: Author = NOBODY
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[list[Any]]:
         results = []
@@ -56,10 +60,11 @@ class CreateAcls(Operation[list[Any]]):
         for record in state.acls() if wanted else ():
             if record.resource_name in names:
                 wanted.pop(Binding.of_record(record), None)
-        return Step([VersionedRecord(_record(binding, context)) for binding in wanted], results)
+        tags = tag_of(self.by)
+        return Step([VersionedRecord(_record(binding, context, tags)) for binding in wanted], results)
 
 
-def _record(binding: Binding, context: OperationContext) -> Any:
+def _record(binding: Binding, context: OperationContext, tags: Tags) -> Any:
     return messages.AccessControlEntryRecord(
         id=context.new_uuid(),
         resource_type=binding.resource_type,
@@ -69,16 +74,18 @@ def _record(binding: Binding, context: OperationContext) -> Any:
         host=binding.host,
         operation=binding.operation,
         permission_type=binding.permission,
+        _unknown_tags=tags,
     )
 
 
 @dataclass(slots=True)
 class DeleteAcls(Operation[list[Any]]):
     """Delete what the filters of a request select. The reply has one result for each filter, in their order; an entry
-    that several select is in the results of all of them.
+    that several select is in the results of all of them. `by` is who asks for it.
     """
 
     filters: Sequence[Any]
+    by: Author = NOBODY
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[list[Any]]:
         results = []
@@ -98,8 +105,8 @@ class DeleteAcls(Operation[list[Any]]):
                     f"Cannot remove more than {RECORDS_PER_STEP_MAX} acls in a single delete operation.",
                 )
             results.append(_Deleted(error_message=None, matching_acls=[_matching(record) for record in found]))
-        records = [VersionedRecord(messages.RemoveAccessControlEntryRecord(id=each)) for each in removed]
-        return Step(records, results)
+        tags, record = tag_of(self.by), messages.RemoveAccessControlEntryRecord
+        return Step([VersionedRecord(record(id=each, _unknown_tags=tags)) for each in removed], results)
 
 
 def _matching(record: Any) -> Any:

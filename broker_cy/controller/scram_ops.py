@@ -1,7 +1,8 @@
 """SCRAM credentials of users: AlterUserScramCredentials (51) and DescribeUserScramCredentials (50), with the rules and
 messages of Kafka's ScramControlManager and ScramImage (KIP-554).
 
-The records are in the image's `kept`, by (SCRAM, user, type of the mechanism).
+The records are in the image's `kept`, by (SCRAM, user, type of the mechanism); server.connections.login checks logins
+with them.
 
 One of them is nobody's: the user with the empty name, which no login and no request can have. Its server key is the
 secret that answers for users who do not exist are made of (security.sasl.scram.Decoys). In the metadata log it is the
@@ -18,15 +19,14 @@ from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.core import scram
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
-from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.authors import NOBODY, Author, tag_of
+from broker_cy.metadata.image import SCRAM, MetadataImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The first element of the keys of credentials in `kept`: (SCRAM, user, type of the mechanism).
-SCRAM: Final = "scram"
 # The key of the record with the secret.
 SECRET: Final = (SCRAM, "", scram.MECHANISMS[0].type)
 SECRET_BYTES: Final = 32
@@ -39,10 +39,11 @@ _Credential = messages.UserScramCredentialRecord
 @dataclass(slots=True)
 class AlterScramCredentials(Operation[Any]):
     """Delete and set credentials for `request`, an AlterUserScramCredentialsRequest. The reply is its response, with
-    one result for each user: a user may occur only once in a request, whatever the mechanism.
+    one result for each user: a user may occur only once in a request, whatever the mechanism. `by` is who asks for it.
     """
 
     request: Any
+    by: Author = NOBODY
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
         records: dict[str, VersionedRecord] = {}
@@ -64,6 +65,9 @@ class AlterScramCredentials(Operation[Any]):
             _Altered(user=name, error_code=int(error.code), error_message=error.message or None)
             for name, error in errors.items()
         ]
+        tags = tag_of(self.by)
+        for record in records.values():
+            record.message._unknown_tags = tags
         written = list(records.values())
         if SECRET not in state.kept and any(isinstance(each.message, _Credential) for each in written):
             written.append(secret_record(context.new_uuid().bytes + context.new_uuid().bytes))

@@ -9,7 +9,8 @@ replaces them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -300,8 +301,13 @@ NEXT_PRODUCER_ID = "next_producer_id"
 PRODUCER_IDS_BROKER = "producer_ids_broker"
 PRODUCER_IDS_BROKER_EPOCH = "producer_ids_broker_epoch"
 ZK_MIGRATION_STATE = "zk_migration_state"
-# The first element of the keys of ACLs in `MetadataImage.kept`: (ACL, id).
+# The first elements of the keys of ACLs and SCRAM credentials in `MetadataImage.kept`: (ACL, id) and (SCRAM, user, type
+# of the mechanism).
 ACL: Final = "acl"
+SCRAM: Final = "scram"
+# Changes whose author an image knows; a step of the controller has at most half as many. The others have none.
+AUTHORS_MAX: Final = 20_000
+_NO_AUTHORS: Final[Mapping[tuple[Any, ...], bytes]] = MappingProxyType({})
 
 
 class MetadataImage:
@@ -311,10 +317,11 @@ class MetadataImage:
     entity that needs no form of its own (ACLs, which `security.authorizer` indexes; SCRAM credentials, of
     `controller.scram_ops`; quotas, which this broker does not use yet), by a key that identifies the entity. `tokens`
     are the DelegationTokenRecords by their ids. Snapshots contain these records, so nothing in a log written by Apache
-    Kafka is lost.
+    Kafka is lost. `authors` has who asked for the changes since the image below, by keys of `kept` (metadata.authors).
     """
 
     __slots__ = (
+        "authors",
         "brokers",
         "configs",
         "controllers",
@@ -338,6 +345,7 @@ class MetadataImage:
         self.scalars: MutableMapping[str, int] = {}
         self.kept: MutableMapping[tuple[Any, ...], Any] = {}
         self.tokens: MutableMapping[str, Any] = {}
+        self.authors: dict[tuple[Any, ...], bytes] = {}
         self.offset = -1
         self.epoch = -1
         self.generation = 0
@@ -365,6 +373,7 @@ class MetadataImage:
         above.scalars = Overlay(self.scalars)
         above.kept = Overlay(self.kept)
         above.tokens = Overlay(self.tokens)
+        above.authors = {}
         above.offset = self.offset
         above.epoch = self.epoch
         above.generation = self.generation + 1
@@ -390,6 +399,7 @@ class MetadataImage:
         """Take over the changes of `above`, a branch of this image, and return them. O(changes)."""
         delta = ImageDelta.of_branch(self, above)
         self.merge(above)
+        self.authors = {}
         return delta
 
     def merge(self, above: MetadataImage) -> None:
@@ -397,6 +407,7 @@ class MetadataImage:
         self.topics._absorb_index(above.topics)
         for mine, theirs in zip(self._tables(), above._tables(), strict=True):
             merge(mine, theirs)
+        self.authors.update(above.authors)
         self.offset = above.offset
         self.epoch = above.epoch
         self.generation += 1
@@ -409,6 +420,9 @@ class MetadataImage:
         """
         for mine, theirs in zip(self._tables(), merged._tables(), strict=True):
             forget(mine, theirs)
+        for key, author in merged.authors.items():
+            if self.authors.get(key) == author:
+                del self.authors[key]
 
     def copy(self) -> MetadataImage:
         """A copy that later calls of `absorb` do not affect, for snapshots. O(topics): partition dicts are shared."""
@@ -427,8 +441,10 @@ class TopicDelta(NamedTuple):
 
 
 class ImageDelta(NamedTuple):
-    """What one commit changed. `configs` names resources as (type, name). `acls` has AccessControlEntryRecords as
-    (before, after), None where there is none; `tokens` are the ids of delegation tokens.
+    """What one commit changed. `configs` names resources as (type, name). `acls` has AccessControlEntryRecords and
+    `scram` UserScramCredentialRecords as (before, after), None where there is none; `tokens` are the ids of delegation
+    tokens; `authors` has who asked for these changes as far as that is known, by keys of `MetadataImage.kept`
+    (metadata.authors).
     """
 
     topics: list[TopicDelta]
@@ -436,7 +452,9 @@ class ImageDelta(NamedTuple):
     brokers: list[int]
     features: list[str]
     acls: Sequence[tuple[Any, Any]] = ()
+    scram: Sequence[tuple[Any, Any]] = ()
     tokens: Sequence[str] = ()
+    authors: Mapping[tuple[Any, ...], bytes] = _NO_AUTHORS
 
     def gone(self) -> list[TopicImage]:
         """The topics that were deleted, also those that were created again."""
@@ -457,12 +475,10 @@ class ImageDelta(NamedTuple):
             [key for key, _ in _changes(above.configs._resources)],
             [key for key, _ in _changes(above.brokers)],
             [key for key, _ in _changes(above.features._levels)],
-            [
-                (base.kept.get(key), None if after is ABSENT else after)
-                for key, after in _changes(above.kept)
-                if key[0] == ACL
-            ],
+            _kept_changes(base, above, ACL),
+            _kept_changes(base, above, SCRAM),
             [key for key, _ in _changes(above.tokens)],
+            above.authors,
         )
 
     @classmethod
@@ -478,11 +494,8 @@ class ImageDelta(NamedTuple):
             [key for key in resources if before.configs.resource(*key) != after.configs.resource(*key)],
             [each for each in brokers if before.brokers.get(each) != after.brokers.get(each)],
             [name for name in levels if before.features.level(name) != after.features.level(name)],
-            [
-                (before.kept.get(key), after.kept.get(key))
-                for key in dict.fromkeys((*before.kept, *after.kept))
-                if key[0] == ACL and before.kept.get(key) != after.kept.get(key)
-            ],
+            _kept_differences(before, after, ACL),
+            _kept_differences(before, after, SCRAM),
             [each for each in {*before.tokens, *after.tokens} if before.tokens.get(each) != after.tokens.get(each)],
         )
 
@@ -497,6 +510,24 @@ class ImageDelta(NamedTuple):
             [(None, record) for record in image.acls()],
             list(image.tokens),
         )
+
+
+def _kept_changes(base: MetadataImage, above: MetadataImage, kind: str) -> list[tuple[Any, Any]]:
+    """The records of `kept` of one kind that a branch changes, as (before, after)."""
+    return [
+        (base.kept.get(key), None if after is ABSENT else after)
+        for key, after in _changes(above.kept)
+        if key[0] == kind
+    ]
+
+
+def _kept_differences(before: MetadataImage, after: MetadataImage, kind: str) -> list[tuple[Any, Any]]:
+    """The same for two images without a common table."""
+    return [
+        (before.kept.get(key), after.kept.get(key))
+        for key in dict.fromkeys((*before.kept, *after.kept))
+        if key[0] == kind and before.kept.get(key) != after.kept.get(key)
+    ]
 
 
 def _changes(table: MutableMapping[Any, Any]) -> list[tuple[Any, Any]]:

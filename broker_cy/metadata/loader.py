@@ -76,6 +76,9 @@ class Loader:
     def _reached(self, offset: int, epoch: int) -> None:
         self._target.offset = self._target.features.epoch = offset
         self._target.epoch = epoch
+        if self._target is self.image:
+            # Nobody wants to know what has changed, and by whom.
+            self.image.authors.clear()
 
     def _apply(self, batch: Batch) -> None:
         if batch.is_control:

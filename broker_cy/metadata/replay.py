@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sys import intern
 from typing import Any, Final
 
+from broker_cy.metadata import authors
 from broker_cy.metadata import image as images
 from broker_cy.metadata.fence_reasons import read_tag
 from broker_cy.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
@@ -213,19 +214,44 @@ def _zk_migration(image: MetadataImage, record: Any) -> None:
 def _keep_acl(image: MetadataImage, record: Any) -> None:
     # Most of the texts of 100,000 ACLs are equal.
     record.resource_name, record.principal = intern(record.resource_name), intern(record.principal)
-    image.kept[(images.ACL, record.id)] = record
+    _keep(image, (images.ACL, record.id), record)
 
 
 def _drop_acl(image: MetadataImage, record: Any) -> None:
-    image.kept.pop((images.ACL, record.id), None)
+    _drop(image, (images.ACL, record.id), record)
 
 
 def _keep_scram(image: MetadataImage, record: Any) -> None:
-    image.kept[("scram", record.name, record.mechanism)] = record
+    _keep(image, (images.SCRAM, record.name, record.mechanism), record)
 
 
 def _drop_scram(image: MetadataImage, record: Any) -> None:
-    image.kept.pop(("scram", record.name, record.mechanism), None)
+    _drop(image, (images.SCRAM, record.name, record.mechanism), record)
+
+
+def _keep(image: MetadataImage, key: tuple[Any, ...], record: Any) -> None:
+    """Keep the record, without its author, who is noted apart: the record itself may still have to be written."""
+    tags = record._unknown_tags
+    author = authors.data_of(tags)
+    _note_author(image, key, author)
+    if author:
+        twin = type(record)()
+        for name in type(record).__slots__:
+            setattr(twin, name, getattr(record, name))
+        twin._unknown_tags = tuple(each for each in tags if each[0] != authors.TAG)
+        record = twin
+    image.kept[key] = record
+
+
+def _drop(image: MetadataImage, key: tuple[Any, ...], record: Any) -> None:
+    _note_author(image, key, authors.data_of(record._unknown_tags))
+    image.kept.pop(key, None)
+
+
+def _note_author(image: MetadataImage, key: tuple[Any, ...], author: bytes) -> None:
+    """Note it, also that there is none: an earlier change of the same entity may have one."""
+    if key in image.authors or len(image.authors) < images.AUTHORS_MAX:
+        image.authors[key] = author
 
 
 def _keep_token(image: MetadataImage, record: Any) -> None:

@@ -9,6 +9,7 @@ only ever added; a change of meaning raises the version, and readers skip versio
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -19,6 +20,8 @@ TOPIC = "__cluster_events"
 # The most partitions listed in an event, so that the event of a group with thousands of partitions is still one record,
 # of a few hundred KB; `moves_total` and `partitions_total` count all of them.
 PARTITIONS_REPORTED_MAX = 2_000
+# The same for ACLs and users of one change.
+CHANGES_REPORTED_MAX = 1_000
 
 
 @dataclass(slots=True)
@@ -338,6 +341,155 @@ class Committed:
 
 
 @dataclass(slots=True)
+class Acl:
+    """One ACL, with Kafka's names: `pattern_type` is LITERAL or PREFIXED, `permission` ALLOW or DENY."""
+
+    permission: str = ""
+    principal: str = ""
+    host: str = ""
+    operation: str = ""
+    resource_type: str = ""
+    pattern_type: str = ""
+    name: str = ""
+
+
+@dataclass(slots=True)
+class AclsCreated(Event):
+    """ACLs were created. `acls` lists the first 1,000 of `acls_total`."""
+
+    TYPE: ClassVar[str] = "acls_created"
+    acls: list[Acl] = field(default_factory=list)
+    acls_total: int = 0
+    by: Client = field(default_factory=Client)
+
+    @property
+    def key(self) -> str:
+        return _only(each.principal for each in self.acls)
+
+
+@dataclass(slots=True)
+class AclsDeleted(Event):
+    """ACLs were deleted. `acls` lists the first 1,000 of `acls_total`."""
+
+    TYPE: ClassVar[str] = "acls_deleted"
+    acls: list[Acl] = field(default_factory=list)
+    acls_total: int = 0
+    by: Client = field(default_factory=Client)
+
+    @property
+    def key(self) -> str:
+        return _only(each.principal for each in self.acls)
+
+
+@dataclass(slots=True)
+class Credential:
+    """The credential of a user for one mechanism. `change` is created, altered (another password or other iterations)
+    or deleted; `iterations` is 0 for one that was deleted.
+    """
+
+    user: str = ""
+    mechanism: str = ""
+    change: str = ""
+    iterations: int = 0
+
+
+@dataclass(slots=True)
+class ScramUsersChanged(Event):
+    """SCRAM credentials were created, altered or deleted. `credentials` lists the first 1,000 of `credentials_total`.
+    It has no passwords, and nothing that was derived from them.
+    """
+
+    TYPE: ClassVar[str] = "scram_users_changed"
+    credentials: list[Credential] = field(default_factory=list)
+    credentials_total: int = 0
+    by: Client = field(default_factory=Client)
+
+    @property
+    def key(self) -> str:
+        return _only(each.user for each in self.credentials)
+
+
+@dataclass(slots=True)
+class LoginFailed(Event):
+    """Clients could not log in. A broker gathers equal failures for up to 10 seconds: `count` is their number since
+    `first_ms`. Of at most 50 different ones in that time there are events; `left_out` is the number of the others, in
+    the first event. `user` is the name that was sent; `again` is true in a session that was to be renewed.
+    """
+
+    TYPE: ClassVar[str] = "login_failed"
+    listener: str = ""
+    host: str = ""
+    mechanism: str = ""
+    user: str = ""
+    reason: str = ""
+    again: bool = False
+    count: int = 0
+    first_ms: int = 0
+    left_out: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.user
+
+
+@dataclass(slots=True)
+class AccessDenied(Event):
+    """A client was refused something that it named. A broker gathers equal refusals as in login_failed. `reason` is
+    denied (by `rule`), no_match (`near` has up to three ACLs on the resource that allow something similar),
+    no_acl_denied (no ACL concerns the resource) or not_loaded (the broker did not know the ACLs yet).
+    """
+
+    TYPE: ClassVar[str] = "access_denied"
+    principal: str = ""
+    host: str = ""
+    api: str = ""
+    operation: str = ""
+    resource_type: str = ""
+    resource: str = ""
+    reason: str = ""
+    rule: Acl | None = None
+    near: list[Acl] = field(default_factory=list)
+    count: int = 0
+    first_ms: int = 0
+    left_out: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.principal
+
+
+@dataclass(slots=True)
+class Access:
+    """What a client did, or tried, with a resource; `operations` has Kafka's names."""
+
+    principal: str = ""
+    host: str = ""
+    resource_type: str = ""
+    resource: str = ""
+    operations: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Accesses(Event):
+    """Rights that clients used, or were refused, on a broker with an authorizer: each of them once an hour, within ten
+    seconds of its first use in that hour. Super users are not listed. A broker notes at most 10,000 accesses to named
+    resources in an hour, 10,000 to resources in lists and 2,000 refused ones; `left_out` is the number of the others
+    since the last event. `allow_if_no_acl` is the broker's allow.everyone.if.no.acl.found.
+    """
+
+    TYPE: ClassVar[str] = "accesses"
+    accesses: list[Access] = field(default_factory=list)
+    left_out: int = 0
+    allow_if_no_acl: bool = False
+
+
+def _only(names: Iterable[str]) -> str:
+    """The name if it is the same everywhere; empty if it is not."""
+    found = set(names)
+    return found.pop() if len(found) == 1 else ""
+
+
+@dataclass(slots=True)
 class Commits(Event):
     """Offsets that a group committed, at most one per partition and second."""
 
@@ -368,12 +520,25 @@ EVENTS: dict[str, type[Event]] = {
         ControllerChanged,
         LeadersElected,
         InSyncBelowMin,
+        AclsCreated,
+        AclsDeleted,
+        ScramUsersChanged,
+        LoginFailed,
+        AccessDenied,
+        Accesses,
         Commits,
     )
 }
+# Events that only programs read: there are many, and they say what happens all the time.
+ROUTINE = frozenset({Commits.TYPE, Accesses.TYPE})
 _NESTED: dict[type, dict[str, type]] = {
     Rebalance: {"triggers": Trigger, "moves": Move},
     ConfigChanged: {"changes": ConfigChange},
+    AclsCreated: {"acls": Acl},
+    AclsDeleted: {"acls": Acl},
+    ScramUsersChanged: {"credentials": Credential},
+    AccessDenied: {"rule": Acl, "near": Acl},
+    Accesses: {"accesses": Access},
     Commits: {"offsets": Committed},
 }
 
@@ -432,7 +597,9 @@ def _built(kind: type[T], found: dict[str, Any]) -> T:
             continue
         value = found[each.name]
         if each.name in nested:
-            value = [_built(nested[each.name], item) for item in value]
+            part = nested[each.name]
+            if value is not None:
+                value = [_built(part, item) for item in value] if isinstance(value, list) else _built(part, value)
         elif each.name == "by":
             value = _built(Client, value)
         arguments[each.name] = value

@@ -18,6 +18,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from broker_cy.security.acls import ANY_PRINCIPAL, WILDCARD, Binding, Operation, PatternType, Permission, ResourceType
@@ -27,6 +28,8 @@ MASKS_MAX: Final = 100_000
 SHARED_MAX: Final = 50_000
 # Bindings that an explanation lists as nearly matching.
 NEAR_MAX: Final = 10
+# Other principals on a pattern whose bindings are looked at for that.
+SEARCHED_MAX: Final = 1_000
 
 ALL_OPERATIONS: Final = sum(1 << each for each in Operation if each > Operation.ALL)
 _IMPLYING_DESCRIBE = frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER})
@@ -154,7 +157,7 @@ class Authorizer:
             if after is not None:
                 self._add(after)
         if is_changed:
-            self._forget()
+            self.forget()
 
     def replace(self, records: Iterable[Any]) -> None:
         """Take these AccessControlEntryRecords in place of all ACLs."""
@@ -163,9 +166,10 @@ class Authorizer:
             self._prefixed[each] = Patterns()
         for record in records:
             self._add(record)
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Have everything decided again, also what connections keep."""
         self.epoch += 1
         self._masks.clear()
         self._mask_count = 0
@@ -302,20 +306,33 @@ class Authorizer:
             return Explanation(self.allow_if_no_acl, reason)
         return Explanation(False, Reason.NO_MATCH, None, self._near(principal, bit, resource_type, name))
 
+    def matching(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> Iterator[Binding]:
+        """The bindings that allow or deny the operation, in the order of `explain`: it names the first that denies, or
+        else the first that allows.
+        """
+        bit = 1 << operation
+        for binding, entry in self._bindings(resource_type, name, (principal, ANY_PRINCIPAL)):
+            if entry.host in (WILDCARD, host) and (entry.allows | entry.denies) & bit:
+                yield binding
+
     def _near(self, principal: str, bit: int, resource_type: ResourceType, name: str) -> tuple[Binding, ...]:
         near = []
-        for binding, entry in self._bindings(resource_type, name, None):
-            if binding.principal in (principal, ANY_PRINCIPAL) or entry.allows & bit:
+        own = (principal, ANY_PRINCIPAL)
+        for binding, entry in self._bindings(resource_type, name, own, with_others=True):
+            if binding.principal in own or entry.allows & bit:
                 near.append(binding)
                 if len(near) == NEAR_MAX:
                     break
         return tuple(near)
 
     def _bindings(
-        self, resource_type: ResourceType, name: str, principals: Iterable[str] | None
+        self, resource_type: ResourceType, name: str, principals: tuple[str, ...], *, with_others: bool = False
     ) -> Iterator[tuple[Binding, Entry]]:
         """The bindings that concern the resource: literal ones, longer prefixes before shorter ones, and those for all
-        names; None: of everybody.
+        names. `with_others` has those of others behind, on each pattern: they may be very many, and who asks may be the
+        loop of a broker, so that at most SEARCHED_MAX principals are looked at.
         """
         literal, prefixed = self._literal[resource_type], self._prefixed[resource_type]
         places = [(literal, PatternType.LITERAL, name)]
@@ -329,7 +346,8 @@ class Authorizer:
         for patterns, pattern_type, pattern in places:
             if pattern not in patterns.names:
                 continue
-            for who in patterns.by_principal if principals is None else dict.fromkeys(principals):
+            others = islice(patterns.by_principal, SEARCHED_MAX) if with_others else ()
+            for who in dict.fromkeys(chain(principals, others)):
                 for entry in patterns.by_principal.get(who, {}).get(pattern, ()):
                     yield (
                         Binding(

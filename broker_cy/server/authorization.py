@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Final
 from broker_cy.config.authorizer import authorizer_settings
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation, ResourceType, host_text
+from broker_cy.server.telemetry.access_journal import Kind
 from broker_cy.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.metadata.image import ImageDelta, MetadataImage
-    from broker_cy.security.authorizer import Authorizer
+    from broker_cy.security.authorizer import Authorizer, Explanation
+    from broker_cy.server.telemetry.access_journal import AccessJournal
     from broker_cy.server.telemetry.log_events import LogEvents
+    from broker_cy.server.telemetry.refusals import Refusals
 
 LOGGER = logging.getLogger("broker_cy.server.authorization")
 
@@ -54,6 +57,9 @@ class Authorization:
         self._announced_end = announced_end
         self._applied_end = applied_end
         self._log_events = log_events
+        # They write events; None as long as there are none.
+        self.refusals: Refusals | None = None
+        self.journal: AccessJournal | None = None
         self._wanted_end = 0  # what has to be applied before the ACLs count; 0: not known yet
         self._is_loaded = False
 
@@ -109,6 +115,14 @@ class Authorization:
             return False
         return self.authorizer.allows_some(principal, host_text(host), operation, resource_type)
 
+    def saw(
+        self, principal: str, host: str, operation: int, resource_type: int, name: str, *, in_list: bool = False
+    ) -> None:
+        """Note that a client has used a right. With `in_list` it did not name the resource."""
+        if self.journal is not None and principal not in self.authorizer.super_users:
+            kind = Kind.LISTED if in_list else Kind.NAMED
+            self.journal.saw(principal, host_text(host), operation, resource_type, name, kind)
+
     def not_loaded(self, principal: str) -> KafkaError | None:
         """The error for a client whose rights are not known yet, as Kafka answers it (AuthorizerNotReadyException)."""
         if self.is_loaded or principal in self.authorizer.super_users:
@@ -118,5 +132,19 @@ class Authorization:
     def denied(
         self, principal: str, host: str, api_key: int, operation: Operation, resource_type: ResourceType, name: str
     ) -> None:
-        """Log that a client was refused something that it named. What is only left out of a list is not logged."""
-        self._log_events.denied(principal, host, ApiKey(api_key).name, operation.name, resource_type.name, name)
+        """Report that a client was refused something that it named, in the log and in events. What is only left out of
+        a list is not reported.
+        """
+        if self.journal is not None:
+            self.journal.saw(principal, host_text(host), operation, resource_type, name, Kind.REFUSED)
+        api = ApiKey(api_key).name
+        self._log_events.denied(principal, host, api, operation.name, resource_type.name, name)
+        if self.refusals is None:
+            return
+
+        def explain() -> Explanation | None:
+            if not self.is_loaded:
+                return None
+            return self.authorizer.explain(principal, host_text(host), operation, resource_type, name)
+
+        self.refusals.denied(principal, host, api, operation.name, resource_type.name, name, explain)

@@ -10,8 +10,10 @@ from broker_cy.client.outgoing import Outgoing
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.login_counts import LoginCounts
 from broker_cy.server.metadata.suspects import Departed, Suspects
+from broker_cy.server.telemetry.access_journal import AccessJournal
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
+from broker_cy.server.telemetry.refusals import Refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +70,7 @@ class Broker:
         self.txn_markers: TxnMarkers
         self.transactions: TransactionService
         self.events: EventLog
+        self.refusals: Refusals
         self.own_topics = OwnTopicLeader(
             config.node_id,
             config.network.inter_broker,
@@ -105,5 +108,25 @@ class Broker:
             self.log_events,
         )
         return self.authorization
+
+    def report_rights(self) -> None:
+        """Have refusals, and the rights that are used, written as events. Called at the start, once there is the log of
+        events.
+        """
+        self.refusals = Refusals(self.clock, self.loop, self.events.note)
+        if self.authorization is None:
+            return
+        self.authorization.refusals = self.refusals
+        if self.config["brokercy.events.enable"]:
+            authorizer = self.authorization.authorizer
+            self.authorization.journal = AccessJournal(
+                self.loop, self.events.note, authorizer.forget, allow_if_no_acl=authorizer.allow_if_no_acl
+            )
+
+    def stop_reports(self) -> None:
+        """Write what was gathered for events. Called before the log of events ends."""
+        self.refusals.stop()
+        if self.authorization is not None and self.authorization.journal is not None:
+            self.authorization.journal.stop()
 
     topic_settings: Callable[[str], TopicSettings]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.authors import Author
 from broker_cy.metrics.events import Client
 from broker_cy.security.acls import CLUSTER_NAME, Operation, ResourceType
 from broker_cy.server import authorized_operations
@@ -68,6 +69,11 @@ class RequestContext:
         """The client, as events name it."""
         return Client(client_id=self.client_id or "", host=self.client_host, principal=self.principal)
 
+    @property
+    def author(self) -> Author:
+        """The client, as records of the metadata name it."""
+        return Author(self.client_id or "", self.client_host, self.principal)
+
     # --- rights: without an authorizer everything is allowed
 
     def allows(self, operation: Operation, resource_type: ResourceType, name: str, *, in_list: bool = False) -> bool:
@@ -76,6 +82,7 @@ class RequestContext:
         if authorization is None:
             return True
         if authorization.mask(self.principal, self.client_host, resource_type, name) >> operation & 1:
+            authorization.saw(self.principal, self.client_host, operation, resource_type, name, in_list=in_list)
             return True
         if not in_list:
             authorization.denied(self.principal, self.client_host, self.api_key, operation, resource_type, name)

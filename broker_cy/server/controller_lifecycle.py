@@ -83,7 +83,8 @@ class ControllerServer:
             self._executor,
             broker.outgoing,
         )
-        # It has no partition to write events to; brokers report what they see in the metadata.
+        # It has no partition to write events to: refusals are sent to a broker, and brokers report what they see in the
+        # metadata.
         broker.partitions = PartitionTable()
         broker.events = EventLog(
             self.config,
@@ -97,6 +98,7 @@ class ControllerServer:
         if (authorization := broker.authorize()) is not None:
             broker.controller.subscribe(authorization.apply)
         broker.follow_tokens()
+        broker.report_rights()
         broker.controller.subscribe(self._on_image)
         broker.controller.load(self._controllers.endpoints())
         self._controllers.start()
@@ -139,6 +141,8 @@ class ControllerServer:
         if self._timer is not None:
             self._timer.cancel()
         self._watch.stop()
+        self.broker.stop_reports()
+        await self.broker.events.close()
         await self.broker.controller.stop()
         if self.metrics_server is not None:
             await self.metrics_server.stop()

@@ -396,6 +396,7 @@ class BrokerServer:
             broker.own_topics,
             lambda topic: int(self._partitions.settings(topic)["min.insync.replicas"]),
         )
+        broker.report_rights()
         broker.groups.on_event = broker.transactions.on_event = broker.events.note
         self._throttles = Throttles(self.config)
         self._core.leader_throttle = self._throttles.leader
@@ -575,6 +576,7 @@ class BrokerServer:
         await self._commit_sampler.stop()
         if self._sampler is not None:
             await self._sampler.stop()
+        self.broker.stop_reports()
         await self.broker.events.stop()
         # In this order: the end of a transaction may wait for a group coordinator.
         self.broker.suspects.stop()

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from broker_cy.client.turns import Turns
 from broker_cy.metrics import events
-from broker_cy.metrics.events import Commits, Rebalance, Stamped
+from broker_cy.metrics.events import Rebalance, Stamped
 from broker_cy.wire.records import Record
 
 # Events and their bytes that are kept; beyond either bound the oldest are dropped.
@@ -22,7 +22,7 @@ BYTES_MAX: Final = 16 << 20
 LIMIT_MAX: Final = 5_000
 # Every value begins with its type: see events.prefix_of.
 _PREFIX: Final = b'{"type":"'
-_COMMITS: Final = events.prefix_of(Commits)
+_ROUTINE: Final = tuple(events.prefix_of(events.EVENTS[each]) for each in sorted(events.ROUTINE))
 
 
 class Mark(NamedTuple):
@@ -53,9 +53,9 @@ class Marks:
         return iter(self._marks)
 
     def take(self, record: Record) -> None:
-        """Keep an event, unless it is a commit, or older than those that were dropped."""
+        """Keep an event, unless it is routine, or older than those that were dropped."""
         value = record.value or b""
-        if value.startswith(_COMMITS):
+        if value.startswith(_ROUTINE):
             return
         end = value.find(b'"', len(_PREFIX))
         if not value.startswith(_PREFIX) or end < 0:

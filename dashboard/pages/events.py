@@ -18,11 +18,11 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.metrics.events import (
     EVENTS,
+    ROUTINE,
     BrokerFenced,
     BrokerStarted,
     BrokerStopped,
     BrokerUnfenced,
-    Commits,
     ConfigChanged,
     ControllerChanged,
     InSyncBelowMin,
@@ -43,7 +43,7 @@ from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 
 DEFAULT_RANGE = "1d"
-KINDS = tuple(sorted(set(EVENTS) - {Commits.TYPE}))
+KINDS = tuple(sorted(set(EVENTS) - ROUTINE))
 # What operators of several nodes look for first, under one name.
 FAILURES = "failures"
 FAILURE_KINDS = tuple(

@@ -10,7 +10,7 @@ from typing import Any
 
 from broker_cy.client.event_text import kind_of, line_of, subject_of
 from broker_cy.core.errors import ErrorCode, WireError
-from broker_cy.metrics.events import TOPIC, Commits, Stamped, decode
+from broker_cy.metrics.events import ROUTINE, TOPIC, Stamped, decode
 from broker_cy.wire import messages
 from broker_cy.wire.records import decode_batches
 from loadgen.net.cluster import EARLIEST, FETCH_BY_NAME, LATEST, Cluster, Refused, check
@@ -103,7 +103,7 @@ class ClusterEvents:
         for batch in decode_batches(data.records or b""):
             for record in [] if batch.is_control else batch.records(PAYLOAD_BYTES_MAX):
                 event = decode(record.value) if record.offset >= at and record.value is not None else None
-                if event is not None and not isinstance(event.event, Commits):
+                if event is not None and event.event.TYPE not in ROUTINE:
                     found.append(event)
             at = max(at, batch.last_offset + 1)
         return at

@@ -30,6 +30,8 @@ LINES: tuple[tuple[str, bytes], ...] = (
     ("leaders elect --preferred --yes", b""),
     ("groups list", b""),
     ("lag", b""),
+    ("acls explain alice read topic:orders --no-acls", b""),
+    ("users list", b""),
     ("transactions list", b""),
     ("producers orders", b""),
     ("log-dirs --replicas", b""),

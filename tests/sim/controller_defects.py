@@ -17,6 +17,7 @@ from broker_cy.controller.partition_change import PartitionChange
 from broker_cy.controller.refusals import NoteRefusals
 from broker_cy.controller.registration import RegisterBroker
 from broker_cy.controller.rules import Rules
+from broker_cy.metadata import replay
 from broker_cy.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage, TopicsImage
 from broker_cy.metadata.partition_index import Masks, PartitionIndex
 from broker_cy.metadata.records import VersionedRecord
@@ -356,6 +357,28 @@ def sweep_takes_tokens_that_count(patch: Patch) -> None:
     patch.setattr(token_ops.SweepTokens, "run", run)
 
 
+def withdrawals_of_rights_have_no_author(patch: Patch) -> None:
+    """Nobody learns who took somebody's rights away: a record that removes an ACL or a user has no author."""
+
+    def drop(image: MetadataImage, key: tuple[Any, ...], record: Any) -> None:
+        image.kept.pop(key, None)
+
+    patch.setattr(replay, "_drop", drop)
+
+
+def authors_are_lost_where_commits_are_gathered(patch: Patch) -> None:
+    """Of several operations that are committed together only some have an author."""
+    right = MetadataImage.merge
+
+    def merge(self: MetadataImage, above: MetadataImage) -> None:
+        authors = self.authors
+        right(self, above)
+        if authors:
+            self.authors = authors | dict.fromkeys(above.authors, b"")
+
+    patch.setattr(MetadataImage, "merge", merge)
+
+
 # The most seeds that each of them may take.
 DEFECTS: dict[Planter, int] = {
     takes_in_sync_members_that_are_no_replicas: 4 * SEEDS,
@@ -395,4 +418,6 @@ DEFECTS: dict[Planter, int] = {
     renewed_tokens_live_for_ever: SEEDS,
     expired_tokens_are_renewed: SEEDS,
     sweep_takes_tokens_that_count: SEEDS,
+    withdrawals_of_rights_have_no_author: SEEDS,
+    authors_are_lost_where_commits_are_gathered: SEEDS,
 }

@@ -23,6 +23,7 @@ from broker_cy.metadata.image import NO_LEADER
 from broker_cy.metadata.partition_index import is_reassigning
 from tests.broker_cy.controller.acts import BROKERS, Act, Draw, operation_of, request_of
 from tests.broker_cy.controller.brokers import CLUSTER_ID, Brokers
+from tests.sim.controller_authors import Changes
 from tests.sim.controller_checks import Checks, View
 from tests.sim.controller_refusals import Refusals
 from tests.sim.controller_tokens import SETTINGS, TokenUsers
@@ -49,6 +50,8 @@ SILENCES = 0.01
 REFUSALS = 0.05
 # How often users of delegation tokens act.
 TOKENS = 0.02
+# How often an operator changes ACLs or users.
+RIGHTS = 0.1
 # How often the only candidate of a partition flaps.
 FLAPS = 0.02
 
@@ -68,6 +71,7 @@ class World:
         self._kinds = [kind for kind, weight in EVENTS.items() for _ in range(weight)] + ["request"] * REQUESTS
         self._refusals = Refusals(self, seed)
         self._tokens = TokenUsers(self, seed)
+        self._rights = Changes(self, seed)
         self.checks = Checks()
         # When each incarnation of a broker was fenced without asking for it, as this controller knows.
         self._fenced_ms: dict[tuple[int, int], list[int]] = {}
@@ -99,6 +103,8 @@ class World:
                 self._refusals.story()
             if self._tokens.is_due(TOKENS):
                 self._tokens.story()
+            if self._rights.is_due(RIGHTS):
+                self._rights.act()
             kind = self._random.choice(self._kinds)
             if kind == "request":
                 self._request(self._draw.act(self.cluster.image))
@@ -192,7 +198,7 @@ class World:
             self.counts["cancelled" if act.kind == "reassign" else "ended"] += ended
 
     def _commit(self) -> None:
-        self.cluster.commit()
+        self._rights.committed(self.cluster.commit())
 
     def _alive(self) -> None:
         """Most brokers that are in service are heard from."""
@@ -315,6 +321,7 @@ class World:
     def _abandon(self) -> None:
         self.cluster.abandon()
         assert same_content(self.cluster.controller.state, self.cluster.image), "dropped operations left something"
+        self._rights.forget()
         # A registration that never was may have taken the place of what was known of an incarnation.
         self._fenced_ms.clear()
         self.checks.forget()
@@ -330,4 +337,5 @@ class World:
         self._fenced_ms.clear()
         self._refusals.forget()
         self._tokens.forget()
+        self._rights.forget()
         self.checks.forget()

@@ -481,7 +481,7 @@ cdef class Connection(AnswerQueue):
 
     cpdef int close(self) except -1:
         if self.login is not None:
-                self.login.closed()
+            self.login.closed()
             self.login = None
         if self.login_bytes:
             self.hold_for_login(0)

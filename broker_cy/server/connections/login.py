@@ -235,15 +235,10 @@ class Login:
     def _refuse(self, outcome: Refused) -> None:
         connection, logins = self._connection, self._logins
         logins.counts.failures[logins.name, outcome.again] += 1
-        logins.broker.log_events.login_failed(
-            logins.name,
-            connection.client_host,
-            connection.client_port,
-            outcome.mechanism,
-            outcome.user,
-            outcome.reason,
-            again=outcome.again,
-        )
+        host, again = connection.client_host, outcome.again
+        what = (outcome.mechanism, outcome.user, outcome.reason)
+        logins.broker.log_events.login_failed(logins.name, host, connection.client_port, *what, again=again)
+        logins.broker.refusals.login_failed(logins.name, host, *what, again=again)
         if not outcome.is_delayed:
             connection.close()
             return

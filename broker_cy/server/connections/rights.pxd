@@ -9,6 +9,7 @@ from broker_cy.server.connections.answers cimport AnswerQueue, ServerCore
 
 cdef enum:
     MASKS_MAX = 1024
+    MASK_BITS = 16                           # of operations
     READ = 1 << 3
     WRITE = 1 << 4
 
@@ -17,12 +18,13 @@ cdef class Rights:
     cdef readonly str principal
     cdef str host
     cdef int64_t epoch
-    cdef readonly dict masks                 # name, or 16 bytes of id -> mask
+    cdef readonly dict masks                 # name, or 16 bytes of id -> mask, and above it the operations that were noted
     cdef int cluster_mask           # -1: not asked yet
 
     cdef int renew(self) except -1
-    cdef int of_topic(self, bytes name) except -1
-    cdef int of_topic_id(self, bytes topic_id) except? -2
+    cdef int of_topic(self, bytes name, int wanted) except -1
+    cdef int of_topic_id(self, bytes topic_id, int wanted) except? -2
+    cdef int saw(self, bytes key, int found, int wanted, str name) except -1
     cdef bint may_act_for_cluster(self) except *
     cdef bint may_write_as(self, str transactional_id) except *
     cdef int refused(self, int16_t key, int operation, bytes topic, bint by_id) except -1

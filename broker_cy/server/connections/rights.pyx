@@ -42,26 +42,50 @@ cdef class Rights:
             self.cluster_mask = -1
         return 0
 
-    cdef int of_topic(self, bytes name) except -1:
-        found = self.masks.get(name)
-        if found is None:
+    cdef int of_topic(self, bytes name, int wanted) except -1:
+        """What the client may do, of which it does `wanted` now: one bit."""
+        cdef int found
+        known = self.masks.get(name)
+        if known is None:
             found = self.server.authorization.mask(self.principal, self.host, TOPIC, java_text(name))
             self.keep(name, found)
-        return found
+        else:
+            found = known
+        if found & wanted and not (found >> MASK_BITS) & wanted:
+            self.saw(name, found, wanted, java_text(name))
+        return found & ((1 << MASK_BITS) - 1)
 
-    cdef int of_topic_id(self, bytes topic_id) except? -2:
+    cdef int of_topic_id(self, bytes topic_id, int wanted) except? -2:
         """NO_TOPIC if there is no topic with this id. An id never gets another name."""
-        found = self.masks.get(topic_id)
-        if found is None:
+        cdef int found
+        known = self.masks.get(topic_id)
+        topic = None
+        if known is None:
             topic = topic_with_id(self.server, topic_id)
             if topic is None:
                 return NO_TOPIC
             found = self.server.authorization.mask(self.principal, self.host, TOPIC, topic.name)
             self.keep(topic_id, found)
-        return found
+        else:
+            found = known
+        if found & wanted and not (found >> MASK_BITS) & wanted:
+            if topic is None:
+                topic = topic_with_id(self.server, topic_id)
+            if topic is not None:
+                self.saw(topic_id, found, wanted, topic.name)
+        return found & ((1 << MASK_BITS) - 1)
+
+    cdef int saw(self, bytes key, int found, int wanted, str name) except -1:
+        """Note the first use of a right on this connection, in this epoch."""
+        cdef int operation = 0
+        while not wanted >> operation & 1:
+            operation += 1
+        self.server.authorization.saw(self.principal, self.host, operation, TOPIC, name)
+        self.keep(key, found | wanted << MASK_BITS)
+        return 0
 
     def keep(self, bytes key, int mask):
-        if len(self.masks) >= MASKS_MAX:
+        if len(self.masks) >= MASKS_MAX and key not in self.masks:
             self.masks.clear()
         self.masks[key] = mask
 
@@ -69,11 +93,14 @@ cdef class Rights:
         """Whether the client is a broker, or as trusted as one."""
         if self.cluster_mask < 0:
             self.cluster_mask = self.server.authorization.mask(self.principal, self.host, CLUSTER, CLUSTER_NAME)
+            if self.cluster_mask & CLUSTER_ACTION:
+                self.server.authorization.saw(self.principal, self.host, Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
         return self.cluster_mask & CLUSTER_ACTION != 0
 
     cdef bint may_write_as(self, str transactional_id) except *:
         mask = self.server.authorization.mask(self.principal, self.host, TRANSACTIONAL_ID, transactional_id)
         if mask & WRITE:
+            self.server.authorization.saw(self.principal, self.host, Operation.WRITE, TRANSACTIONAL_ID, transactional_id)
             return True
         self.server.authorization.denied(self.principal, self.host, PRODUCE_KEY, Operation.WRITE, TRANSACTIONAL_ID, transactional_id)
         return False

@@ -29,7 +29,7 @@ async def alter_user_scram_credentials(
         ctx.require_cluster(Operation.ALTER)
         return cast(
             messages.AlterUserScramCredentialsResponse,
-            await ctx.broker.controller.submit(AlterScramCredentials(request)),
+            await ctx.broker.controller.submit(AlterScramCredentials(request, ctx.author)),
         )
     except KafkaError as error:
         users = {each.name for each in request.deletions} | {each.name for each in request.upsertions}

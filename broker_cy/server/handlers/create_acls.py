@@ -30,7 +30,7 @@ async def create_acls(ctx: RequestContext, request: messages.CreateAclsRequest) 
         ctx.require_cluster(Operation.ALTER)
         if ctx.broker.authorization is None:
             raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-        results = await ctx.broker.controller.submit(CreateAcls(request.creations))
+        results = await ctx.broker.controller.submit(CreateAcls(request.creations, ctx.author))
     except KafkaError as error:
         results = [
             messages.CreateAclsResponse.AclCreationResult(error_code=int(error.code), error_message=error.message)

@@ -29,7 +29,7 @@ async def delete_acls(ctx: RequestContext, request: messages.DeleteAclsRequest) 
         ctx.require_cluster(Operation.ALTER)
         if ctx.broker.authorization is None:
             raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-        results = await ctx.broker.controller.submit(DeleteAcls(request.filters))
+        results = await ctx.broker.controller.submit(DeleteAcls(request.filters, ctx.author))
     except KafkaError as error:
         results = [
             messages.DeleteAclsResponse.DeleteAclsFilterResult(error_code=int(error.code), error_message=error.message)

@@ -557,7 +557,7 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
 cdef bint is_denied(FetchReply reply, FetchPartition target) except *:
     """Whether the consumer may not read the topic."""
     cdef bint by_id = reply.version >= 13
-    cdef int mask = reply.rights.of_topic_id(target.topic) if by_id else reply.rights.of_topic(target.topic)
+    cdef int mask = reply.rights.of_topic_id(target.topic, READ) if by_id else reply.rights.of_topic(target.topic, READ)
     # -1: there is no such topic, which is answered as ever.
     if mask & READ or mask < 0:
         return False

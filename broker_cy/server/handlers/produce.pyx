@@ -103,7 +103,7 @@ cdef set denied_topics(AnswerQueue connection, int16_t version):
     for i in range(_view.topic_count):
         topic = &_view.topics[i]
         key = topic_key(topic, version)
-        mask = rights.of_topic_id(key) if by_id else rights.of_topic(key)
+        mask = rights.of_topic_id(key, WRITE) if by_id else rights.of_topic(key, WRITE)
         # -1: there is no such topic, which is answered as ever.
         if mask & WRITE or mask < 0 or (connection.client_id == OWN_CLIENT and is_own_topic(connection, key, by_id)
                                         and rights.may_act_for_cluster()):

@@ -3,7 +3,8 @@
 Changes of topics, settings and brokers come from the committed metadata, which every broker follows: the one that leads
 the topic by that change writes them (cluster_changes.writer). Their author is the client that the handler named with
 `acting` while it waited for the change, which only the active controller's node does. For changes that no client
-requested `by` is the broker itself; where there are several brokers, the author may be unknown, and `by` is empty.
+requested `by` is the broker itself; where there are several brokers, the author may be unknown, and `by` is empty. The
+author of a change of ACLs or users is in the metadata (telemetry.security_changes).
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from broker_cy.metrics.events import (
 )
 from broker_cy.server.telemetry.cluster_changes import failures, writer
 from broker_cy.server.telemetry.own_topic import OwnTopic
+from broker_cy.server.telemetry.security_changes import security_changes
 
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
@@ -108,6 +110,10 @@ class EventLog:
 
     async def stop(self) -> None:
         self.note(BrokerStopped(uptime_ms=self._clock.wall_ms() - self._started_ms))
+        await self.close()
+
+    async def close(self) -> None:
+        """Write what waits; nothing is written later."""
         await self._topic.stop()
         await self._leader.close()
 
@@ -145,6 +151,8 @@ class EventLog:
                 self._settings[kind, name] = image.configs.resource(kind, name)
             return
         for event in failures(brokers, delta, image, self._min_isr):
+            self.note(event)
+        for event in security_changes(delta):
             self.note(event)
         fresh = {topic.after.name for topic in delta.topics if topic.before is None and topic.after is not None}
         gone = {topic.before.name for topic in delta.topics if topic.before is not None and topic.after is None}

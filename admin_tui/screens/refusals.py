@@ -1,0 +1,108 @@
+"""Logins and rights that were refused, the newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Static
+
+from admin_tui.screens.acls import answer_text
+from admin_tui.screens.view import View
+from admin_tui.widgets.grid import Column, Grid, time_columns
+from broker_cy.client.text import clean, count
+from broker_cy.console.acts.acls import asked_of, explain_form, verdict_lines
+from broker_cy.console.refusals import Refusal, asked_texts, details, refusals_of
+from broker_cy.security.explain import authorizer_of, explain
+
+
+class RefusalsView(View):
+    """All refusals that the console has seen."""
+
+    NAME = "refusals"
+    ABOUT = """What brokers refused, from `__cluster_events`: logins that failed, and rights that were missing. Equal
+    refusals of ten seconds are one row with their number. The lower part has the ACL that decided at that time, or
+    those that came near; `x` decides again by the ACLs of now."""
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "explain", "Explain now", id="refusals.explain")]
+    DEFAULT_CSS = """
+    RefusalsView Grid { height: 1fr; }
+    RefusalsView #about { height: 9; border: round $panel-lighten-2; padding: 0 1; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # The row that is explained by the ACLs of now, until the cursor leaves it.
+        self._explained: object = None
+
+    def body(self) -> ComposeResult:
+        yield Grid[Refusal](
+            [
+                *time_columns(lambda row: row.time_ms, lambda: self.console_app.settings.utc),
+                Column("Who", lambda row: clean(row.who), 16, lambda row: row.who, letter="W"),
+                Column("From", lambda row: clean(row.host), 12, lambda row: row.host, letter="F", drop=1),
+                Column("What", lambda row: clean(row.what), 22, lambda row: row.what, letter="A", flex=True),
+                Column("Times", lambda row: count(row.times), 6, lambda row: row.times, "right", letter="T"),
+                Column("Why", lambda row: clean(row.why), 20, flex=True, drop=2),
+            ],
+            key=_key,
+            text=lambda row: f"{row.who} {row.host} {row.what} {row.why}",
+            title="Refusals",
+            stays_first=True,
+        )
+        yield Static("", id="about")
+
+    def connect(self) -> None:
+        self.link(self.session.events, self.grid, self._show)
+        self.also(self.session.acls(), lambda: None)
+        self.grid.focus()
+
+    def _show(self) -> None:
+        self.grid.set_rows(reversed(refusals_of(self.session.events.items)))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "explain":
+            row: Refusal | None = self.grid.selected if self.query(Grid) else None
+            return row is not None and asked_texts(row.stamped) is not None
+        return super().check_action(action, parameters)
+
+    def on_grid_moved(self, event: Grid.Moved) -> None:
+        event.stop()
+        self.refresh_bindings()
+        row: Refusal | None = self.grid.selected
+        if row is not None and _key(row) == self._explained:
+            return
+        self._explained = None
+        about = self.query_one("#about", Static)
+        about.border_title = "Why, at that time"
+        about.update(Text("" if row is None else clean_lines(details(row))))
+
+    def action_explain(self) -> None:
+        row: Refusal | None = self.grid.selected
+        texts: Mapping[str, Any] | None = None if row is None else asked_texts(row.stamped)
+        bindings = self.session.acls().value
+        if texts is None:
+            return
+        if bindings is None:
+            self.tell(self.session.acls().error or "the ACLs are not known yet", is_error=True)
+            return
+        checked = explain_form(texts).checked(texts)
+        if checked.problems:
+            self.tell("; ".join(checked.problems.values()), is_error=True)
+            return
+        assert row is not None
+        self._explained = _key(row)
+        asked = asked_of(checked.values)
+        about = self.query_one("#about", Static)
+        about.border_title = "By the ACLs of now"
+        about.update(answer_text(verdict_lines(asked, explain(authorizer_of(bindings), bindings, asked))))
+
+
+def _key(row: Refusal) -> tuple[object, ...]:
+    return (row.time_ms, row.stamped.broker, row.who, row.host, row.what, row.why, row.api)
+
+
+def clean_lines(lines: list[str]) -> str:
+    return "\n".join(clean(line) for line in lines)

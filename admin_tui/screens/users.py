@@ -1,0 +1,83 @@
+"""Users that log in with SCRAM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from admin_tui.screens.view import ListView
+from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.scram_users import ScramCredential
+from broker_cy.client.text import clean, count
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.acts.users import password_form, plan_delete_credential, plan_password
+
+
+class UsersView(ListView):
+    """All credentials."""
+
+    NAME = "users"
+    ABOUT = """Users that log in with SCRAM-SHA-256 or SCRAM-SHA-512: one row for each mechanism of a user. Brokers show
+    neither passwords nor what they keep of them.
+
+`c` creates a user, `e` sets another password, `ctrl+d` deletes the credential. A change counts with the next login."""
+    CHANGES = frozenset({"create", "password", "delete"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "create", "Create", id="users.create"),
+        Binding("e", "password", "Password", id="users.password"),
+        Binding("ctrl+d", "delete", "Delete", id="users.delete"),
+    ]
+
+    def make_grid(self) -> Grid[Any]:
+        return Grid[ScramCredential](
+            [
+                Column("User", lambda row: clean(row.user), 24, lambda row: row.user, flex=True, letter="U"),
+                Column("Mechanism", lambda row: row.mechanism, 16, lambda row: row.mechanism, letter="M"),
+                Column("Iterations", lambda row: count(row.iterations), 10, lambda row: row.iterations, "right"),
+            ],
+            key=lambda row: (row.user, row.mechanism),
+            text=lambda row: f"{row.user} {row.mechanism}",
+            title="Users of SCRAM",
+        )
+
+    def connect(self) -> None:
+        self.link(self.session.scram_users(), self.grid, self._show)
+
+    def _show(self) -> None:
+        found = self.session.scram_users().value
+        if found is not None:
+            self.grid.set_rows(found)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("password", "delete") and (not self.query(Grid) or self.grid.selected is None):
+            return False
+        return super().check_action(action, parameters)
+
+    def action_create(self) -> None:
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_password(self.client, self.command, values, is_new=True)
+
+        self.act(plan, form=password_form())
+
+    def action_password(self) -> None:
+        row: ScramCredential | None = self.grid.selected
+        if row is None:
+            return
+
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_password(self.client, self.command, values, is_new=False)
+
+        self.act(plan, form=password_form(row))
+
+    def action_delete(self) -> None:
+        row: ScramCredential | None = self.grid.selected
+        if row is None:
+            return
+        chosen = row
+
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_delete_credential(self.command, chosen)
+
+        self.act(plan)

@@ -1,0 +1,52 @@
+"""Who asked for a change of ACLs or SCRAM credentials: for events, nothing depends on it.
+
+The broker that writes the event need not be the node that carried the change out, so the records say it. Kafka's
+records do not, so it is a tagged field that Kafka's specification does not know, as in metadata.fence_reasons: nodes of
+Apache Kafka skip it, and its controllers never write it. Images and snapshots do not keep it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+# Of AccessControlEntryRecord, UserScramCredentialRecord and the records that remove them.
+TAG: Final = 10_001
+# Of each of the texts; what is longer is cut.
+CHARACTERS_MAX: Final = 250
+
+Tags = tuple[tuple[int, bytes], ...]
+
+
+class Author(NamedTuple):
+    """A client, as events name it; empty texts are not known."""
+
+    client_id: str = ""
+    host: str = ""
+    principal: str = ""
+
+
+NOBODY: Final = Author()
+
+
+def tag_of(author: Author) -> Tags:
+    if author == NOBODY:
+        return ()
+    return ((TAG, json.dumps([text[:CHARACTERS_MAX] for text in author]).encode()),)
+
+
+def data_of(tags: Iterable[tuple[int, bytes]]) -> bytes:
+    """The contents of the field, empty without it."""
+    return dict(tags).get(TAG, b"")
+
+
+def read(data: bytes) -> Author:
+    """The author in what `data_of` returned; NOBODY if it is empty or not understood."""
+    try:
+        texts = json.loads(data) if data else []
+    except ValueError:
+        return NOBODY
+    if not isinstance(texts, list) or len(texts) != len(NOBODY) or not all(isinstance(text, str) for text in texts):
+        return NOBODY
+    return Author(*(text[:CHARACTERS_MAX] for text in texts))

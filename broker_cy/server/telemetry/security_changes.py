@@ -1,0 +1,93 @@
+"""The events of changes of ACLs and SCRAM credentials. Pure: they follow from what a commit changed, which also says
+who asked for it (metadata.authors); `by` is empty where that is not known, as with a controller of Apache Kafka.
+
+A commit may have changes of several authors: there is one event for each of them. Nothing of a credential is taken over
+but its user, mechanism and iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from broker_cy.core import scram
+from broker_cy.metadata.authors import read
+from broker_cy.metadata.image import ACL, SCRAM
+from broker_cy.metrics.events import (
+    CHANGES_REPORTED_MAX,
+    Acl,
+    AclsCreated,
+    AclsDeleted,
+    Client,
+    Credential,
+    Event,
+    ScramUsersChanged,
+)
+from broker_cy.security.acls import Binding
+
+if TYPE_CHECKING:
+    from broker_cy.metadata.image import ImageDelta
+
+
+def security_changes(delta: ImageDelta) -> Iterator[Event]:
+    """The events of a commit, at most CHANGES_REPORTED_MAX changes listed in each."""
+    if delta.acls:
+        yield from _acls(delta)
+    if delta.scram:
+        yield from _credentials(delta)
+
+
+def acl_of(binding: Binding) -> Acl:
+    """A binding, as events have it."""
+    return Acl(
+        binding.permission.name,
+        binding.principal,
+        binding.host,
+        binding.operation.name,
+        binding.resource_type.name,
+        binding.pattern_type.name,
+        binding.name,
+    )
+
+
+def _acls(delta: ImageDelta) -> Iterator[Event]:
+    changes: dict[tuple[bool, bytes], AclsCreated | AclsDeleted] = {}
+    for before, after in delta.acls:
+        for record, is_created in ((before, False), (after, True)):
+            if record is None:
+                continue
+            author = delta.authors.get((ACL, record.id), b"")
+            event = changes.get((is_created, author))
+            if event is None:
+                by = Client(*read(author))
+                event = AclsCreated(by=by) if is_created else AclsDeleted(by=by)
+                changes[is_created, author] = event
+            event.acls_total += 1
+            if len(event.acls) < CHANGES_REPORTED_MAX:
+                event.acls.append(acl_of(Binding.of_record(record)))
+    yield from changes.values()
+
+
+def _credentials(delta: ImageDelta) -> Iterator[Event]:
+    changes: dict[bytes, ScramUsersChanged] = {}
+    for before, after in delta.scram:
+        record = after or before
+        if record is None:
+            continue
+        author = delta.authors.get((SCRAM, record.name, record.mechanism), b"")
+        event = changes.get(author)
+        if event is None:
+            event = changes[author] = ScramUsersChanged(by=Client(*read(author)))
+        event.credentials_total += 1
+        if len(event.credentials) < CHANGES_REPORTED_MAX:
+            event.credentials.append(_credential(before, after))
+    yield from changes.values()
+
+
+def _credential(before: Any, after: Any) -> Credential:
+    record = after or before
+    mechanism = scram.of_type(record.mechanism)
+    name = str(record.mechanism) if mechanism is None else mechanism.name
+    if after is None:
+        return Credential(record.name, name, "deleted")
+    return Credential(record.name, name, "created" if before is None else "altered", after.iterations)
