@@ -19,6 +19,7 @@ from broker_cy.metadata.overlay import ABSENT, Overlay, forget, merge
 from broker_cy.metadata.partition import NO_LEADER as NO_LEADER
 from broker_cy.metadata.partition import PartitionImage as PartitionImage
 from broker_cy.metadata.partition_index import Masks, PartitionIndex, bits, is_imbalanced, is_reassigning
+from broker_cy.metadata.quotas import QUOTA
 
 # Kafka's ConfigResource.Type, as stored in ConfigRecord.
 RESOURCE_TOPIC = 2
@@ -308,7 +309,7 @@ class MetadataImage:
     """All metadata. `offset` and `epoch` are those of the last record applied (-1 before the first).
 
     `generation` grows with every change; caches of encoded answers compare it. `kept` has the newest record of each
-    entity that needs no form of its own (ACLs, which `security.authorizer` indexes; quotas and delegation tokens, which
+    entity that needs no form of its own (ACLs, which `security.authorizer` indexes; quotas; delegation tokens, which
     this broker does not use yet; SCRAM credentials, which `controller.scram_ops` only changes and describes), by a key
     that identifies the entity. Snapshots contain these records, so nothing in a log written by Apache Kafka is lost.
     """
@@ -350,6 +351,10 @@ class MetadataImage:
     def acls(self) -> Iterator[Any]:
         """The AccessControlEntryRecords. O(entries of `kept`)."""
         return (record for key, record in self.kept.items() if key[0] == ACL)
+
+    def quotas(self) -> Iterator[Any]:
+        """The ClientQuotaRecords. O(entries of `kept`)."""
+        return (record for key, record in self.kept.items() if key[0] == QUOTA)
 
     def branch(self) -> MetadataImage:
         """An image above this one: reads of unchanged entries go through to this one, writes stay in the branch."""

@@ -602,6 +602,19 @@ def alter_user_scram_credentials(v: int, w: World) -> Any:
     return request(deletions=[request.ScramCredentialDeletion(name="a", mechanism=1)])
 
 
+@asks(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+def describe_client_quotas(v: int, w: World) -> Any:
+    return m.DescribeClientQuotasRequest(components=[], strict=False)
+
+
+@asks(ApiKey.ALTER_CLIENT_QUOTAS)
+def alter_client_quotas(v: int, w: World) -> Any:
+    request = m.AlterClientQuotasRequest
+    part = request.EntityData(entity_type="user", entity_name="a")
+    op = request.OpData(key="producer_byte_rate", value=1.0, remove=False)
+    return request(entries=[request.EntryData(entity=[part], ops=[op])], validate_only=False)
+
+
 @asks(ApiKey.DESCRIBE_QUORUM)
 def describe_quorum(v: int, w: World) -> Any:
     request = m.DescribeQuorumRequest
@@ -671,7 +684,7 @@ def remove_raft_voter(v: int, w: World) -> Any:
 
 
 # Nothing of these depends on rights.
-WITHOUT_RIGHTS = {ApiKey.API_VERSIONS}
+WITHOUT_RIGHTS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 
 def answers(world: World) -> dict[str, Any]:

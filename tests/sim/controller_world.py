@@ -24,6 +24,7 @@ from broker_cy.metadata.partition_index import is_reassigning
 from tests.broker_cy.controller.acts import BROKERS, Act, Draw, operation_of, request_of
 from tests.broker_cy.controller.brokers import CLUSTER_ID, Brokers
 from tests.sim.controller_checks import Checks, View
+from tests.sim.controller_quotas import Quotas
 from tests.sim.controller_refusals import Refusals
 from tests.support.images import same_content
 
@@ -48,6 +49,8 @@ SILENCES = 0.01
 REFUSALS = 0.05
 # How often the only candidate of a partition flaps.
 FLAPS = 0.02
+# How often an operator changes quotas of clients.
+QUOTAS = 0.08
 
 
 class World:
@@ -64,6 +67,7 @@ class World:
         self._replacements = Random(f"replacements {seed}")
         self._kinds = [kind for kind, weight in EVENTS.items() for _ in range(weight)] + ["request"] * REQUESTS
         self._refusals = Refusals(self, seed)
+        self._quotas = Quotas(self, seed)
         self.checks = Checks()
         # When each incarnation of a broker was fenced without asking for it, as this controller knows.
         self._fenced_ms: dict[tuple[int, int], list[int]] = {}
@@ -83,9 +87,9 @@ class World:
     def _run(self, steps: int) -> None:
         for broker_id in BROKERS:
             self._request(Act("register", (broker_id, 0, False)))
-            self.cluster.commit()
+            self._commit()
             self.beat(broker_id)
-            self.cluster.commit()
+            self._commit()
         for _ in range(steps):
             if self._silences.random() < SILENCES:
                 self._silence()
@@ -93,6 +97,8 @@ class World:
                 self._flap()
             if self._refusals.is_due(REFUSALS):
                 self._refusals.story()
+            if self._quotas.is_due(QUOTAS):
+                self._quotas.change()
             kind = self._random.choice(self._kinds)
             if kind == "request":
                 self._request(self._draw.act(self.cluster.image))
@@ -187,6 +193,7 @@ class World:
 
     def _commit(self) -> None:
         self.cluster.commit()
+        self._quotas.commit()
 
     def _alive(self) -> None:
         """Most brokers that are in service are heard from."""
@@ -309,6 +316,7 @@ class World:
     def _abandon(self) -> None:
         self.cluster.abandon()
         assert same_content(self.cluster.controller.state, self.cluster.image), "dropped operations left something"
+        self._quotas.drop()
         # A registration that never was may have taken the place of what was known of an incarnation.
         self._fenced_ms.clear()
         self.checks.forget()
@@ -320,6 +328,8 @@ class World:
         other = self.cluster.restarted()
         assert same_content(other.image, self.cluster.image), "the log gives another state"
         self.cluster = other
+        self._quotas.drop()
+        self._quotas.check()
         self._fenced_ms.clear()
         self._refusals.forget()
         self.checks.forget()
