@@ -427,8 +427,8 @@ class TopicDelta(NamedTuple):
 
 
 class ImageDelta(NamedTuple):
-    """What one commit changed. `configs` names resources as (type, name). `acls` has AccessControlEntryRecords as
-    (before, after), None where there is none.
+    """What one commit changed. `configs` names resources as (type, name). `acls` has AccessControlEntryRecords, and
+    `quotas` ClientQuotaRecords, as (before, after), None where there is none.
     """
 
     topics: list[TopicDelta]
@@ -436,6 +436,7 @@ class ImageDelta(NamedTuple):
     brokers: list[int]
     features: list[str]
     acls: Sequence[tuple[Any, Any]] = ()
+    quotas: Sequence[tuple[Any, Any]] = ()
 
     def gone(self) -> list[TopicImage]:
         """The topics that were deleted, also those that were created again."""
@@ -456,11 +457,14 @@ class ImageDelta(NamedTuple):
             [key for key, _ in _changes(above.configs._resources)],
             [key for key, _ in _changes(above.brokers)],
             [key for key, _ in _changes(above.features._levels)],
-            [
-                (base.kept.get(key), None if after is ABSENT else after)
-                for key, after in _changes(above.kept)
-                if key[0] == ACL
-            ],
+            *(
+                [
+                    (base.kept.get(key), None if after is ABSENT else after)
+                    for key, after in _changes(above.kept)
+                    if key[0] == kind
+                ]
+                for kind in (ACL, QUOTA)
+            ),
         )
 
     @classmethod
@@ -476,11 +480,14 @@ class ImageDelta(NamedTuple):
             [key for key in resources if before.configs.resource(*key) != after.configs.resource(*key)],
             [each for each in brokers if before.brokers.get(each) != after.brokers.get(each)],
             [name for name in levels if before.features.level(name) != after.features.level(name)],
-            [
-                (before.kept.get(key), after.kept.get(key))
-                for key in dict.fromkeys((*before.kept, *after.kept))
-                if key[0] == ACL and before.kept.get(key) != after.kept.get(key)
-            ],
+            *(
+                [
+                    (before.kept.get(key), after.kept.get(key))
+                    for key in dict.fromkeys((*before.kept, *after.kept))
+                    if key[0] == kind and before.kept.get(key) != after.kept.get(key)
+                ]
+                for kind in (ACL, QUOTA)
+            ),
         )
 
     @classmethod
@@ -492,6 +499,7 @@ class ImageDelta(NamedTuple):
             list(image.brokers),
             list(image.features.levels()),
             [(None, record) for record in image.acls()],
+            [(None, record) for record in image.quotas()],
         )
 
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from broker_cy.quotas.limits import Tags
 
 WAIT_MS_MAX: Final = 2**31 - 1
-EXCEEDED: Final = "The throttling quota has been exceeded."
 
 
 class Bucket:
@@ -86,7 +85,8 @@ class MutationQuota:
         if wait_ms:
             self._wait_ms, self._at_ms = wait_ms, now_ms
             if self._strict:
-                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED)
+                # As in Kafka, without a message: clients show their own.
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "")
         elif self._strict:
             self.bucket.draw(count, now_ms)
 

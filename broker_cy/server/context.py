@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metrics.events import Client
 from broker_cy.security.acls import CLUSTER_NAME, Operation, ResourceType
 from broker_cy.server import authorized_operations
 from broker_cy.server.broker import Broker
+
+if TYPE_CHECKING:
+    from broker_cy.server.client_quotas import Changes
 
 # Kafka's principal of a connection without authentication.
 ANONYMOUS = "User:ANONYMOUS"
@@ -63,6 +67,15 @@ class RequestContext:
     def client(self) -> Client:
         """The client, as events name it."""
         return Client(client_id=self.client_id or "", host=self.client_host, principal=self.principal)
+
+    def changes(self, *, strict: bool) -> Changes | None:
+        """What the client may still change of partitions (KIP-599); None without a quota for it. With `strict` what is
+        beyond it is refused.
+        """
+        quotas = self.broker.quotas
+        if not quotas.is_on:
+            return None
+        return quotas.changes(self.principal, self.client_id, strict=strict)
 
     # --- rights: without an authorizer everything is allowed
 

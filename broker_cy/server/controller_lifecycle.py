@@ -96,6 +96,7 @@ class ControllerServer:
         )
         if (authorization := broker.authorize()) is not None:
             broker.controller.subscribe(authorization.apply)
+        broker.controller.subscribe(broker.quotas.apply)
         broker.controller.subscribe(self._on_image)
         broker.controller.load(self._controllers.endpoints())
         self._controllers.start()

@@ -93,6 +93,7 @@ class ControllerListeners:
             config["socket.request.max.bytes"],
             self._on_closed,
         )
+        self._broker.quotas.attach(self._core)
         logins = logins_of(self._broker)
         for name, acceptor in self._acceptors:
             self.listeners.append(Listener(name, acceptor, self._core, self._admission, logins.get(name)))

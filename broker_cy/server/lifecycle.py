@@ -24,6 +24,8 @@ from broker_cy.metadata.image import Endpoint
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
+from broker_cy.server.client_quotas import EXPIRE_S
+from broker_cy.server.connections import charging
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
 from broker_cy.server.connections.listener import Admission, Listener
@@ -174,6 +176,8 @@ class BrokerServer:
         self._core.check_jobs = self._check_jobs
         self._core.authorization = authorization
         self._install_hot_handlers()
+        charging.install(self._core)
+        self.broker.quotas.attach(self._core)
         self._open_storage()
         logins = logins_of(self.broker)
         for listener, acceptor in zip(self.config.listeners, acceptors, strict=True):
@@ -198,6 +202,7 @@ class BrokerServer:
         else:
             self._all_opened()
         self._every("storage", STORAGE_TICK_S, self._storage_tick)
+        self._every("quotas", EXPIRE_S, self.broker.quotas.expire)
         flush_check_s = self.config["log.flush.scheduler.interval.ms"] / 1000
         if 0 < flush_check_s < STORAGE_TICK_S:
             self._every("flush", flush_check_s, lambda: self.broker.log_manager.flush_old(self.clock.wall_ms()))
@@ -401,6 +406,7 @@ class BrokerServer:
         broker.groups.on_commits = self._commit_sampler.note
         if broker.authorization is not None:
             broker.controller.subscribe(broker.authorization.apply)
+        broker.controller.subscribe(broker.quotas.apply)
         broker.controller.subscribe(self._on_image)
         broker.controller.on_suspect = broker.suspects.suspect
         broker.controller.on_clear = broker.suspects.clear

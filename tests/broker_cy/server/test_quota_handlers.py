@@ -21,6 +21,7 @@ from tests.broker_cy.server.metadata_broker import MetadataBroker, run, with_bro
 from tests.broker_cy.server.test_acl_handlers import CLUSTER, create, creation
 from tests.support.cluster import ask
 from tests.support.kafka_peer import KafkaPeer
+from tests.support.wait import until
 
 load_handlers()
 Alter = messages.AlterClientQuotasRequest
@@ -223,3 +224,96 @@ def test_an_error_of_all_is_that_of_each_entity(tmp_path: Path) -> None:
         ]
 
     run(work)
+
+
+Topics = messages.CreateTopicsRequest
+Deletion = messages.DeleteTopicsRequest
+Partitions = messages.CreatePartitionsRequest
+
+
+def create_topics(*names: str, partitions: int = 1, **fields: Any) -> Topics:
+    topics = [Topics.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
+    return Topics(topics=topics, timeout_ms=30_000, **fields)
+
+
+def delete_topics(*names: str) -> Deletion:
+    return Deletion(topics=[Deletion.DeleteTopicState(name=name) for name in names], timeout_ms=30_000)
+
+
+def create_partitions(count: int, *names: str) -> Partitions:
+    return Partitions(
+        topics=[Partitions.CreatePartitionsTopic(name=name, count=count, assignments=None) for name in names],
+        timeout_ms=30_000,
+    )
+
+
+# A bucket of 110 partitions, which is hardly refilled meanwhile: at zero it is not exceeded yet.
+CHANGES_OF_TOPICS: list[Any] = [
+    create_topics("a", "b", partitions=50),
+    create_topics("c", partitions=30, validate_only=True),
+    create_topics("c", "d", partitions=1),
+    create_topics("a", ""),
+    create_partitions(51, "a", "nothing"),
+    delete_topics("a", "nothing", "b"),
+]
+
+
+def refused(response: Any) -> Any:
+    """The errors by topic, and whether the client has to wait."""
+    found = getattr(response, "topics", None) or getattr(response, "responses", None) or response.results
+    errors = {each.name: (ErrorCode(each.error_code).name, each.error_message) for each in found}
+    return errors, response.throttle_time_ms > 0
+
+
+@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+def test_changes_beyond_the_quota_are_refused_as_by_kafka(tmp_path: Path) -> None:
+    """If this fails, a client creates more partitions than it may, or is refused what Kafka lets it do."""
+    quota = alter(entry({"user": None}, (CHANGES, 1e-3)))
+    # So that the bucket is of 110 partitions all the same.
+    settings = {"controller.quota.window.num": "11", "controller.quota.window.size.seconds": "10000"}
+    answered: dict[type[Any], type[Any]] = {
+        Topics: messages.CreateTopicsResponse,
+        Deletion: messages.DeleteTopicsResponse,
+        Partitions: messages.CreatePartitionsResponse,
+    }
+    kafka = KafkaPeer(tmp_path / "kafka", settings)
+    theirs = []
+    try:
+        kafka.start()
+        assert plain(ask(kafka.port, quota, response_of(quota)))[1][0][1] == ("NONE", None)
+        until(lambda: bool(ask(kafka.port, describe(), response_of(describe())).entries), "the quota to be known")
+        for request in CHANGES_OF_TOPICS:
+            theirs.append(refused(ask(kafka.port, request, answered[type(request)])))
+    finally:
+        kafka.close()
+    ours = []
+
+    async def work(broker: MetadataBroker) -> None:
+        await broker.call(quota, 1)
+        for request in CHANGES_OF_TOPICS:
+            version = {Topics: 7, Deletion: 6, Partitions: 3}[type(request)]
+            ours.append(refused(await broker.call(request, version)))
+
+    with_broker(tmp_path / "ours", work, settings)
+    for request, one, other in zip(CHANGES_OF_TOPICS, ours, theirs, strict=True):
+        assert one == other, request
+    assert [waits for _, waits in theirs] == [False, False, True, False, True, True]
+
+
+def test_older_clients_wait_for_their_changes(tmp_path: Path) -> None:
+    """If this fails, a client that does not know THROTTLING_QUOTA_EXCEEDED fails, or need not wait."""
+
+    async def work(broker: MetadataBroker) -> None:
+        await broker.call(alter(entry({"user": None}, (CHANGES, 1.0))), 1)
+        errors, waits = refused(await broker.call(create_topics("a", "b", "c", partitions=8), 5))
+        assert ({code for code, _ in errors.values()}, waits) == ({"NONE"}, True)
+        errors, waits = refused(await broker.call(create_partitions(9, "a"), 2))
+        assert (errors["a"][0], waits) == ("NONE", True)
+        request = Deletion(topic_names=["a", "b"], timeout_ms=30_000)
+        errors, waits = refused(await broker.call(request, 4))
+        assert ({code for code, _ in errors.values()}, waits) == ({"NONE"}, True)
+        assert [topic.name for topic in broker.image.topics] == ["c"]
+        ((key, meter),) = broker.quotas.meters()
+        assert (key, meter.waits) == (CHANGES, 3)
+
+    with_broker(tmp_path, work)
