@@ -76,6 +76,8 @@ cdef class Rate:
         cdef double wait
         if not rate > self.limit:
             return 0
+        if self.limit <= 0:
+            return self.wait_ms_max
         wait = floor((rate - self.limit) / self.limit * self.span_ms + 0.5)
         return self.wait_ms_max if wait > self.wait_ms_max else <int64_t>wait
 

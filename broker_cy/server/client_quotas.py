@@ -9,9 +9,11 @@ Broker and controller of one process share it. As in Kafka, what is used is coun
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from broker_cy.core.logs import facts
 from broker_cy.metadata import quotas
 from broker_cy.quotas.account import Account
 from broker_cy.quotas.bucket import Bucket, MutationQuota
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import ImageDelta, MetadataImage
+    from broker_cy.quotas.connections import ConnectionRates
     from broker_cy.server.connections.answers import ServerCore
+
+LOGGER = logging.getLogger("broker_cy.server.client_quotas")
 
 # Between two looks for entities that were not used for an hour.
 EXPIRE_S: Final = 60.0
@@ -54,6 +59,8 @@ class ClientQuotas:
             quotas.REQUEST_PERCENTAGE: self.time,
             quotas.CONTROLLER_MUTATION_RATE: self._changes,
         }
+        # How fast connections to the listeners for clients begin; None on a node without such.
+        self.connections: ConnectionRates | None = None
         self._cores: list[ServerCore] = []
         self._generation = 0
 
@@ -85,18 +92,33 @@ class ClientQuotas:
         changed = set()
         for before, after in delta.quotas:
             record = before if after is None else after
+            limit = None if after is None else after.value
+            if record.entity[0].entity_type == quotas.IP:
+                self._limit_address(record.entity[0].entity_name, limit)
+                continue
             kind = self._kinds.get(record.key)
-            if kind is not None and not any(part.entity_type == quotas.IP for part in record.entity):
-                kind.limits.set(record.entity, None if after is None else after.value)
+            if kind is not None:
+                kind.limits.set(record.entity, limit)
                 changed.add(record.key)
         for key in changed:
             self._kinds[key].renew()
         if changed:
             self._renew_cores()
 
+    def _limit_address(self, address: str | None, limit: float | None) -> None:
+        if self.connections is None:
+            return
+        try:
+            self.connections.limit_address(address, limit)
+        except ValueError as error:
+            # Kafka's controller accepts names of hosts.
+            LOGGER.warning("quota without effect: not an address", extra=facts(ip=address, reason=error))
+
     def expire(self) -> None:
         """Forget who has used nothing for an hour."""
         now_ms = self._now_ms()
+        if self.connections is not None:
+            self.connections.expire(now_ms)
         for kind in self._kinds.values():
             kind.expire(now_ms)
         self._renew_cores()

@@ -213,6 +213,15 @@ cdef class ServerCore(FlushGroup):
             connection.close()
         return len(idle)
 
+    def close_least_active(self, str listener not None):
+        """Close the connection of another listener from which nothing came for the longest time."""
+        cdef AnswerQueue connection, found = None
+        for connection in self.connections:
+            if connection.listener != listener and (found is None or connection.last_active_ms < found.last_active_ms):
+                found = connection
+        if found is not None:
+            found.close()
+
     def stop_reading(self):
         """First step of an orderly stop: no more requests are read; those that were read are still answered."""
         cdef AnswerQueue connection

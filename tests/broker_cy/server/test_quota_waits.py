@@ -86,7 +86,7 @@ class QuotaBroker:
         self._records: dict[str, Any] = {}
 
     def set(self, key: str, limit: float | None, **names: str | None) -> None:
-        kinds = {"user": "user", "client_id": "client-id"}
+        kinds = {"user": "user", "client_id": "client-id", "ip": "ip"}
         part = messages.ClientQuotaRecord.EntityData
         parts = [part(entity_type=kinds[kind], entity_name=name) for kind, name in (names or {"user": None}).items()]
         record = messages.ClientQuotaRecord(entity=parts, key=key, value=limit or 0.0)
