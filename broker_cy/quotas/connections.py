@@ -43,14 +43,14 @@ class ConnectionRates:
         self._broker: Rate | None = None
         self._listeners: dict[str, Rate] = {}
         # Addresses take the place of client ids.
-        self._addresses: Entities[Rate] = Entities(self._rate)
+        self.addresses: Entities[Rate] = Entities(self._rate)
 
     def _rate(self, tags: tuple[str, str], limit: float, now_ms: int) -> Rate:
         return Rate(tags, limit, self._windows, self._window_ms, now_ms, self._window_ms)
 
     @property
     def is_on(self) -> bool:
-        return self._broker is not None or bool(self._listeners) or bool(self._addresses.limits)
+        return self._broker is not None or bool(self._listeners) or bool(self.addresses.limits)
 
     def limit(self, broker: int, listeners: Mapping[str, int], now_ms: int) -> None:
         """Connections a second of the broker, and of each listener; UNLIMITED for no limit."""
@@ -72,8 +72,8 @@ class ConnectionRates:
         """
         name = None if address is None else str(ipaddress.ip_address(address))
         part: Any = messages.ClientQuotaRecord.EntityData(entity_type=CLIENT_ID, entity_name=name)
-        self._addresses.limits.set([part], None if limit is None else float(int(limit)))
-        self._addresses.renew()
+        self.addresses.limits.set([part], None if limit is None else float(int(limit)))
+        self.addresses.renew()
 
     def arrive(self, listener: str, address: str, now_ms: int, *, is_exempt: bool = False) -> Arrival:
         """A connection is accepted. `is_exempt`: the listener is the one between brokers."""
@@ -82,7 +82,7 @@ class ConnectionRates:
             shared.append(self._broker)
         counted = [rate for rate in shared if rate is not None]
         pause_ms = max([0, *(rate.charge(1, now_ms) for rate in counted)])
-        own = self._addresses.of("", address, now_ms)
+        own = self.addresses.of("", address, now_ms)
         close_ms = 0 if own is None else own.charge(1, now_ms)
         if own is not None and close_ms:
             own.note_wait(close_ms)
@@ -92,4 +92,4 @@ class ConnectionRates:
 
     def expire(self, now_ms: int) -> None:
         """Forget addresses that have not connected for an hour."""
-        self._addresses.expire(now_ms)
+        self.addresses.expire(now_ms)

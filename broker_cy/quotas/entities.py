@@ -18,7 +18,7 @@ IDLE_MS: Final = 3_600_000
 # Between two looks for idle entities when there is no room.
 SWEEP_MS: Final = 1_000
 # The tags of those that share.
-OTHERS: Final[Tags] = ("<others>", "<others>")
+OTHERS: Final[Tags] = ("(others)", "(others)")
 
 
 class Meter(Protocol):
@@ -50,6 +50,8 @@ class Entities(Generic[M]):
         self._meters: dict[Tags, M] = {}
         self._shared: dict[float, M] = {}
         self._swept_ms = -SWEEP_MS
+        # Waits of meters that were dropped.
+        self._dropped_waits = self._dropped_ms = 0
 
     def __len__(self) -> int:
         return len(self._meters) + len(self._shared)
@@ -57,6 +59,15 @@ class Entities(Generic[M]):
     def __iter__(self) -> Iterator[M]:
         yield from self._meters.values()
         yield from self._shared.values()
+
+    @property
+    def waits(self) -> tuple[int, int]:
+        """How often somebody had to wait, and for how many ms in all."""
+        count, ms = self._dropped_waits, self._dropped_ms
+        for meter in self:
+            count += meter.waits
+            ms += meter.waited_ms
+        return count, ms
 
     def of(self, user: str, client_id: str, now_ms: int) -> M | None:
         """The meter of a client; None if it has no quota."""
@@ -78,13 +89,13 @@ class Entities(Generic[M]):
         """The limits are others: everybody asks again, and finds what it has used."""
         self.generation += 1
         if not self.limits:
-            self._meters.clear()
-        self._shared.clear()
+            self._drop(list(self._meters))
+        self._drop_shared(list(self._shared))
 
     def expire(self, now_ms: int) -> None:
         """Drop what was not used for an hour."""
         self._drop([tags for tags, meter in self._meters.items() if meter.is_idle(now_ms - IDLE_MS)])
-        self._shared = {limit: meter for limit, meter in self._shared.items() if not meter.is_idle(now_ms)}
+        self._drop_shared([limit for limit, meter in self._shared.items() if meter.is_idle(now_ms)])
 
     def _share(self, limit: float, now_ms: int) -> M:
         # There are no more limits than quotas.
@@ -99,6 +110,16 @@ class Entities(Generic[M]):
 
     def _drop(self, gone: list[Tags]) -> None:
         for tags in gone:
-            del self._meters[tags]
+            self._note_gone(self._meters.pop(tags))
         if gone:
             self.generation += 1
+
+    def _drop_shared(self, gone: list[float]) -> None:
+        for limit in gone:
+            self._note_gone(self._shared.pop(limit))
+        if gone:
+            self.generation += 1
+
+    def _note_gone(self, meter: M) -> None:
+        self._dropped_waits += meter.waits
+        self._dropped_ms += meter.waited_ms

@@ -80,10 +80,11 @@ class ClientQuotas:
             for meter in kind:
                 yield key, meter
 
-    def counts(self) -> Iterator[tuple[str, int, int]]:
-        """For each key of quotas: how many quotas are set, and how many entities are counted."""
-        for key, kind in self._kinds.items():
-            yield key, len(kind.limits), len(kind)
+    def kinds(self) -> dict[str, Entities[Any]]:
+        """What is counted for each key of quotas."""
+        if self.connections is None:
+            return self._kinds
+        return {**self._kinds, quotas.CONNECTION_CREATION_RATE: self.connections.addresses}
 
     # ---- from the metadata ----
 

@@ -360,6 +360,11 @@ cdef class AnswerQueue(Outbox):
 
     # ---- quotas ----
 
+    @property
+    def is_muted(self):
+        """Whether a quota's wait is not over."""
+        return self.held & MUTED != 0
+
     cdef int mute(self, int64_t wait_ms) except -1:
         """Handle no further request for so long. Answers still leave."""
         cdef int64_t until_ms = coarse_ms(&self.clock.source) + wait_ms

@@ -14,6 +14,7 @@ class Connection:
     client_port: int
     connection_id: str
     closed: bool
+    is_muted: bool
     pending: int
     queue: list[object]
     last_active_ms: int

@@ -155,7 +155,7 @@ class TestEntities:
         assert found is not None
         assert found.entity == ("", "c5")
         assert table.generation > before
-        assert [meter.entity[1] for meter in table] == ["c2", "c5", "<others>"]
+        assert [meter.entity[1] for meter in table] == ["c2", "c5", "(others)"]
 
     def test_idle_entities_go_after_an_hour(self) -> None:
         """If this fails, the memory of a broker grows with each client that ever was."""
