@@ -25,6 +25,7 @@ from broker_cy.admin.offsets import OffsetCalls
 from broker_cy.admin.own_topics import event_topic, sample_topic
 from broker_cy.admin.partition_health import PartitionHealthCalls
 from broker_cy.admin.quorum import QuorumCalls
+from broker_cy.admin.quotas import QuotaCalls
 from broker_cy.admin.reassignments import ReassignmentCalls
 from broker_cy.admin.records import RecordCalls
 from broker_cy.admin.reset import ResetCalls
@@ -86,6 +87,7 @@ class AdminClient:
         self.samples = sample_topic(self.records)
         self._commits = commits
         self.quorum = QuorumCalls(caller)
+        self.quotas = QuotaCalls(caller)
         self.brokers = BrokerCalls(caller, self.cluster, self.topics, self.log_dirs, self.configs)
         self.partition_health = PartitionHealthCalls(caller, self.configs)
         self.throttles = ThrottleCalls(self.configs)

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "leaders": ("leaders", "elect preferred leaders, or unclean ones"),
     "topics": ("topics", "list, describe, create, clone, grow and delete topics"),
     "configs": ("configs", "settings of topics, brokers, groups and loggers"),
+    "quotas": ("quotas", "quotas of users, client ids and addresses"),
     "produce": ("produce", "write records from lines, files or JSON"),
     "consume": ("consume", "read records from an offset, a time or the end"),
     "records": ("records", "delete records up to an offset or a time"),

@@ -136,6 +136,14 @@ class BrokerConfig(Mapping[str, Any]):
         """Return the maximum number of connections by address or host name."""
         return connections_per_ip_overrides(self._values["max.connections.per.ip.overrides"])
 
+    def of_listener(self, name: str, listener: str) -> Any:
+        """Return the value of a setting for a listener: with its prefix, otherwise that of the broker."""
+        prefixed = f"{startup.LISTENER_PREFIX}{listener.lower()}.{name}"
+        for level in (self.dynamic_broker, self.dynamic_default, self.static):
+            if prefixed in level:
+                return BROKER[name].parse(level[prefixed])
+        return self._values[name]
+
     # Dynamic settings
 
     def on_change(self, listener: ChangeListener, *names: str) -> None:
@@ -167,10 +175,19 @@ class BrokerConfig(Mapping[str, Any]):
         except ConfigError as error:
             log.error("could not apply dynamic settings", extra=facts(reason=error))
             return frozenset()
-        self._report_inert({**self.dynamic_default, **self.dynamic_broker}, {**default, **broker})
+        old, new = {**self.dynamic_default, **self.dynamic_broker}, {**default, **broker}
+        self._report_inert(old, new)
         before = self._values
         self._set(broker, default)
         changed = frozenset(name for name, value in self._values.items() if before[name] != value)
+        # One of a listener is reported as the setting without its prefix.
+        changed |= {
+            name.removeprefix(startup.LISTENER_PREFIX).partition(".")[2]
+            for name in {*old, *new}
+            if name.startswith(startup.LISTENER_PREFIX)
+            and startup.is_of_listener(name)
+            and old.get(name) != new.get(name)
+        }
         if changed:
             log.info("dynamic settings changed", extra=facts(settings=",".join(sorted(changed))))
             for listener, names in self._change_listeners:
@@ -211,7 +228,7 @@ class BrokerConfig(Mapping[str, Any]):
             served = (
                 setting is not None
                 and setting.support is Support.EFFECTIVE
-                and (name in BROKER or name in BROKER_QUOTAS)
+                and (name in BROKER or name in BROKER_QUOTAS or startup.is_of_listener(name))
             )
             if not served and before.get(name) != text:
                 startup.no_effect(name, text).log(log, logging.WARNING)

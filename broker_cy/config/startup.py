@@ -33,6 +33,8 @@ BUILT_IN = {
 # Settings that Kafka passes to plug-ins.
 _PLUGIN_PREFIXES = ("rlmm.config.", "rsm.config.")
 LISTENER_PREFIX = "listener.name."
+# Limits of a listener with its prefix, and of the broker without; they may change while the broker runs.
+LIMITS_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate"})
 NO_EFFECT = "setting has no effect yet"
 
 
@@ -135,7 +137,7 @@ def report(properties: Mapping[str, str]) -> list[Event]:
         elif (
             setting.support is Support.INERT
             or name in BROKER_QUOTAS  # they have no static level
-            or (setting.support is Support.EFFECTIVE and name.startswith(LISTENER_PREFIX) and not sasl.is_served(name))
+            or (setting.support is Support.EFFECTIVE and name.startswith(LISTENER_PREFIX) and not is_of_listener(name))
         ):
             events.append(no_effect(name, text))
     return events
@@ -151,6 +153,11 @@ def setting_of(name: str) -> Setting | None:
         # Settings of a mechanism have its name as a prefix: listener.name.sasl_ssl.plain.sasl.jaas.config.
         found = BROKER.get(base) or BROKER.get(base.partition(".")[2])
     return found
+
+
+def is_of_listener(name: str) -> bool:
+    """Whether a setting with the prefix of a listener has an effect for that listener."""
+    return sasl.is_served(name) or name.removeprefix(LISTENER_PREFIX).partition(".")[2] in LIMITS_OF_LISTENER
 
 
 def no_effect(name: str, text: str) -> Event:

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker_cy import config
 from broker_cy.controller import placement, topic_configs
-from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
+from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Charge, Operation, OperationContext, Step
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage
@@ -25,6 +25,8 @@ class CreateTopics(Operation[Any]):
 
     request: Any
     with_configs: bool = False
+    # Counts the partitions of a topic for a quota of the client. Raises KafkaError if the topic must not be created.
+    charge: Charge | None = None
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
         seen: dict[str, int] = {}
@@ -91,6 +93,8 @@ class CreateTopics(Operation[Any]):
         _check_name(state, name, new_names)
         settings = _check_settings(context, topic)
         replica_lists = _manual(state, topic) if topic.assignments else _automatic(state, context, topic, start)
+        if self.charge is not None:
+            self.charge(len(replica_lists))
         topic_id = context.new_uuid()
         records = [VersionedRecord(messages.TopicRecord(name=name, topic_id=topic_id))]
         for key, value in settings.items():

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+# Counts partitions that an operation creates or deletes for a quota of the client (KIP-599); raises KafkaError if it is
+# exceeded.
+Charge = Callable[[int], None]
+
 # Kafka's MAX_RECORDS_PER_USER_OP, and the most records in one batch of the log.
 RECORDS_PER_STEP_MAX = 10_000
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from broker_cy.controller import placement
-from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
+from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Charge, Operation, OperationContext, Step
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import MetadataImage
@@ -32,6 +32,7 @@ class DeleteTopics(Operation[list[Any]]):
     """
 
     topics: list[TopicChoice]
+    charge: Charge | None = None
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[list[Any]]:
         counts: dict[TopicChoice, int] = {}
@@ -60,9 +61,24 @@ class DeleteTopics(Operation[list[Any]]):
             return Step([], results)
         records = []
         for topic_id, name in chosen.items():
+            refused = self._refused(state, topic_id)
+            if refused is not None:
+                results.append(_deleted(name, topic_id, refused))
+                continue
             records.append(VersionedRecord(messages.RemoveTopicRecord(topic_id=topic_id)))
             results.append(_deleted(name, topic_id, None))
         return Step(records, results)
+
+    def _refused(self, state: MetadataImage, topic_id: UUID) -> KafkaError | None:
+        """The error if a quota of the client does not let it delete the topic."""
+        topic = state.topics.by_id(topic_id)
+        if self.charge is None or topic is None:
+            return None
+        try:
+            self.charge(len(topic.partitions))
+        except KafkaError as error:
+            return error
+        return None
 
 
 def _find(state: MetadataImage, choice: TopicChoice, count: int) -> tuple[UUID, str]:
@@ -92,7 +108,7 @@ def _deleted(name: str | None, topic_id: UUID, error: KafkaError | None) -> Any:
         name=name,
         topic_id=topic_id,
         error_code=int(error.code) if error else 0,
-        error_message=error.message if error else None,
+        error_message=(error.message or None) if error else None,
     )
 
 
@@ -104,6 +120,7 @@ class CreatePartitions(Operation[list[Any]]):
 
     topics: list[Any]
     validate_only: bool
+    charge: Charge | None = None
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[list[Any]]:
         counts: dict[str, int] = {}
@@ -116,7 +133,7 @@ class CreatePartitions(Operation[list[Any]]):
             if counts[topic.name] > 1:
                 continue
             try:
-                records += _grow(state, context, topic, RECORDS_PER_STEP_MAX - len(records))
+                records += _grow(state, context, topic, RECORDS_PER_STEP_MAX - len(records), self.charge)
                 results.append(_grown(topic.name, None))
             except KafkaError as error:
                 results.append(_grown(topic.name, error))
@@ -131,7 +148,9 @@ def _grown(name: str, error: KafkaError | None) -> Any:
     )
 
 
-def _grow(state: MetadataImage, context: OperationContext, topic: Any, records_max: int) -> list[VersionedRecord]:
+def _grow(
+    state: MetadataImage, context: OperationContext, topic: Any, records_max: int, charge: Charge | None
+) -> list[VersionedRecord]:
     """Records for the partitions to be added; raises KafkaError."""
     found = state.topics.by_name(topic.name)
     if found is None:
@@ -158,6 +177,8 @@ def _grow(state: MetadataImage, context: OperationContext, topic: Any, records_m
             f"Unable to perform excessively large batch operation: this topic needs {additional} more partition(s), "
             f"and one request can add at most {RECORDS_PER_STEP_MAX} to all of its topics.",
         )
+    if charge is not None:
+        charge(additional)
     factor = len(found.partitions[0].replicas)
     if topic.assignments is None:
         placed = placement.place(list(state.brokers.values()), additional, factor, context.now_ms + have)

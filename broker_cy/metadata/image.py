@@ -20,6 +20,7 @@ from broker_cy.metadata.overlay import ABSENT, Overlay, forget, merge
 from broker_cy.metadata.partition import NO_LEADER as NO_LEADER
 from broker_cy.metadata.partition import PartitionImage as PartitionImage
 from broker_cy.metadata.partition_index import Masks, PartitionIndex, bits, is_imbalanced, is_reassigning
+from broker_cy.metadata.quotas import QUOTA
 
 # Kafka's ConfigResource.Type, as stored in ConfigRecord.
 RESOURCE_TOPIC = 2
@@ -315,9 +316,9 @@ class MetadataImage:
 
     `generation` grows with every change; caches of encoded answers compare it. `kept` has the newest record of each
     entity that needs no form of its own (ACLs, which `security.authorizer` indexes; SCRAM credentials, of
-    `controller.scram_ops`; quotas, which this broker does not use yet), by a key that identifies the entity. `tokens`
-    are the DelegationTokenRecords by their ids. Snapshots contain these records, so nothing in a log written by Apache
-    Kafka is lost. `authors` has who asked for the changes since the image below, by keys of `kept` (metadata.authors).
+    `controller.scram_ops`; quotas), by a key that identifies the entity. `tokens` are the DelegationTokenRecords by
+    their ids. Snapshots contain these records, so nothing in a log written by Apache Kafka is lost. `authors` has who
+    asked for the changes since the image below, by keys of `kept` (metadata.authors).
     """
 
     __slots__ = (
@@ -361,6 +362,10 @@ class MetadataImage:
     def acls(self) -> Iterator[Any]:
         """The AccessControlEntryRecords. O(entries of `kept`)."""
         return (record for key, record in self.kept.items() if key[0] == ACL)
+
+    def quotas(self) -> Iterator[Any]:
+        """The ClientQuotaRecords. O(entries of `kept`)."""
+        return (record for key, record in self.kept.items() if key[0] == QUOTA)
 
     def branch(self) -> MetadataImage:
         """An image above this one: reads of unchanged entries go through to this one, writes stay in the branch."""
@@ -441,10 +446,10 @@ class TopicDelta(NamedTuple):
 
 
 class ImageDelta(NamedTuple):
-    """What one commit changed. `configs` names resources as (type, name). `acls` has AccessControlEntryRecords and
-    `scram` UserScramCredentialRecords as (before, after), None where there is none; `tokens` are the ids of delegation
-    tokens; `authors` has who asked for these changes as far as that is known, by keys of `MetadataImage.kept`
-    (metadata.authors).
+    """What one commit changed. `configs` names resources as (type, name). `acls` has AccessControlEntryRecords, `scram`
+    UserScramCredentialRecords and `quotas` ClientQuotaRecords as (before, after), None where there is none; `tokens` are
+    the ids of delegation tokens; `authors` has who asked for these changes as far as that is known, by keys of
+    `MetadataImage.kept` (metadata.authors).
     """
 
     topics: list[TopicDelta]
@@ -453,6 +458,7 @@ class ImageDelta(NamedTuple):
     features: list[str]
     acls: Sequence[tuple[Any, Any]] = ()
     scram: Sequence[tuple[Any, Any]] = ()
+    quotas: Sequence[tuple[Any, Any]] = ()
     tokens: Sequence[str] = ()
     authors: Mapping[tuple[Any, ...], bytes] = _NO_AUTHORS
 
@@ -475,10 +481,11 @@ class ImageDelta(NamedTuple):
             [key for key, _ in _changes(above.configs._resources)],
             [key for key, _ in _changes(above.brokers)],
             [key for key, _ in _changes(above.features._levels)],
-            _kept_changes(base, above, ACL),
-            _kept_changes(base, above, SCRAM),
-            [key for key, _ in _changes(above.tokens)],
-            above.authors,
+            acls=_kept_changes(base, above, ACL),
+            scram=_kept_changes(base, above, SCRAM),
+            quotas=_kept_changes(base, above, QUOTA),
+            tokens=[key for key, _ in _changes(above.tokens)],
+            authors=above.authors,
         )
 
     @classmethod
@@ -494,9 +501,12 @@ class ImageDelta(NamedTuple):
             [key for key in resources if before.configs.resource(*key) != after.configs.resource(*key)],
             [each for each in brokers if before.brokers.get(each) != after.brokers.get(each)],
             [name for name in levels if before.features.level(name) != after.features.level(name)],
-            _kept_differences(before, after, ACL),
-            _kept_differences(before, after, SCRAM),
-            [each for each in {*before.tokens, *after.tokens} if before.tokens.get(each) != after.tokens.get(each)],
+            acls=_kept_differences(before, after, ACL),
+            scram=_kept_differences(before, after, SCRAM),
+            quotas=_kept_differences(before, after, QUOTA),
+            tokens=[
+                each for each in {*before.tokens, *after.tokens} if before.tokens.get(each) != after.tokens.get(each)
+            ],
         )
 
     @classmethod
@@ -507,8 +517,9 @@ class ImageDelta(NamedTuple):
             image.configs.resources(),
             list(image.brokers),
             list(image.features.levels()),
-            [(None, record) for record in image.acls()],
-            list(image.tokens),
+            acls=[(None, record) for record in image.acls()],
+            quotas=[(None, record) for record in image.quotas()],
+            tokens=list(image.tokens),
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from broker_cy.metadata import authors
 from broker_cy.metadata import image as images
+from broker_cy.metadata import quotas
 from broker_cy.metadata.fence_reasons import read_tag
 from broker_cy.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
 from broker_cy.metadata.records import MetadataLogError
@@ -263,8 +264,7 @@ def _drop_token(image: MetadataImage, record: Any) -> None:
 
 
 def _quota(image: MetadataImage, record: Any) -> None:
-    entity = tuple(sorted((e.entity_type, e.entity_name or "", e.entity_name is None) for e in record.entity))
-    key = ("quota", entity, record.key)
+    key = (quotas.QUOTA, quotas.entity_of_parts(record.entity), record.key)
     if record.remove:
         image.kept.pop(key, None)
     else:

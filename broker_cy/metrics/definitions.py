@@ -93,6 +93,34 @@ _TABLE: tuple[Metric, ...] = (
         ("client_id",),
         "Bytes sent so far on the open connections with this client id.",
     ),
+    # quotas
+    Metric("broker_cy_quotas", "gauge", ("quota",), "Quotas that are set, by their key."),
+    Metric("broker_cy_quota_entities", "gauge", ("quota",), "Users, client ids and addresses whose use is counted."),
+    Metric(
+        "broker_cy_throttles_total",
+        "counter",
+        ("quota",),
+        "Answers after which a client had to wait because of a quota, and connections refused because of one.",
+    ),
+    Metric(
+        "broker_cy_throttle_seconds_total",
+        "counter",
+        ("quota",),
+        "Time that clients were told to wait because of a quota.",
+    ),
+    Metric(
+        "broker_cy_client_throttle_seconds",
+        "gauge",
+        ("quota", "user", "client_id"),
+        "Time that a client was told to wait since it is counted, of the 100 that had to wait longest; the user or the "
+        "client id is empty where all of them share the quota.",
+    ),
+    Metric(
+        "broker_cy_connections_throttled",
+        "gauge",
+        (),
+        "Connections that are not read now, because their client has to wait.",
+    ),
     # topics
     Metric("broker_cy_topics", "gauge", (), "Topics, including internal ones."),
     Metric("broker_cy_partitions", "gauge", (), "Partitions of this broker."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.authors import Author
@@ -10,6 +11,9 @@ from broker_cy.metrics.events import Client
 from broker_cy.security.acls import CLUSTER_NAME, Operation, ResourceType
 from broker_cy.server import authorized_operations
 from broker_cy.server.broker import Broker
+
+if TYPE_CHECKING:
+    from broker_cy.server.client_quotas import Changes
 
 # Kafka's principal of a connection without authentication.
 ANONYMOUS = "User:ANONYMOUS"
@@ -73,6 +77,15 @@ class RequestContext:
     def author(self) -> Author:
         """The client, as records of the metadata name it."""
         return Author(self.client_id or "", self.client_host, self.principal)
+
+    def changes(self, *, strict: bool) -> Changes | None:
+        """What the client may still change of partitions (KIP-599); None without a quota for it. With `strict` what is
+        beyond it is refused.
+        """
+        quotas = self.broker.quotas
+        if not quotas.is_on:
+            return None
+        return quotas.changes(self.principal, self.client_id, strict=strict)
 
     # --- rights: without an authorizer everything is allowed
 

@@ -97,6 +97,7 @@ class ControllerServer:
         )
         if (authorization := broker.authorize()) is not None:
             broker.controller.subscribe(authorization.apply)
+        broker.controller.subscribe(broker.quotas.apply)
         broker.follow_tokens()
         broker.report_rights()
         broker.controller.subscribe(self._on_image)

@@ -93,6 +93,7 @@ class ControllerListeners:
             config["socket.request.max.bytes"],
             self._on_closed,
         )
+        self._broker.quotas.attach(self._core)
         logins = logins_of(self._broker)
         for name, acceptor in self._acceptors:
             self.listeners.append(Listener(name, acceptor, self._core, self._admission, logins.get(name)))
@@ -108,8 +109,9 @@ class ControllerListeners:
                 connection.close()
 
     def _on_closed(self, connection: Connection) -> None:
-        self._admission.leave(connection.client_host)
+        self._admission.leave(connection.client_host, connection.listener)
         assert self._core is not None
-        if not self._admission.full and not self._core.stopping:
+        if not self._core.stopping:
             for listener in self.listeners:
-                listener.start()
+                if self._admission.has_room(listener.name):
+                    listener.start()

@@ -21,9 +21,12 @@ from broker_cy.config.definitions import BROKER
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import Endpoint
+from broker_cy.quotas.connections import ConnectionRates
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
+from broker_cy.server.client_quotas import EXPIRE_S
+from broker_cy.server.connections import charging
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
 from broker_cy.server.connections.listener import Admission, Listener
@@ -159,7 +162,11 @@ class BrokerServer:
         self.broker.partitions = table
         authorization = self.broker.authorize()
         served = load_handlers()
-        admission = Admission(0, 0, {})
+        rates = ConnectionRates(self.config["quota.window.num"], self.config["quota.window.size.seconds"] * 1000)
+        admission = Admission(0, 0, {}, rates)
+        self.broker.quotas.connections = rates
+        if len(self.config.listeners) > 1:
+            admission.exempt = self.config.network.inter_broker
         self._core = ServerCore(
             self.loop,
             self.clock,
@@ -174,6 +181,8 @@ class BrokerServer:
         self._core.check_jobs = self._check_jobs
         self._core.authorization = authorization
         self._install_hot_handlers()
+        charging.install(self._core)
+        self.broker.quotas.attach(self._core)
         self._open_storage()
         logins = logins_of(self.broker)
         for listener, acceptor in zip(self.config.listeners, acceptors, strict=True):
@@ -198,6 +207,7 @@ class BrokerServer:
         else:
             self._all_opened()
         self._every("storage", STORAGE_TICK_S, self._storage_tick)
+        self._every("quotas", EXPIRE_S, self.broker.quotas.expire)
         flush_check_s = self.config["log.flush.scheduler.interval.ms"] / 1000
         if 0 < flush_check_s < STORAGE_TICK_S:
             self._every("flush", flush_check_s, lambda: self.broker.log_manager.flush_old(self.clock.wall_ms()))
@@ -404,6 +414,7 @@ class BrokerServer:
         broker.groups.on_commits = self._commit_sampler.note
         if broker.authorization is not None:
             broker.controller.subscribe(broker.authorization.apply)
+        broker.controller.subscribe(broker.quotas.apply)
         broker.follow_tokens()
         broker.controller.subscribe(self._on_image)
         broker.controller.on_suspect = broker.suspects.suspect
@@ -519,7 +530,7 @@ class BrokerServer:
 
         self.config.on_change(cleaner_changed, *(name for name in BROKER if name.startswith("log.cleaner.")))
         names = ("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
-        self.config.on_change(limits_changed, *names)
+        self.config.on_change(limits_changed, *names, "max.connection.creation.rate")
         self.config.on_change(expiration_changed, "producer.id.expiration.ms")
         self.config.on_change(verification_changed, "transaction.partition.verification.enable")
 
@@ -527,7 +538,14 @@ class BrokerServer:
         """Apply the limits on connections; descriptors for logs and other files are always reserved."""
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         room = descriptors - self.broker.log_manager.open_files.limit - DESCRIPTORS_RESERVED
-        admission.connections_max = min(self.config["max.connections"], max(1, room))
+        admission.descriptors_max = max(1, room)
+        admission.connections_max = min(self.config["max.connections"], admission.descriptors_max)
+        names = [each.name for each in self.config.listeners]
+        admission.listener_max = {name: self.config.of_listener("max.connections", name) for name in names}
+        if admission.rates is not None:
+            rate = "max.connection.creation.rate"
+            rates = {name: self.config.of_listener(rate, name) for name in names}
+            admission.rates.limit(self.config[rate], rates, int(self.clock.monotonic() * 1000))
         admission.per_ip_max = self.config["max.connections.per.ip"]
         admission.per_ip_overrides = self.config.max_connections_per_ip_overrides
 
@@ -549,13 +567,14 @@ class BrokerServer:
         self._core.close_idle(self.config["connections.max.idle.ms"])
 
     def _on_closed(self, admission: Admission, connection: Connection) -> None:
-        admission.leave(connection.client_host)
+        admission.leave(connection.client_host, connection.listener)
         self._resume_listeners(admission)
 
     def _resume_listeners(self, admission: Admission) -> None:
-        if not admission.full and not self._core.stopping:
+        if not self._core.stopping:
             for listener in self.listeners:
-                listener.start()
+                if admission.has_room(listener.name):
+                    listener.start()
 
     # ---- stop ----
 

@@ -27,12 +27,13 @@ PACKAGES = (
     "metadata",
     "coordinator",
     "security",
+    "quotas",
     "client",
     "server",
     "shards",
 )
 # These may use none of it.
-PURE = ("replica", "quorum", "controller", "coordinator", "metadata", "security", "wire")
+PURE = ("replica", "quorum", "controller", "coordinator", "metadata", "security", "quotas", "wire")
 
 CLOCK, RANDOM, DISK, NETWORK, THREADS, PROCESS = "clock", "random", "disk", "network", "threads", "process"
 # What the use of a module means; for `os` and `uuid`, unless OF_NAME says otherwise.

@@ -622,6 +622,19 @@ def describe_delegation_token(v: int, w: World) -> Any:
     return m.DescribeDelegationTokenRequest(owners=None)
 
 
+@asks(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+def describe_client_quotas(v: int, w: World) -> Any:
+    return m.DescribeClientQuotasRequest(components=[], strict=False)
+
+
+@asks(ApiKey.ALTER_CLIENT_QUOTAS)
+def alter_client_quotas(v: int, w: World) -> Any:
+    request = m.AlterClientQuotasRequest
+    part = request.EntityData(entity_type="user", entity_name="a")
+    op = request.OpData(key="producer_byte_rate", value=1.0, remove=False)
+    return request(entries=[request.EntryData(entity=[part], ops=[op])], validate_only=False)
+
+
 @asks(ApiKey.DESCRIBE_QUORUM)
 def describe_quorum(v: int, w: World) -> Any:
     request = m.DescribeQuorumRequest

@@ -207,3 +207,27 @@ def test_dump_of_internal_topics(broker: Target, topic: str, group: str) -> None
     dumped = dump_log_segments(metadata, "--cluster-metadata-decoder")
     assert re.search(rf'"type":"TOPIC_RECORD".*"name":"{re.escape(topic)}"', dumped)
     assert '"type":"PARTITION_RECORD"' in dumped
+
+
+def test_quotas(broker: Target) -> None:
+    """If this fails, kafka-configs does not show, set or remove quotas of users, client ids and addresses."""
+    config = "kafka.admin.ConfigCommand"
+    user = ["--entity-type", "users", "--entity-name", "quota-user"]
+    both = [*user, "--entity-type", "clients", "--entity-default"]
+    done = tool(broker, config, "--alter", *user, "--add-config", "producer_byte_rate=1024,request_percentage=12.5")
+    assert "Completed updating config for user quota-user." in done
+    tool(broker, config, "--alter", *both, "--add-config", "consumer_byte_rate=2048")
+    shown = tool(broker, config, "--describe", *user)
+    assert re.search(r"Quota configs for user-principal 'quota-user' are .*producer_byte_rate=1024", shown), shown
+    assert "request_percentage=12.5" in shown
+    assert "consumer_byte_rate=2048" in tool(broker, config, "--describe", *both)
+    address = ["--entity-type", "ips", "--entity-name", "10.1.2.3"]
+    tool(broker, config, "--alter", *address, "--add-config", "connection_creation_rate=7")
+    assert "connection_creation_rate=7" in tool(broker, config, "--describe", *address)
+    wrong = tool(broker, config, "--alter", *user, "--add-config", "connection_creation_rate=7", check=False)
+    assert "Unexpected config names: Set(connection_creation_rate)" in wrong
+    tool(broker, config, "--alter", *user, "--delete-config", "producer_byte_rate,request_percentage")
+    tool(broker, config, "--alter", *both, "--delete-config", "consumer_byte_rate")
+    tool(broker, config, "--alter", *address, "--delete-config", "connection_creation_rate")
+    assert "byte_rate" not in tool(broker, config, "--describe", *user)
+    assert "connection_creation_rate" not in tool(broker, config, "--describe", *address)

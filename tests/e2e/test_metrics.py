@@ -15,7 +15,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker_cy.wire import messages
 from tests.support.broker import BrokerProcess
+from tests.support.cluster import ask
 from tests.support.certificates import Authority
 from tests.support.confluent import close_consumer, send
 from tests.support.topics import create_topic
@@ -240,3 +242,26 @@ def test_metrics_behind_a_token_and_tls(tmp_path: Path) -> None:
     finally:
         process.close()
     assert "a-token-that" not in process.stdout()
+
+
+def test_waits_of_clients_are_counted(broker: Metered) -> None:
+    """If this fails, an operator does not see which client a quota holds back, and for how long."""
+    key = "producer_byte_rate"
+    labels = {"quota": key}
+    assert value(broker.scrape(), "broker_cy_throttles_total", **labels) == 0
+    request = messages.AlterClientQuotasRequest
+    part = request.EntityData(entity_type="client-id", entity_name="held back")
+    op = request.OpData(key=key, value=1.0, remove=False)
+    entry = request.EntryData(entity=[part], ops=[op])
+    (altered,) = ask(broker.port, request(entries=[entry]), messages.AlterClientQuotasResponse).entries
+    assert altered.error_code == 0
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "held back"})
+    producer.produce("orders", b"x" * 10_000)
+    assert producer.flush(TIMEOUT_S) == 0
+    found = broker.scrape()
+    assert value(found, "broker_cy_quotas", **labels) == value(found, "broker_cy_quota_entities", **labels) == 1
+    assert value(found, "broker_cy_throttles_total", **labels) == 1
+    waited_s = value(found, "broker_cy_throttle_seconds_total", **labels)
+    assert waited_s > 60
+    assert value(found, "broker_cy_client_throttle_seconds", **labels, user="", client_id="held back") == waited_s
+    assert value(found, "broker_cy_connections_throttled") == 1

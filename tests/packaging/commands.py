@@ -22,6 +22,7 @@ LINES: tuple[tuple[str, bytes], ...] = (
     ("consume orders -e", b""),
     ("topics describe orders", b""),
     ("configs describe topic orders --all", b""),
+    ("quotas set --user default producer_byte_rate=1G --yes", b""),
     ("cluster describe", b""),
     ("quorum show", b""),
     ("brokers list", b""),

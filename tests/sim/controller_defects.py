@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from broker_cy.controller import alter_partition, broker_states, elections, reassignment, refusals, token_ops
+from broker_cy.controller import (
+    alter_partition,
+    broker_states,
+    elections,
+    quota_ops,
+    reassignment,
+    refusals,
+    token_ops,
+)
 from broker_cy.controller.alter_partition import AlterPartition
 from broker_cy.controller.broker_states import FenceBrokers, Heartbeat, ReplaceLeaders, Withdrawal
 from broker_cy.controller.controller import Controller
@@ -14,10 +22,11 @@ from broker_cy.controller.elections import Part, Partitions
 from broker_cy.controller.heartbeats import Contact
 from broker_cy.controller.operation import OperationContext, Step
 from broker_cy.controller.partition_change import PartitionChange
+from broker_cy.controller.quota_ops import AlterClientQuotas
 from broker_cy.controller.refusals import NoteRefusals
 from broker_cy.controller.registration import RegisterBroker
 from broker_cy.controller.rules import Rules
-from broker_cy.metadata import replay
+from broker_cy.metadata import quotas, replay
 from broker_cy.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage, TopicsImage
 from broker_cy.metadata.partition_index import Masks, PartitionIndex
 from broker_cy.metadata.records import VersionedRecord
@@ -379,6 +388,64 @@ def authors_are_lost_where_commits_are_gathered(patch: Patch) -> None:
     patch.setattr(MetadataImage, "merge", merge)
 
 
+def takes_the_default_for_all_entities_of_a_type(patch: Patch) -> None:
+    """The quota of the default user is that of a user without a name: it is lost when another default is set."""
+    right = quotas.entity_of
+    patch.setattr(quotas, "entity_of", lambda names: right({kind: name or "a" for kind, name in names.items()}))
+
+
+def takes_keys_of_other_entities(patch: Patch) -> None:
+    """A rate of connections is kept for a user, and nobody asks for it."""
+    right = quota_ops._check
+
+    def check(keys: Any, key: str, value: float) -> None:
+        if key in keys or key == "unknown":
+            right(keys, key, value)
+
+    patch.setattr(quota_ops, "_check", check)
+
+
+def validates_only_and_writes(patch: Patch) -> None:
+    """A trial of a quota throttles clients."""
+    right = AlterClientQuotas.run
+
+    def run(self: AlterClientQuotas, state: MetadataImage, context: OperationContext) -> Step[Any]:
+        self.request.validate_only = False
+        return right(self, state, context)
+
+    patch.setattr(AlterClientQuotas, "run", run)
+
+
+def compares_with_quotas_that_are_committed(patch: Patch) -> None:
+    """What is set again before its removal is committed is lost."""
+    right = AlterClientQuotas.run
+
+    def run(self: AlterClientQuotas, state: MetadataImage, context: OperationContext) -> Step[Any]:
+        return right(self, base[0], context) if base else right(self, state, context)
+
+    commit = Controller.commit
+
+    def committed(self: Controller, *found: Any) -> Any:
+        base[:] = [self.image]
+        return commit(self, *found)
+
+    base: list[MetadataImage] = []
+    patch.setattr(Controller, "commit", committed)
+    patch.setattr(AlterClientQuotas, "run", run)
+
+
+def removes_what_is_not_there(patch: Patch) -> None:
+    """The removal of one quota removes the other quotas of the entity."""
+    right = quota_ops._records
+
+    def records(state: MetadataImage, names: Any, entity: Any, values: Any) -> list[VersionedRecord]:
+        if None in values.values():
+            values = {**values, **{key[2]: None for key in state.kept if key[:2] == (quotas.QUOTA, entity)}}
+        return right(state, names, entity, values)
+
+    patch.setattr(quota_ops, "_records", records)
+
+
 # The most seeds that each of them may take.
 DEFECTS: dict[Planter, int] = {
     takes_in_sync_members_that_are_no_replicas: 4 * SEEDS,
@@ -420,4 +487,9 @@ DEFECTS: dict[Planter, int] = {
     sweep_takes_tokens_that_count: SEEDS,
     withdrawals_of_rights_have_no_author: SEEDS,
     authors_are_lost_where_commits_are_gathered: SEEDS,
+    takes_the_default_for_all_entities_of_a_type: SEEDS,
+    takes_keys_of_other_entities: SEEDS,
+    validates_only_and_writes: SEEDS,
+    compares_with_quotas_that_are_committed: SEEDS,
+    removes_what_is_not_there: SEEDS,
 }

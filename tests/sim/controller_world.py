@@ -25,6 +25,7 @@ from tests.broker_cy.controller.acts import BROKERS, Act, Draw, operation_of, re
 from tests.broker_cy.controller.brokers import CLUSTER_ID, Brokers
 from tests.sim.controller_authors import Changes
 from tests.sim.controller_checks import Checks, View
+from tests.sim.controller_quotas import Quotas
 from tests.sim.controller_refusals import Refusals
 from tests.sim.controller_tokens import SETTINGS, TokenUsers
 from tests.support.images import same_content
@@ -54,6 +55,8 @@ TOKENS = 0.02
 RIGHTS = 0.1
 # How often the only candidate of a partition flaps.
 FLAPS = 0.02
+# How often an operator changes quotas of clients.
+QUOTAS = 0.08
 
 
 class World:
@@ -72,6 +75,7 @@ class World:
         self._refusals = Refusals(self, seed)
         self._tokens = TokenUsers(self, seed)
         self._rights = Changes(self, seed)
+        self._quotas = Quotas(self, seed)
         self.checks = Checks()
         # When each incarnation of a broker was fenced without asking for it, as this controller knows.
         self._fenced_ms: dict[tuple[int, int], list[int]] = {}
@@ -91,9 +95,9 @@ class World:
     def _run(self, steps: int) -> None:
         for broker_id in BROKERS:
             self._request(Act("register", (broker_id, 0, False)))
-            self.cluster.commit()
+            self._commit()
             self.beat(broker_id)
-            self.cluster.commit()
+            self._commit()
         for _ in range(steps):
             if self._silences.random() < SILENCES:
                 self._silence()
@@ -105,6 +109,8 @@ class World:
                 self._tokens.story()
             if self._rights.is_due(RIGHTS):
                 self._rights.act()
+            if self._quotas.is_due(QUOTAS):
+                self._quotas.change()
             kind = self._random.choice(self._kinds)
             if kind == "request":
                 self._request(self._draw.act(self.cluster.image))
@@ -199,6 +205,8 @@ class World:
 
     def _commit(self) -> None:
         self._rights.committed(self.cluster.commit())
+        self.cluster.commit()
+        self._quotas.commit()
 
     def _alive(self) -> None:
         """Most brokers that are in service are heard from."""
@@ -322,6 +330,7 @@ class World:
         self.cluster.abandon()
         assert same_content(self.cluster.controller.state, self.cluster.image), "dropped operations left something"
         self._rights.forget()
+        self._quotas.drop()
         # A registration that never was may have taken the place of what was known of an incarnation.
         self._fenced_ms.clear()
         self.checks.forget()
@@ -334,6 +343,8 @@ class World:
         other = self.cluster.restarted()
         assert same_content(other.image, self.cluster.image), "the log gives another state"
         self.cluster = other
+        self._quotas.drop()
+        self._quotas.check()
         self._fenced_ms.clear()
         self._refusals.forget()
         self._tokens.forget()

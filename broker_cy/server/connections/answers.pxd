@@ -8,6 +8,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from broker_cy.core.writer cimport Writer
 from broker_cy.metrics.requests cimport RequestMetrics
+from broker_cy.quotas.account cimport Account
 from broker_cy.replica.flush_group cimport FlushedLog, FlushGroup, Waiter
 from broker_cy.server.connections.buffers cimport BufferPool, RecvBuffer
 from broker_cy.server.connections.gate cimport API_KEYS, Gate
@@ -21,6 +22,11 @@ cdef enum:
     # part of the second-level cache is cheaper to write while it is cached, and the buffer becomes free for the next
     # request.
     STAGED_BYTES_MAX = 524288
+
+cdef enum:
+    # Why AnswerQueue.held.
+    HELD_FOR_SYNC = 1               # until its Produce requests with a sync are settled
+    MUTED = 2                       # until a quota's wait is over
 
 ctypedef int (*HotHandler)(AnswerQueue, int32_t, int16_t, const uint8_t*, Py_ssize_t, RecvBuffer) except -1
 
@@ -36,6 +42,7 @@ cdef class Reply(Waiter):
     cdef int wait_phase             # phase: what it waits for while it is not ready
     cdef int64_t received_ns
     cdef int64_t mark_ns            # when the phase it is in began; 0 until the handler returned
+    cdef int32_t throttle_ms        # of Produce and Fetch: for how long the client has to wait because of a quota
 
     cdef int enter(self, int phase, int64_t now) except -1
     cdef int emit(self, Writer out) except -1
@@ -64,6 +71,11 @@ cdef class ServerCore(FlushGroup):
     cdef dict login_holders         # connections with a part in it, the one that has had it for longest first
     cdef Gate session_gate          # of those that are: SaslHandshake may begin another login
     cdef HotHandler hot[API_KEYS]
+    # While there are quotas, `hot` has those of `metered` that there are, which call those of `plain`.
+    cdef HotHandler plain[API_KEYS]
+    cdef HotHandler metered[API_KEYS]
+    cdef readonly object quotas     # client_quotas.ClientQuotas; None: no quota is set
+    cdef readonly int64_t quota_generation
     cdef int16_t flexible_from[API_KEYS]
     cdef list unflushed             # replies that wait for the write of this turn
     # What group commit has settled: replies that leave now, and connections whose next request waited for that.
@@ -115,7 +127,10 @@ cdef class AnswerQueue(Outbox):
     cdef int64_t staged_at          # server.flushes when this connection last staged a batch; -1: never
     cdef bint awaits_sync           # may have produced what is not on disk yet, to a partition with flush.messages
     cdef int32_t unsettled          # answers to its Produce requests that wait for a sync, those with acks=0 included
-    cdef bint held                  # the next request waits for them
+    cdef int held                   # why the next request waits: HELD_FOR_SYNC, MUTED, both; 0 if it need not
+    cdef Account account            # what counts for the client; None until it is asked for while quotas are set
+    cdef object mute_timer          # while MUTED, and until when
+    cdef int64_t muted_until_ms
 
     cdef int add_reply(self, Reply reply) except -1
     cdef int mark_ready(self, Reply reply) except -1
@@ -126,3 +141,4 @@ cdef class AnswerQueue(Outbox):
     cdef bint has_whole_request(self) noexcept
     cdef int release_input(self) except -1
     cdef int count_sent(self) except -1
+    cdef int mute(self, int64_t wait_ms) except -1

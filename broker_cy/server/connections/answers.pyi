@@ -11,6 +11,7 @@ from broker_cy.replica.silence import FollowerSilence
 from broker_cy.replica.throttle import ReplicaThrottle
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.broker import Broker
+from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.connections.buffers import BufferPool
 from broker_cy.server.connections.connection import Connection
 from broker_cy.server.connections.gate import Gate
@@ -36,6 +37,7 @@ class ServerCore(FlushGroup):
     cold_reader: Executor | None
     check_jobs: Jobs
     authorization: Authorization | None
+    quotas: ClientQuotas | None
     leader_throttle: ReplicaThrottle | None
     silence: FollowerSilence | None
     fetch_sessions: Any
@@ -54,5 +56,7 @@ class ServerCore(FlushGroup):
         request_bytes_max: int = ...,
         on_closed: Callable[[Connection], None] | None = None,
     ) -> None: ...
+    def meter(self, quotas: ClientQuotas | None, generation: int) -> None: ...
     def close_idle(self, idle_ms: int) -> int: ...
+    def close_least_active(self, listener: str) -> None: ...
     def stop_reading(self) -> None: ...

@@ -97,6 +97,8 @@ cdef class ServerCore(FlushGroup):
         self.registrations = [None] * API_KEYS
         self.request_classes = [None] * API_KEYS
         memset(self.hot, 0, sizeof(self.hot))
+        memset(self.plain, 0, sizeof(self.plain))
+        memset(self.metered, 0, sizeof(self.metered))
         cdef int key
         for key in range(API_KEYS):
             self.flexible_from[key] = 32767
@@ -106,8 +108,18 @@ cdef class ServerCore(FlushGroup):
             self.flexible_from[key] = flexible_from(entry.api_key)
 
     cdef int set_hot(self, int16_t key, HotHandler function) except -1:
-        self.hot[key] = function
+        self.plain[key] = function
+        self.hot[key] = self.metered[key] if self.quotas is not None and self.metered[key] != NULL else function
         return 0
+
+    def meter(self, quotas, int64_t generation):
+        """Count what clients use from now on, for these quotas; None: there are none. Called for each change of them."""
+        cdef int key
+        self.quotas = quotas
+        self.quota_generation = generation
+        for key in range(API_KEYS):
+            if self.plain[key] != NULL:
+                self.set_hot(<int16_t>key, self.plain[key])
 
     cdef int64_t wall_ms(self) except -1:
         """Wall clock in ms, asked once per loop turn in which something is appended."""
@@ -143,7 +155,7 @@ cdef class ServerCore(FlushGroup):
         """A Produce request no longer waits for a sync; its answer leaves with `answer_settled`, unless it has none."""
         cdef AnswerQueue connection = reply.connection
         connection.unsettled -= 1
-        if connection.held and connection.unsettled == 0:
+        if connection.held & HELD_FOR_SYNC and connection.unsettled == 0:
             self.freed.append(connection)
         if leaves:
             self.settled_replies.append(reply)
@@ -156,7 +168,7 @@ cdef class ServerCore(FlushGroup):
         freed, self.freed = self.freed, []
         replies, self.settled_replies = self.settled_replies, []
         for connection in freed:
-            connection.held = False
+            connection.held &= ~HELD_FOR_SYNC
         self.release(replies)
         for connection in freed:
             if not connection.closed:
@@ -201,6 +213,15 @@ cdef class ServerCore(FlushGroup):
         for connection in idle:
             connection.close()
         return len(idle)
+
+    def close_least_active(self, str listener not None):
+        """Close the connection of another listener from which nothing came for the longest time."""
+        cdef AnswerQueue connection, found = None
+        for connection in self.connections:
+            if connection.listener != listener and (found is None or connection.last_active_ms < found.last_active_ms):
+                found = connection
+        if found is not None:
+            found.close()
 
     def stop_reading(self):
         """First step of an orderly stop: no more requests are read; those that were read are still answered."""
@@ -338,6 +359,37 @@ cdef class AnswerQueue(Outbox):
             return self.close()
         return self.output_free()
 
+    # ---- quotas ----
+
+    @property
+    def is_muted(self):
+        """Whether a quota's wait is not over."""
+        return self.held & MUTED != 0
+
+    cdef int mute(self, int64_t wait_ms) except -1:
+        """Handle no further request for so long. Answers still leave."""
+        cdef int64_t until_ms = coarse_ms(&self.clock.source) + wait_ms
+        if self.closed or self.closing or (self.mute_timer is not None and until_ms <= self.muted_until_ms):
+            return 0
+        if self.mute_timer is not None:
+            self.mute_timer.cancel()
+        self.held |= MUTED
+        self.muted_until_ms = until_ms
+        self.mute_timer = self.server.loop.call_later(wait_ms / 1000.0, self.unmute)
+        return 0
+
+    def unmute(self):
+        """The wait is over."""
+        if self.mute_timer is not None:
+            self.mute_timer.cancel()
+            self.mute_timer = None
+        self.held &= ~MUTED
+        if not self.closed:
+            try:
+                self.output_free()
+            except Exception as error:
+                self.broken(error)
+
     # ---- the end ----
 
     cdef int fail(self, str api, str reason) except -1:
@@ -359,6 +411,8 @@ cdef class AnswerQueue(Outbox):
         if self.reading:
             self.server.loop.remove_reader(self.transport.fd)
             self.reading = False
+        if self.mute_timer is not None:
+            self.unmute()
         reply = self.head
         while reply is not None:
             following = reply.next
@@ -378,6 +432,9 @@ cdef class AnswerQueue(Outbox):
         if self.writing:
             self.server.loop.remove_writer(self.transport.fd)
         self.transport.close()
+        if self.mute_timer is not None:
+            self.mute_timer.cancel()
+            self.mute_timer = None
         self.release_input()
         self.queue = []
         self.unsent = None

@@ -9,7 +9,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from broker_cy.metrics.requests cimport RequestMetrics
 from broker_cy.server.connections.answers cimport (
-    PENDING_MAX, SCRATCH_BYTES, STAGED_BYTES_MAX, AnswerQueue, HotHandler, Reply, ServerCore,
+    HELD_FOR_SYNC, PENDING_MAX, SCRATCH_BYTES, STAGED_BYTES_MAX, AnswerQueue, HotHandler, Reply, ServerCore,
 )
 from broker_cy.server.connections.buffers cimport BUFFER_BYTES, RecvBuffer
 from broker_cy.server.connections.gate cimport Gate
@@ -50,6 +50,8 @@ cdef class Connection(AnswerQueue):
     cdef bint by_token              # the client has logged in with a delegation token
 
     cdef int read(self) except -1
+    cdef int go_on(self) except -1
+    cdef int counted(self, bint from_buffer) except -1
     cdef int settle(self) except -1
     cdef int peer_gone(self) except -1
     cdef int wake_when_worth_it(self, Py_ssize_t unparsed) except -1

@@ -15,6 +15,7 @@ class Connection:
     connection_id: str
     closed: bool
     logging_in: bool
+    is_muted: bool
     pending: int
     queue: list[object]
     last_active_ms: int

@@ -13,6 +13,8 @@ from broker_cy.core.clock cimport coarse_ms, now_ns
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.core.writer cimport Writer
 from broker_cy.metrics.requests cimport HANDLER, QUEUE, RequestMetrics, count_time
+from broker_cy.quotas.account cimport Account
+from broker_cy.server.connections.charging cimport charge_answer, timed
 from broker_cy.server.connections.gate cimport ADMITTED, WITHOUT_BODY, Gate, admits_at_once, api_name
 from broker_cy.server.connections.response_errors cimport count_errors
 from broker_cy.server.connections.transport cimport Transport
@@ -40,6 +42,8 @@ cdef enum:
     API_VERSIONS_KEY = 18
     SASL_AUTHENTICATE_KEY = 36
 
+cdef double PERCENT_OF_NS = 100.0 / 1000000000
+
 
 cdef bytes response_frame(RequestMetrics metrics, int16_t key, int16_t version, int32_t correlation_id, object response):
     """Length, response header and body of one answer, whose errors are counted."""
@@ -53,6 +57,19 @@ cdef bytes response_frame(RequestMetrics metrics, int16_t key, int16_t version, 
     codec.encode_into(writer, response, version)
     writer.patch_i32(0, <int32_t>(writer.pos - 4))
     return PyBytes_FromStringAndSize(<char*>writer.buf, writer.pos)
+
+
+cdef bytes charged_frame(AnswerQueue connection, int16_t key, int16_t version, int32_t correlation_id, object response):
+    """The same, with the wait of quotas, which is for this client alone: others may get the same object."""
+    cdef RequestMetrics metrics = connection.server.metrics
+    if connection.server.quotas is None:
+        return response_frame(metrics, key, version, correlation_id, response)
+    own = getattr(response, "throttle_time_ms", None)
+    charge_answer(connection, key, response)
+    cdef bytes payload = response_frame(metrics, key, version, correlation_id, response)
+    if own is not None:
+        response.throttle_time_ms = own
+    return payload
 
 
 cdef inline int32_t be32(const uint8_t* p) noexcept nogil:
@@ -100,9 +117,24 @@ cdef class Connection(AnswerQueue):
         if self.closed:
             return
         try:
-            self.read()
+            if self.account is None:
+                self.read()
+            else:
+                self.counted(False)
         except Exception as error:
             self.broken(error)
+
+    cdef int counted(self, bint from_buffer) except -1:
+        """Read, or go on with what is in the buffer; the time that it takes counts for the client."""
+        cdef Account account = self.account
+        cdef int64_t began_ns = now_ns(&self.clock.source)
+        if from_buffer:
+            self.go_on()
+        else:
+            self.read()
+        if account.time is not None:
+            account.time.add((now_ns(&self.clock.source) - began_ns) * PERCENT_OF_NS, coarse_ms(&self.clock.source))
+        return 0
 
     cdef int read(self) except -1:
         cdef Py_ssize_t budget = READ_TURN_BYTES
@@ -254,9 +286,10 @@ cdef class Connection(AnswerQueue):
             self.server.flush()
         if self.closed:
             return True
-        self.held = self.unsettled > 0
-        self.awaits_sync = self.held
-        return self.held
+        self.awaits_sync = self.unsettled > 0
+        if self.awaits_sync:
+            self.held |= HELD_FOR_SYNC
+        return self.awaits_sync
 
     cdef int parse(self) except -1:
         """Handle every whole request in the buffer, as long as this connection may."""
@@ -402,12 +435,14 @@ cdef class Connection(AnswerQueue):
         self.add_reply(reply)
         response = entry.function(context, request)
         if entry.is_async or type(response) is CoroutineType:
+            if self.server.quotas is not None:
+                response = timed(response, self)
             task = self.server.loop.create_task(_serve(response, _Completion(reply, key, version)))
             reply.task = task
             self.running = True
             self.server.tasks.add(task)
             return 0
-        reply.payload = response_frame(self.server.metrics, key, max(version, 0), correlation_id, response)
+        reply.payload = charged_frame(self, key, max(version, 0), correlation_id, response)
         return self.mark_ready(reply)
 
     # ---- the login: what the connection does for `login` ----
@@ -515,6 +550,11 @@ cdef class Connection(AnswerQueue):
             return False
         return n >= 4 and n - 4 >= be32(p)
 
+    cdef int go_on(self) except -1:
+        self.make_room()
+        self.parse()
+        return 0 if self.closed else self.settle()
+
     def resume(self):
         """Go on with requests that were left while a handler ran or answers were held back."""
         self.resume_scheduled = False
@@ -525,10 +565,10 @@ cdef class Connection(AnswerQueue):
                 self.server.loop.add_reader(self.transport.fd, self.on_readable)
                 self.reading = True
             if self.buffer is not None or self.carry is not None:
-                self.make_room()
-                self.parse()
-                if not self.closed:
-                    self.settle()
+                if self.account is None:
+                    self.go_on()
+                else:
+                    self.counted(True)
             if self.closing:
                 self.after_output()
         except Exception as error:
@@ -564,8 +604,7 @@ cdef class _Completion:
             connection.broken(error)
             return 0
         try:
-            self.reply.payload = response_frame(connection.server.metrics, self.key, self.version, self.reply.correlation_id,
-                                                response)
+            self.reply.payload = charged_frame(connection, self.key, self.version, self.reply.correlation_id, response)
             connection.mark_ready(self.reply)
             # Where an answer before it is still due, sending did not get there.
             connection.output_free()

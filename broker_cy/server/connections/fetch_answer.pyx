@@ -24,7 +24,7 @@ cdef int16_t FENCED_LEADER_EPOCH = ErrorCode.FENCED_LEADER_EPOCH
 cdef Writer _writer = Writer()
 
 
-cdef list encode(AnswerQueue connection, FetchContext context, int32_t correlation_id, int16_t version):
+cdef list encode(AnswerQueue connection, FetchContext context, int32_t correlation_id, int16_t version, int32_t throttle_ms):
     """Pieces of the whole frame: bytes, and LogSlice for record sets that go by sendfile."""
     cdef FetchSession session = context.session
     cdef list pieces = [], answered
@@ -47,7 +47,7 @@ cdef list encode(AnswerQueue connection, FetchContext context, int32_t correlati
     out.i32(correlation_id)
     if flexible:
         out.i8(0)
-    out.i32(0)                          # throttle_time_ms
+    out.i32(throttle_ms)
     if context.error:
         connection.server.metrics.error(FETCH_KEY, context.error)
     if version >= 7:

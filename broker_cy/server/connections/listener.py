@@ -1,9 +1,12 @@
 """Listeners: accept, admit, and hand over to connections.
 
-Bounds: `max.connections` over all listeners, or fewer if the process may not open as many descriptors (beyond it
-nothing is accepted until a connection ends: new peers wait in the kernel's backlog); `max.connections.per.ip` with
-overrides (beyond it a new connection is closed at once, as in Kafka); and ACCEPTS_PER_TURN accepts in one turn of the
-loop.
+Bounds: `max.connections` over all listeners and of each of them, or fewer if the process may not open as many
+descriptors (beyond it nothing is accepted until a connection ends: new peers wait in the kernel's backlog);
+`max.connections.per.ip` with overrides (beyond it a new connection is closed at once, as in Kafka); how fast
+connections begin (`quotas.connections`); and ACCEPTS_PER_TURN accepts in one turn of the loop.
+
+The listener between brokers, if it is not the only one, is exempt from what all listeners share: its connections take
+the place of others, as in Kafka, so that clients cannot keep the brokers from each other.
 """
 
 from __future__ import annotations
@@ -14,49 +17,84 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker_cy.core.logs import facts
+from broker_cy.quotas.connections import AT_ONCE, Arrival
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from broker_cy.quotas.connections import ConnectionRates
     from broker_cy.server.connections.login import Logins
     from broker_cy.server.seams import Acceptor, Incoming
 
 LOGGER = logging.getLogger("broker_cy.server.connections.listener")
 
 ACCEPTS_PER_TURN = 64
+# Connections beyond the rate of their address that wait for their end; further ones are closed at once.
+DELAYED_MAX = 1000
 # Pause of accepting after the process ran out of descriptors.
 DESCRIPTOR_PAUSE_S = 0.1
 
 
 class Admission:
-    """Counts connections against `max.connections` and `max.connections.per.ip`."""
+    """Counts connections against `max.connections` and `max.connections.per.ip`, and how fast they begin (`rates`;
+    None: nobody looks at it).
+    """
 
-    def __init__(self, connections_max: int, per_ip_max: int, per_ip_overrides: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        connections_max: int,
+        per_ip_max: int,
+        per_ip_overrides: Mapping[str, int],
+        rates: ConnectionRates | None = None,
+    ) -> None:
         self.connections_max = connections_max
+        # What the process can open; connections_max is not larger.
+        self.descriptors_max = 2**31
+        # max.connections of single listeners, and the listener that is exempt from that of all.
+        self.listener_max: Mapping[str, int] = {}
+        self.exempt = ""
+        self.rates = rates
+        self.by_listener: Counter[str] = Counter()
+        self.delayed = 0
         self.per_ip_max = per_ip_max
         self.per_ip_overrides = dict(per_ip_overrides)
         self.by_ip: Counter[str] = Counter()
         self.total = 0
 
+    def has_room(self, listener: str) -> bool:
+        """Whether the listener may accept."""
+        if self.by_listener[listener] >= self.listener_max.get(listener, self.descriptors_max):
+            return False
+        return self.total < (self.descriptors_max if listener == self.exempt else self.connections_max)
+
     @property
-    def full(self) -> bool:
-        return self.total >= self.connections_max
+    def is_crowded(self) -> bool:
+        """Whether connections of the exempt listener have taken the place of others."""
+        return self.total > self.connections_max
 
     def limit_of(self, host: str) -> int:
         return self.per_ip_overrides.get(host, self.per_ip_max)
 
-    def admit(self, host: str) -> bool:
+    def arrive(self, listener: str, host: str, now_ms: int) -> Arrival:
+        """Whether a connection has come too fast."""
+        if self.rates is None or not self.rates.is_on:
+            return AT_ONCE
+        return self.rates.arrive(listener, host, now_ms, is_exempt=listener == self.exempt)
+
+    def admit(self, host: str, listener: str = "") -> bool:
         """Count one connection of `host`. False if the host has reached its limit."""
         if self.by_ip[host] >= self.limit_of(host):
             return False
         self.by_ip[host] += 1
         self.total += 1
+        self.by_listener[listener] += 1
         return True
 
-    def leave(self, host: str) -> None:
+    def leave(self, host: str, listener: str = "") -> None:
         self.total -= 1
+        self.by_listener[listener] -= 1
         self.by_ip[host] -= 1
         if self.by_ip[host] <= 0:
             del self.by_ip[host]
@@ -79,10 +117,13 @@ class Listener:
         self.local = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
         self.loop: asyncio.AbstractEventLoop = core.loop
         self.accepting = False
+        # While it accepts nothing because connections came too fast.
+        self._rate_timer: asyncio.TimerHandle | None = None
+        self._delayed: dict[Incoming, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
-        """Accept from now on."""
-        if not self.accepting:
+        """Accept from now on, or when a pause is over that the rate needs."""
+        if not self.accepting and self._rate_timer is None:
             self.accepting = True
             self.loop.add_reader(self.acceptor.fd, self._on_ready)
 
@@ -94,11 +135,37 @@ class Listener:
 
     def close(self) -> None:
         self.pause()
+        if self._rate_timer is not None:
+            self._rate_timer.cancel()
+        for incoming, timer in list(self._delayed.items()):
+            timer.cancel()
+            self._end(incoming)
         self.acceptor.close()
+
+    def _pause_for(self, ms: int) -> None:
+        self.pause()
+        self._rate_timer = self.loop.call_later(ms / 1000, self._rate_is_over)
+
+    def _rate_is_over(self) -> None:
+        self._rate_timer = None
+        self._resume()
+
+    def _end_later(self, incoming: Incoming, ms: int) -> None:
+        """Close a connection beyond the rate of its address; its peer, which may try again, waits meanwhile."""
+        if self.admission.delayed >= DELAYED_MAX:
+            incoming.refuse()
+            return
+        self.admission.delayed += 1
+        self._delayed[incoming] = self.loop.call_later(ms / 1000, self._end, incoming)
+
+    def _end(self, incoming: Incoming) -> None:
+        del self._delayed[incoming]
+        self.admission.delayed -= 1
+        incoming.refuse()
 
     def _on_ready(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
-            if self.admission.full:
+            if not self.admission.has_room(self.name):
                 self.core.log_events.connections_full(self.name, self.admission.total)
                 self.pause()
                 return
@@ -109,7 +176,14 @@ class Listener:
             except OSError as error:
                 self._out_of_descriptors(error)
                 return
-            self._admit(incoming)
+            arrival = self.admission.arrive(self.name, incoming.host, int(self.core.clock.monotonic() * 1000))
+            if arrival.close_ms:
+                self._end_later(incoming, arrival.close_ms)
+            else:
+                self._admit(incoming)
+            if arrival.pause_ms:
+                self._pause_for(arrival.pause_ms)
+                return
 
     def _out_of_descriptors(self, error: OSError) -> None:
         LOGGER.error(
@@ -125,8 +199,10 @@ class Listener:
 
     def _admit(self, incoming: Incoming) -> None:
         host, port = incoming.host, incoming.port
-        if not self.admission.admit(host):
+        if not self.admission.admit(host, self.name):
             self.core.log_events.connection_refused(self.name, host, port, self.admission.limit_of(host))
             incoming.refuse()
             return
         Connection(self.core, incoming.admit(), self.name, host, port, self.local, self.logins)
+        if self.admission.is_crowded:
+            self.core.close_least_active(self.name)

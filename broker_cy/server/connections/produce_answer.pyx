@@ -122,7 +122,7 @@ cdef class ProduceReply(Reply):
             at += n
             if flexible:
                 out.i8(0)
-        out.i32(0)                  # throttle_time_ms
+        out.i32(self.throttle_ms)
         if flexible:
             if self.leaders is None:
                 out.i8(0)

@@ -18,18 +18,26 @@ from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
+# From here on, topics beyond the client's quota of changes are refused (KIP-599); older clients change them, and wait.
+STRICT_VERSION = 3
+
 
 @handler(ApiKey.CREATE_PARTITIONS, versions=(0, 3), on=BOTH, requires="ALTER on each topic")
 async def create_partitions(
     ctx: RequestContext, request: messages.CreatePartitionsRequest
 ) -> messages.CreatePartitionsResponse:
+    wait_ms = 0
     try:
         if (answer := await ctx.broker.controller.forward(ctx, request, messages.CreatePartitionsResponse)) is not None:
             return cast(messages.CreatePartitionsResponse, answer)
         refused = _take_refused(ctx, request)
         with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
-            results = await ctx.broker.controller.submit(CreatePartitions(request.topics, request.validate_only))
+            changes = ctx.changes(strict=ctx.version >= STRICT_VERSION)
+            results = await ctx.broker.controller.submit(
+                CreatePartitions(request.topics, request.validate_only, None if changes is None else changes.charge)
+            )
         results += refused
+        wait_ms = 0 if changes is None else changes.wait_ms()
     except KafkaError as error:
         results = [
             messages.CreatePartitionsResponse.CreatePartitionsTopicResult(
@@ -37,7 +45,7 @@ async def create_partitions(
             )
             for topic in request.topics
         ]
-    return messages.CreatePartitionsResponse(results=results)
+    return messages.CreatePartitionsResponse(throttle_time_ms=wait_ms, results=results)
 
 
 def _take_refused(ctx: RequestContext, request: messages.CreatePartitionsRequest) -> list[Any]:

@@ -20,6 +20,9 @@ from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
+# From here on, topics beyond the client's quota of changes are refused (KIP-599); older clients create them, and wait.
+STRICT_VERSION = 6
+
 
 @handler(
     ApiKey.CREATE_TOPICS,
@@ -32,10 +35,13 @@ async def create_topics(ctx: RequestContext, request: messages.CreateTopicsReque
         if (answer := await ctx.broker.controller.forward(ctx, request, messages.CreateTopicsResponse)) is not None:
             return cast(messages.CreateTopicsResponse, answer)
         refused = _take_refused(ctx, request)
+        changes = ctx.changes(strict=ctx.version >= STRICT_VERSION)
         with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
             response: messages.CreateTopicsResponse = await ctx.broker.controller.submit(
-                CreateTopics(request, with_configs=ctx.version >= 5)
+                CreateTopics(request, with_configs=ctx.version >= 5, charge=None if changes is None else changes.charge)
             )
+        if changes is not None:
+            response.throttle_time_ms = changes.wait_ms()
         _hide_settings(ctx, response)
         response.topics += refused
         return response

@@ -20,6 +20,9 @@ from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
+# From here on, topics beyond the client's quota of changes are refused (KIP-599); older clients delete them, and wait.
+STRICT_VERSION = 5
+
 
 @handler(ApiKey.DELETE_TOPICS, versions=(1, 6), on=BOTH, requires="DELETE on the cluster or on each topic")
 async def delete_topics(ctx: RequestContext, request: messages.DeleteTopicsRequest) -> messages.DeleteTopicsResponse:
@@ -35,8 +38,14 @@ async def delete_topics(ctx: RequestContext, request: messages.DeleteTopicsReque
             return cast(messages.DeleteTopicsResponse, answer)
         choices, refused = _judge(ctx, choices)
         with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, _names(ctx, choices)):
-            responses = await ctx.broker.controller.submit(DeleteTopics(choices))
-        return messages.DeleteTopicsResponse(responses=responses + refused)
+            changes = ctx.changes(strict=ctx.version >= STRICT_VERSION)
+            responses = await ctx.broker.controller.submit(
+                DeleteTopics(choices, None if changes is None else changes.charge)
+            )
+        response = messages.DeleteTopicsResponse(responses=responses + refused)
+        if changes is not None:
+            response.throttle_time_ms = changes.wait_ms()
+        return response
     except KafkaError as error:
         return _failed(choices, error)
 

@@ -33,6 +33,7 @@ from broker_cy.replica.partition cimport Partition
 from broker_cy.replica.replica cimport LEADER
 from broker_cy.server.connections.buffers cimport RecvBuffer
 from broker_cy.server.connections.answers cimport AnswerQueue, Reply, ServerCore
+from broker_cy.server.connections.charging cimport charge_fetch, fetch_bytes_max
 from broker_cy.server.connections.current_leader cimport absent_error, topic_named, topic_with_id
 from broker_cy.server.connections.fetch_answer cimport encode
 from broker_cy.server.connections.fetch_session cimport (
@@ -67,6 +68,9 @@ cdef enum:
     UNHEARD_MAX = 1000
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
+    # Of an answer, and of each partition in it, besides the records: about, as of version 13 and later.
+    ANSWER_BYTES = 20
+    PARTITION_BYTES = 58
 
 cdef int16_t UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 cdef int16_t UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -293,9 +297,12 @@ cdef class FetchReply(Reply):
         unchecked = self.unchecked_parts()
         if unchecked:
             return self.in_worker(verify_all, unchecked, self.verified)
-        if self.replica_id >= 0 and self.connection.server.leader_throttle is not None:
-            self.count_throttled(self.connection.server.leader_throttle)
-        self.payload = encode(self.connection, self.context, self.correlation_id, self.version)
+        if self.replica_id >= 0:
+            if self.connection.server.leader_throttle is not None:
+                self.count_throttled(self.connection.server.leader_throttle)
+        elif self.connection.account is not None and charge_fetch(self.connection, self, self.answer_bytes()):
+            self.give_nothing()
+        self.payload = encode(self.connection, self.context, self.correlation_id, self.version, self.throttle_ms)
         cold = [part for part in self.payload if type(part) is not bytes
                 and not (<Segment>(<LogSlice>part).segment).in_memory((<LogSlice>part).position, (<LogSlice>part).size)]
         self.count(bool(cold))
@@ -304,6 +311,27 @@ cdef class FetchReply(Reply):
             self.asks_no_more()
             return self.connection.mark_ready(self)
         return self.in_worker(warm_all, cold, self.warmed)
+
+    cdef Py_ssize_t answer_bytes(self) except -1:
+        """The size of the answer of the last read, as quotas count it."""
+        cdef FetchPartition target
+        cdef Py_ssize_t size = ANSWER_BYTES
+        for target in self.context.targets:
+            if not self.context.incremental or target.is_news():
+                size += PARTITION_BYTES
+                if target.records is not None:
+                    size += target.records.size
+        return size
+
+    cdef int give_nothing(self) except -1:
+        """Answer with no partitions, because of a quota. As in Kafka, a session that would begin with this answer does not."""
+        if self.context.session is not None and not self.context.incremental:
+            (<SessionCache>self.connection.server.fetch_sessions).drop(self.context.session_id)
+            self.context.session = None
+            self.context.session_id = 0
+        self.context.targets = []
+        self.context.any_unknown = False
+        return 0
 
     cdef int count_throttled(self, throttle) except -1:
         """Report what listed replicas copy, in sync or not."""
@@ -702,6 +730,8 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
         return reply.answer()
     reply.read_committed = _view.isolation_level == READ_COMMITTED
     reply.max_bytes = min(_view.max_bytes, server.fetch_bytes_max)
+    if connection.account is not None and reply.replica_id < 0:
+        reply.max_bytes = fetch_bytes_max(connection.account, reply.max_bytes)
     reply.min_bytes = min(_view.min_bytes, reply.max_bytes)
     reply.max_wait_ms = _view.max_wait_ms
     if server.authorization is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from broker_cy import __version__
@@ -24,6 +25,7 @@ from broker_cy.wire.api_keys import ApiKey
 if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
     from broker_cy.server.broker import Broker
+    from broker_cy.server.client_quotas import ClientQuotas
     from broker_cy.server.connections.answers import ServerCore
     from broker_cy.server.login_counts import LoginCounts
     from broker_cy.server.telemetry.loop_watch import LoopWatch
@@ -32,6 +34,8 @@ PARTITIONS_PER_SLICE = 2_000
 # Client ids that are listed; the connections of others are counted as OTHER_CLIENTS.
 CLIENT_IDS_MAX = 1_000
 OTHER_CLIENTS = "(others)"
+# Users and client ids whose waits are listed, those that waited longest.
+THROTTLED_MAX = 100
 
 
 def api_name(key: int) -> str:
@@ -59,6 +63,7 @@ async def render(broker: Broker, core: ServerCore, watch: LoopWatch, only: froze
     _requests(page, core)
     _connections(page, core)
     _logins(page, broker.login_counts)
+    _quotas(page, broker.quotas, core)
     topics = list(broker.partitions.by_name.items())
     page.one("broker_cy_topics", len(topics))
     await _partitions(page, topics)
@@ -77,6 +82,7 @@ async def render_controller(broker: Broker, core: ServerCore, watch: LoopWatch) 
     _requests(page, core)
     _connections(page, core)
     _logins(page, broker.login_counts)
+    _quotas(page, broker.quotas, core)
     _directories(page, broker)
     _quorum(page, broker)
     _process(page, watch)
@@ -146,6 +152,30 @@ def _logins(page: Page, counts: LoginCounts) -> None:
     page.family("broker_cy_expired_sessions_total")
     for listener, number in counts.expired.items():
         page.sample("broker_cy_expired_sessions_total", number, listener)
+
+
+def _quotas(page: Page, quotas: ClientQuotas, core: ServerCore) -> None:
+    kinds = quotas.kinds()
+    waits = {key: kind.waits for key, kind in kinds.items()}
+    page.family("broker_cy_quotas")
+    for key, kind in kinds.items():
+        page.sample("broker_cy_quotas", len(kind.limits), key)
+    page.family("broker_cy_quota_entities")
+    for key, kind in kinds.items():
+        page.sample("broker_cy_quota_entities", len(kind), key)
+    page.family("broker_cy_throttles_total")
+    for key, (count, _) in waits.items():
+        page.sample("broker_cy_throttles_total", count, key)
+    page.family("broker_cy_throttle_seconds_total")
+    for key, (_, waited_ms) in waits.items():
+        page.sample("broker_cy_throttle_seconds_total", waited_ms / 1000, key)
+    longest = nlargest(
+        THROTTLED_MAX, ((meter.waited_ms, key, meter.entity) for key, meter in quotas.meters() if meter.waits)
+    )
+    page.family("broker_cy_client_throttle_seconds")
+    for waited_ms, key, (user, client_id) in longest:
+        page.sample("broker_cy_client_throttle_seconds", waited_ms / 1000, key, user, client_id)
+    page.one("broker_cy_connections_throttled", sum(each.is_muted for each in core.connections))
 
 
 async def _partitions(page: Page, topics: list[tuple[bytes, list[Partition | None]]]) -> None:

@@ -79,7 +79,7 @@ class CoreHarness:
             self.table,
             registry,
             request_bytes_max,
-            lambda c: self.admission.leave(c.client_host),
+            lambda c: self.admission.leave(c.client_host, c.listener),
         )
         produce.install(self.core)
         fetch.install(self.core, 100, 120000, MACHINE_RANDOMNESS)

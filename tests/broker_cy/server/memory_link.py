@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import random
@@ -20,7 +21,7 @@ from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
 from broker_cy.server.connections.transport import ObjectTransport
 from broker_cy.server.handlers import fetch, produce
-from broker_cy.server.registry import registrations
+from broker_cy.server.registry import Registration, registrations
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -117,13 +118,16 @@ class MemoryLink:
 class MemoryBroker:
     """A server core with Produce and Fetch and one partition of topic `t`, on a loop that the test runs."""
 
-    def __init__(self, path: Path, seed: int = 0) -> None:
+    def __init__(self, path: Path, seed: int = 0, extra: dict[ApiKey, Callable[[Any, Any], Any]] | None = None) -> None:
+        """`extra` are handlers in addition to Produce and Fetch."""
         draw = random.Random(seed)
         self.clock = ManualClock()
         self.loop = MemoryLoop(draw)
         loop: Any = self.loop
         table = PartitionTable()
         registry = {int(key): registrations()[int(key)] for key in (ApiKey.PRODUCE, ApiKey.FETCH)}
+        for key, function in (extra or {}).items():
+            registry[int(key)] = Registration(key, 0, 13, 0, function, asyncio.iscoroutinefunction(function), "")
         broker = cast(Broker, SimpleNamespace(transactions=None, authorization=None))
         self.core = ServerCore(loop, self.clock, LogEvents(self.clock), broker, table, registry)
         produce.install(self.core)

@@ -19,6 +19,7 @@ from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.security.authorizer import Authorizer
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.broker import Broker
+from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.context import ANONYMOUS, RequestContext
 from broker_cy.server.metadata.auto_topics import AutoTopics
 from broker_cy.server.metadata.controller_service import ControllerService
@@ -52,6 +53,7 @@ class MetadataBroker:
         self.auto_topics: AutoTopics
         self.events: EventLog
         self.randomness = MACHINE_RANDOMNESS
+        self.quotas = ClientQuotas(self.config, self.clock)
         self.suspects: Suspects
         self.departed: Departed
         self.node_id = 1
@@ -80,6 +82,7 @@ class MetadataBroker:
                 self.authorizer, lambda: self.controller.announced_end, lambda: self.image.offset + 1, log_events
             )
             self.controller.subscribe(self.authorization.apply)
+        self.controller.subscribe(self.quotas.apply)
         self.auto_topics = AutoTopics(self.config, self.controller.submit, LogEvents(self.clock))
         self.events = EventLog(
             self.config,

@@ -70,6 +70,7 @@ def test_each_api_is_served_where_it_belongs() -> None:
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
         ApiKey.UNREGISTER_BROKER,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
     }
     only = {
         ApiKey.BROKER_REGISTRATION,

@@ -48,9 +48,9 @@ _ABORTED = (
 )
 _EMPTY = "the code for names that are not allowed; Kafka's handler fails on the empty one with UNKNOWN_SERVER_ERROR"
 
-# ACLs, quotas, SASL, KIP-848, share and streams groups, the quorum.
+# ACLs, SASL, KIP-848, share and streams groups, the quorum.
 _NOT_SERVED = (
-    *(29, 30, 31, 48, 49, 17, 36),
+    *(29, 30, 31, 17, 36),
     *(34, 55, 80, 81),
     *(68, 69, 76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92),
 )

@@ -1,0 +1,163 @@
+"""`broker-cy quotas`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.quotas import CLIENT_ID, IP, USER, Entity, text_of
+from broker_cy.client.text import plural
+from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
+from broker_cy.commands.output import Cell, confirm, print_json, print_table
+from broker_cy.commands.values import Parsed
+from broker_cy.console.values import parse_bytes, parse_setting
+
+EPILOG = """\b
+examples:
+  broker-cy quotas list
+  broker-cy quotas set --user alice producer_byte_rate=10M consumer_byte_rate=20M
+  broker-cy quotas set --user default --client-id default request_percentage=20     for all others
+  broker-cy quotas set --ip 10.0.0.7 connection_creation_rate=5
+  broker-cy quotas remove --user alice --yes                                        all of its quotas
+
+\b
+keys:
+  producer_byte_rate, consumer_byte_rate    bytes a second of a user, a client id, or both
+  request_percentage                        time of the broker, in percent of one second
+  controller_mutation_rate                  partitions a second that are created or deleted
+  connection_creation_rate                  connections a second from an address (--ip)
+"""
+
+DEFAULT = "default"
+
+
+def parse_quota(text: str) -> tuple[str, float]:
+    """Parse `producer_byte_rate=10M`. Raises ValueError."""
+    key, value = parse_setting(text)
+    if key.endswith("_byte_rate"):
+        return key, float(parse_bytes(value))
+    try:
+        return key, float(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a number") from None
+
+
+QUOTA = Parsed("key=value", parse_quota)
+
+
+def entity_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that name an entity."""
+    for name, what in (("--ip", "address"), ("--client-id", "client id"), ("--user", "user")):
+        text = f"The {what}; `{DEFAULT}` for all that have no quota of their own."
+        function = click.option(name, metavar="NAME", help=text)(function)
+    return function
+
+
+def entity_of(user: str | None, client_id: str | None, ip: str | None) -> Entity:
+    """The entity that the options name; empty if they name none."""
+    given = {USER: user, CLIENT_ID: client_id, IP: ip}
+    return {kind: None if name == DEFAULT else name for kind, name in given.items() if name is not None}
+
+
+def entity_to_change(user: str | None, client_id: str | None, ip: str | None) -> Entity:
+    entity = entity_of(user, client_id, ip)
+    if not entity:
+        raise click.UsageError("whose quotas? specify --user, --client-id, both, or --ip")
+    return entity
+
+
+@click.group("quotas", epilog=EPILOG)
+def command() -> None:
+    """Show and change quotas of users, client ids and addresses."""
+
+
+@command.command("list", epilog=EPILOG)
+@cluster_command
+@entity_options
+async def list_quotas(
+    target: Target, client: AdminClient, user: str | None, client_id: str | None, ip: str | None
+) -> None:
+    """Show quotas: all, or those of an entity and of its parts."""
+    entries = await client.quotas.describe(entity_of(user, client_id, ip))
+    if target.as_json:
+        print_json(entries)
+        return
+    rows: list[Sequence[Cell]] = [
+        [text_of(each.entity), key, f"{value:.15g}"] for each in entries for key, value in each.values.items()
+    ]
+    print_table(["ENTITY", "QUOTA", "VALUE"], rows)
+
+
+@command.command("set", epilog=EPILOG)
+@cluster_command
+@entity_options
+@click.argument("quotas", type=QUOTA, nargs=-1, required=True, metavar="KEY=VALUE...")
+@dry_run_option
+@yes_option
+async def set_quotas(
+    target: Target,
+    client: AdminClient,
+    user: str | None,
+    client_id: str | None,
+    ip: str | None,
+    quotas: Sequence[tuple[str, float]],
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Set quotas of an entity. Its other quotas keep their values."""
+    target.require_writable()
+    await _change(target, client, entity_to_change(user, client_id, ip), dict(quotas), dry_run=dry_run, yes=yes)
+
+
+@command.command("remove", epilog=EPILOG)
+@cluster_command
+@entity_options
+@click.argument("keys", nargs=-1, metavar="[KEY...]")
+@dry_run_option
+@yes_option
+async def remove(
+    target: Target,
+    client: AdminClient,
+    user: str | None,
+    client_id: str | None,
+    ip: str | None,
+    keys: Sequence[str],
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Remove quotas of an entity: those that are named, or all."""
+    target.require_writable()
+    entity = entity_to_change(user, client_id, ip)
+    found = await client.quotas.describe(entity, strict=True)
+    known = found[0].values if found else {}
+    if unknown := [key for key in keys if key not in known]:
+        raise click.UsageError(f"{text_of(entity)} has no quota {', '.join(unknown)}")
+    chosen: dict[str, float | None] = dict.fromkeys(keys or known)
+    if not chosen:
+        raise click.UsageError(f"{text_of(entity)} has no quota")
+    await _change(target, client, entity, chosen, dry_run=dry_run, yes=yes)
+
+
+async def _change(
+    target: Target, client: AdminClient, entity: Entity, changes: dict[str, Any], *, dry_run: bool, yes: bool
+) -> None:
+    # The controller validates the change before the user is asked to confirm it.
+    await client.quotas.alter(entity, changes, validate_only=True)
+    found = await client.quotas.describe(entity, strict=True)
+    now = found[0].values if found else {}
+    rows: list[Sequence[Cell]] = [[key, _shown(now.get(key)), _shown(value)] for key, value in changes.items()]
+    print_table(["QUOTA", "NOW", "NEW"], rows, err=True)
+    if not dry_run:
+        confirm(f"Change {plural(len(changes), 'quota')} of {text_of(entity)}?", yes=yes)
+        await client.quotas.alter(entity, changes)
+    if target.as_json:
+        print_json({"entity": entity, "changes": changes, "dry_run": dry_run})
+    elif not dry_run:
+        click.echo(f"changed {plural(len(changes), 'quota')} of {text_of(entity)}")
+
+
+def _shown(value: float | None) -> str:
+    return "(none)" if value is None else f"{value:.15g}"

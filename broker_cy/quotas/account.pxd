@@ -1,0 +1,14 @@
+"""What counts for one client: its rates of each kind of quota."""
+
+from libc.stdint cimport int64_t
+
+from broker_cy.quotas.rate cimport Rate
+
+cdef class Account:
+    cdef readonly str principal
+    cdef readonly bytes client_id
+    cdef readonly int64_t generation    # of the quotas when it was made: another one makes it out of date
+    # Without a quota, None.
+    cdef readonly Rate produce          # bytes of Produce requests
+    cdef readonly Rate fetch            # bytes of Fetch answers
+    cdef readonly Rate time             # percent of the time of the loop

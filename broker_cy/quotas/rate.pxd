@@ -1,0 +1,32 @@
+"""How much one entity has used of one quota: a rate over windows, as Kafka's Rate over a SampledStat measures it.
+
+`windows` + 1 samples, each of which begins with the first use after the one before it is `window_ms` old. A sample counts until
+nothing was added to it for all windows. The rate is over the time since the oldest sample began, and over at least `windows` - 1
+whole windows and what has passed of the current one.
+"""
+
+from libc.stdint cimport int64_t
+
+cdef struct Sample:
+    double value
+    int64_t start_ms
+    int64_t last_ms
+
+cdef class Rate:
+    cdef public double limit            # a second
+    cdef readonly int windows
+    cdef readonly int64_t window_ms
+    cdef int64_t wait_ms_max            # longer waits are shortened to this
+    cdef Sample* samples                # windows + 1
+    cdef int used
+    cdef int current
+    cdef int64_t span_ms                # over which `measure` has measured
+    cdef readonly int64_t last_ms       # when something was added last
+    cdef readonly tuple entity          # (user, client id) that it counts for
+    cdef readonly int64_t waits         # how often somebody had to wait, and for how long
+    cdef readonly int64_t waited_ms
+
+    cdef int add(self, double value, int64_t now_ms) except -1
+    cdef double measure(self, int64_t now_ms) noexcept
+    cdef int64_t wait_of(self, int64_t now_ms) noexcept
+    cdef int64_t charge_at(self, double value, int64_t now_ms) except -1

@@ -1,0 +1,110 @@
+"""How much one entity has used of one quota; the .pxd says how it is measured."""
+
+from libc.math cimport floor
+from libc.stdlib cimport calloc, free
+
+cdef int64_t WAIT_MS_MAX = 0x7fffffff   # throttle_time_ms is an int32
+
+cdef class Rate:
+    def __cinit__(self, tuple entity, double limit, int windows, int64_t window_ms, int64_t now_ms,
+                  int64_t wait_ms_max=WAIT_MS_MAX):
+        if windows < 1 or window_ms < 1:
+            raise ValueError(f"{windows} windows of {window_ms} ms")
+        self.entity = entity
+        self.limit = limit
+        self.windows = windows
+        self.window_ms = window_ms
+        self.wait_ms_max = min(wait_ms_max, WAIT_MS_MAX)
+        self.last_ms = now_ms
+        self.samples = <Sample*>calloc(windows + 1, sizeof(Sample))
+        if self.samples == NULL:
+            raise MemoryError(f"no memory for {windows + 1} samples")
+
+    def __dealloc__(self):
+        free(self.samples)
+
+    cdef int add(self, double value, int64_t now_ms) except -1:
+        cdef Sample* sample
+        if self.used == 0:
+            self.used = 1
+            sample = &self.samples[0]
+            sample.start_ms = now_ms
+        else:
+            sample = &self.samples[self.current]
+            if now_ms - sample.start_ms >= self.window_ms:
+                self.current = (self.current + 1) % (self.windows + 1)
+                if self.current >= self.used:
+                    self.used = self.current + 1
+                sample = &self.samples[self.current]
+                sample.start_ms = now_ms
+                sample.value = 0
+        sample.value += value
+        sample.last_ms = now_ms
+        self.last_ms = now_ms
+        return 0
+
+    cdef double measure(self, int64_t now_ms) noexcept:
+        """The rate a second; sets `span_ms`."""
+        cdef int64_t expired_ms = now_ms - self.windows * self.window_ms
+        cdef int64_t oldest_ms = now_ms, full
+        cdef double total = 0
+        cdef Sample* sample
+        cdef int i
+        if self.used == 0:
+            self.used = 1
+            self.samples[0].start_ms = self.samples[0].last_ms = now_ms
+        for i in range(self.used):
+            sample = &self.samples[i]
+            if sample.last_ms <= expired_ms:
+                sample.value = 0
+                sample.start_ms = sample.last_ms = now_ms
+            else:
+                total += sample.value
+                if sample.start_ms < oldest_ms:
+                    oldest_ms = sample.start_ms
+        self.span_ms = now_ms - oldest_ms
+        full = self.span_ms // self.window_ms
+        if full < self.windows - 1:
+            self.span_ms += (self.windows - 1 - full) * self.window_ms
+        if self.span_ms < 1:
+            self.span_ms = 1
+        return total / (self.span_ms / 1000.0)
+
+    cdef int64_t wait_of(self, int64_t now_ms) noexcept:
+        """How long until the rate is the limit again if nothing is added; 0 if it is not above."""
+        cdef double rate = self.measure(now_ms)
+        cdef double wait
+        if not rate > self.limit:
+            return 0
+        if self.limit <= 0:
+            return self.wait_ms_max
+        wait = floor((rate - self.limit) / self.limit * self.span_ms + 0.5)
+        return self.wait_ms_max if wait > self.wait_ms_max else <int64_t>wait
+
+    cdef int64_t charge_at(self, double value, int64_t now_ms) except -1:
+        self.add(value, now_ms)
+        return self.wait_of(now_ms)
+
+    # ---- for callers in Python ----
+
+    def record(self, double value, int64_t now_ms):
+        """Add what was used; a negative value takes it back."""
+        self.add(value, now_ms)
+
+    def charge(self, double value, int64_t now_ms):
+        """Add what was used. Returns how long the client has to wait."""
+        return self.charge_at(value, now_ms)
+
+    def rate(self, int64_t now_ms):
+        return self.measure(now_ms)
+
+    def wait_ms(self, int64_t now_ms):
+        return self.wait_of(now_ms)
+
+    def is_idle(self, int64_t now_ms):
+        """Whether a new one would count the same."""
+        return now_ms - self.last_ms >= self.windows * self.window_ms
+
+    def note_wait(self, int64_t ms):
+        self.waits += 1
+        self.waited_ms += ms

@@ -1,0 +1,3 @@
+from broker_cy.server.connections.answers import ServerCore
+
+def install(server: ServerCore) -> None: ...

@@ -1,0 +1,83 @@
+"""`broker-cy quotas`, with this broker and with Apache Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.launch import kafka_dist
+from broker_cy.commands.quotas import parse_quota
+from tests.broker_cy.commands.conftest import Cli, Said
+from tests.support.both_brokers import BOTH, running
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "kafka" and (sentence := kafka_dist.missing()) is not None:
+        pytest.skip(sentence)
+    with running(request.param, tmp_path_factory.mktemp(request.param)) as target:
+        yield target.bootstrap
+
+
+@pytest.fixture
+def quotas(bare: Cli, servers: str) -> Cli:
+    def call(*arguments: str | Path, code: int = 0, stdin: bytes | None = None) -> Said:
+        return bare("quotas", *arguments, "--bootstrap", servers, code=code, stdin=stdin)
+
+    return call
+
+
+def test_quotas_are_set_listed_and_removed(quotas: Cli) -> None:
+    """If this fails, an operator cannot hold a client back, or does not see who is."""
+    alice = ("--user", "alice")
+    said = quotas("set", *alice, "producer_byte_rate=10M", "request_percentage=12.5", "--yes")
+    assert said.out == "changed 2 quotas of user alice\n"
+    assert [row[1:] for row in map(str.split, said.err.splitlines()[1:])] == [
+        ["(none)", "10485760"],
+        ["(none)", "12.5"],
+    ]
+    quotas("set", *alice, "--client-id", "default", "consumer_byte_rate=5", "--yes")
+    quotas("set", "--ip", "10.0.0.1", "connection_creation_rate=5", "--yes", "--json")
+    assert {tuple(cell.strip() for cell in row) for row in quotas("list").rows()} == {
+        ("ip 10.0.0.1", "connection_creation_rate", "5"),
+        ("user alice", "producer_byte_rate", "10485760"),
+        ("user alice", "request_percentage", "12.5"),
+        ("user alice, client-id (default)", "consumer_byte_rate", "5"),
+    }
+    listed = quotas("list", *alice, "--client-id", "default", "--json").json
+    assert listed == [{"entity": {"user": "alice", "client-id": None}, "values": {"consumer_byte_rate": 5.0}}]
+    assert "has no quota controller" in quotas("remove", *alice, "controller_mutation_rate", "--yes", code=2).err
+    quotas("remove", *alice, "producer_byte_rate", "--yes")
+    assert quotas("remove", *alice, "--client-id", "default", "--yes", "--json").json == {
+        "entity": {"user": "alice", "client-id": None},
+        "changes": {"consumer_byte_rate": None},
+        "dry_run": False,
+    }
+    quotas("remove", "--ip", "10.0.0.1", "--yes")
+    assert quotas("list", "--json").json == [{"entity": {"user": "alice"}, "values": {"request_percentage": 12.5}}]
+    quotas("remove", *alice, "--yes")
+    assert quotas("list", "--json").json == []
+
+
+def test_what_is_refused_changes_nothing(quotas: Cli) -> None:
+    """If this fails, a typing error sets a quota, or is asked to be confirmed."""
+    assert (
+        "Invalid configuration key" in quotas("set", "--user", "a", "connection_creation_rate=5", "--yes", code=1).err
+    )
+    assert "specify --user" in quotas("set", "producer_byte_rate=5", "--yes", code=2).err
+    assert "not a number" in quotas("set", "--user", "a", "request_percentage=x", "--yes", code=2).err
+    assert "should" in quotas("set", "--user", "a", "--ip", "10.0.0.1", "request_percentage=1", "--yes", code=1).err
+    quotas("set", "--user", "a", "request_percentage=1", "--dry-run")
+    assert "Nothing was changed" in quotas("set", "--user", "a", "request_percentage=1", code=4).err
+    assert "has no quota" in quotas("remove", "--user", "a", "--yes", code=2).err
+    assert quotas("list", "--json").json == []
+
+
+def test_values_have_the_units_of_the_other_commands() -> None:
+    """If this fails, 10M is ten bytes."""
+    assert parse_quota("producer_byte_rate=10M") == ("producer_byte_rate", 10 * 1024 * 1024)
+    assert parse_quota("request_percentage=0.5") == ("request_percentage", 0.5)
+    with pytest.raises(ValueError, match="number of bytes"):
+        parse_quota("consumer_byte_rate=fast")

@@ -1,0 +1,115 @@
+"""Quotas of clients in the world of the controller: what operators set and remove, and what has to be in the state for
+it. The rules are written here a second time, over a plain table.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from broker_cy.controller import quota_ops
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
+from tests.broker_cy.controller.acts import Act
+
+if TYPE_CHECKING:
+    from tests.sim.controller_world import World
+
+NAMES = ("a", "b", None)
+KEYS = ("producer_byte_rate", "request_percentage", "controller_mutation_rate")
+IP_KEY = "connection_creation_rate"
+ENTITIES = (
+    *({"user": name} for name in NAMES),
+    *({"client-id": name} for name in NAMES),
+    *({"user": one, "client-id": other} for one in NAMES for other in NAMES),
+    *({"ip": name} for name in ("10.0.0.1", "::1", None)),
+)
+# What no controller accepts: of a name, a combination, a key or a value.
+WRONG = (
+    ({"user": ""}, KEYS[0], 1.0),
+    ({"ip": "10.0.0.1", "user": "a"}, IP_KEY, 1.0),
+    ({"user": "a"}, IP_KEY, 1.0),
+    ({"user": "a", "client-id": None}, "unknown", 1.0),
+    ({"client-id": "b"}, KEYS[0], 0.5),
+    ({"user": None}, KEYS[1], 0.0),
+)
+
+Names = dict[str, str | None]
+Table = dict[tuple[frozenset[tuple[str, str | None]], str], float]
+
+
+class Quotas:
+    """`change` lets an operator change some; `committed` and `dropped` follow the log."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self._world = world
+        self._draw = Random(f"quotas {seed}")
+        self._table: Table = {}
+        self._committed: Table = {}
+
+    def is_due(self, chance: float) -> bool:
+        return self._draw.random() < chance
+
+    def commit(self) -> None:
+        self._committed = dict(self._table)
+
+    def drop(self) -> None:
+        self._table = dict(self._committed)
+
+    def change(self) -> None:
+        draw = self._draw
+        request = messages.AlterClientQuotasRequest
+        chosen: list[tuple[Names, list[tuple[str, float | None]]]] = []
+        for names in draw.sample(ENTITIES, draw.randint(1, 3)):
+            keys = (IP_KEY,) if "ip" in names else KEYS
+            ops = [(key, draw.choice([None, 1.0, 2.0])) for key in draw.sample(keys, draw.randint(1, len(keys)))]
+            chosen.append((dict(names), ops))
+        if draw.random() < 0.3:
+            wrong, key, value = draw.choice(WRONG)
+            others = [(KEYS[2], 5.0)] if draw.random() < 0.5 else []
+            chosen = [each for each in chosen if each[0] != wrong]
+            chosen.insert(draw.randint(0, len(chosen)), (dict(wrong), [*others, (key, value)]))
+        validates = draw.random() < 0.15
+        entries = [
+            request.EntryData(
+                entity=[request.EntityData(entity_type=kind, entity_name=name) for kind, name in names.items()],
+                ops=[request.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in ops],
+            )
+            for names, ops in chosen
+        ]
+        operation = quota_ops.AlterClientQuotas(request(entries=entries, validate_only=validates))
+        response = self._world.operate(Act("quotas", ()), operation)
+        self._follow(chosen, response, validates)
+        self.check()
+
+    def _follow(
+        self, chosen: list[tuple[Names, list[tuple[str, float | None]]]], response: Any, validates: bool
+    ) -> None:
+        answers = {
+            frozenset((part.entity_type, part.entity_name) for part in each.entity): each.error_code
+            for each in response.entries
+        }
+        for names, ops in chosen:
+            entity = frozenset(names.items())
+            is_wrong = any(names == wrong and (key, value) in ops for wrong, key, value in WRONG)
+            expected = ErrorCode.INVALID_REQUEST if is_wrong else ErrorCode.NONE
+            assert answers[entity] == expected, f"{names} {ops} is answered with {answers[entity]}"
+            if is_wrong or validates:
+                continue
+            for key, value in ops:
+                if value is None:
+                    self._table.pop((entity, key), None)
+                else:
+                    self._table[entity, key] = value
+
+    def check(self) -> None:
+        """What the controller has, and what a broker would describe, is what was set."""
+        state = self._world.cluster.controller.state
+        request = messages.DescribeClientQuotasRequest(components=[], strict=False)
+        described: Table = {}
+        for each in quota_ops.describe(state.quotas(), request).entries:
+            entity = frozenset((part.entity_type, part.entity_name) for part in each.entity)
+            for value in each.values:
+                assert (entity, value.key) not in described, f"described twice: {each}"
+                described[entity, value.key] = value.value
+        assert described == self._table, f"the quotas are {described}, and were set to {self._table}"
