@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broker_cy.client.login import ClientLogin
 from broker_cy.client.outgoing import Outgoing
 from broker_cy.server.authorization import Authorization
-from broker_cy.server.login_counts import LoginCounts
+from broker_cy.server.login_counts import LoginCounts, TlsCounts
 from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
@@ -52,6 +52,7 @@ class Broker:
         self.to_controllers = replace(self.outgoing, login=_login(config.sasl.to_controllers, seams.randomness))
         self.log_events = LogEvents(seams.clock)
         self.login_counts = LoginCounts()
+        self.tls_counts = TlsCounts()
         self.node_id: int = config.node_id
         self.cluster_id: str = ""
         self.log_manager: LogManager

@@ -422,6 +422,10 @@ cdef class Connection(AnswerQueue):
         reply.payload = payload
         self.mark_ready(reply)
 
+    def identify(self, str principal not None):
+        """Who the client is, where there is no login: its certificate says so."""
+        self.principal = principal
+
     def admit(self, str principal not None):
         """The client is logged in: its requests are handled."""
         self.principal = principal
@@ -499,6 +503,7 @@ cdef class Connection(AnswerQueue):
             if not self.reading and not self.closing:
                 self.server.loop.add_reader(self.transport.fd, self.on_readable)
                 self.reading = True
+                self.transport.resumed()
             if self.buffer is not None or self.carry is not None:
                 self.make_room()
                 self.parse()
