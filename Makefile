@@ -23,6 +23,7 @@ dashboard: build
 	exec $(BIN)/broker-dash $(ARGS)
 
 build: $(VENV)/.installed
+	@sh tools/openssl.sh
 	$(BIN)/python setup.py -q build_ext
 	@# Otherwise the time to the first response includes compiling every module if PYTHONDONTWRITEBYTECODE is set.
 	@$(BIN)/python -m compileall -q broker_cy admin_tui dashboard loadgen spark_analytics

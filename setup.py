@@ -1,11 +1,20 @@
 """Compile every .pyx under ROOMS into its own extension. Metadata is in setup.cfg.
 
-Environment: BROKER_CY_SANITIZE=1 builds with AddressSanitizer and UBSan (see `make asan`); BROKER_CY_NO_EXTENSIONS=1
-leaves the extensions out (the editable install of `make build`, which compiles them in place by itself).
+TLS is linked with the OpenSSL that tools/openssl.sh has built below build/openssl, otherwise with the library of the
+system (>= 3.0); where neither is there, its modules are left out, and the broker reports that when a listener needs
+them.
+
+Environment: BROKER_CY_OPENSSL is vendored, system or none (tools/openssl.sh); BROKER_CY_SANITIZE=1 builds with
+AddressSanitizer and UBSan (see `make asan`); BROKER_CY_NO_EXTENSIONS=1 leaves the extensions out (the editable install
+of `make build`, which compiles them in place by itself).
 """
 
 import os
+import shlex
+import subprocess
+import sysconfig
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
 
@@ -13,9 +22,15 @@ from setuptools import Extension, setup
 C_SOURCES: dict[str, list[str]] = {
     "broker_cy.core.crc32c": ["broker_cy/core/includes/crc32c_impl.c"],
 }
+# The only module that calls OpenSSL, so that there is one copy of a static library; and those that cannot be imported
+# without it.
+OPENSSL = "broker_cy.core.openssl"
+WITH_TLS = {OPENSSL, "broker_cy.server.connections.tls_transport"}
+OPENSSL_ROOM = Path("build/openssl")
 # Modules that run per record or per request. All others are compiled with -O1, which takes half the time.
 HOT = {
     "broker_cy.core.crc32c",
+    "broker_cy.core.openssl",
     "broker_cy.metrics.requests",
     "broker_cy.replica.flush_group",
     "broker_cy.replica.follower_log",
@@ -30,6 +45,7 @@ HOT = {
     "broker_cy.server.handlers.produce",
     "broker_cy.server.replication.fetch_session",
     "broker_cy.server.connections.outbox",
+    "broker_cy.server.connections.tls_transport",
     "broker_cy.server.connections.transport",
     "broker_cy.storage.cleaner.map_walk",
     "broker_cy.storage.cleaner.output",
@@ -60,16 +76,65 @@ ROOMS = ("broker_cy", "bench", "spark_analytics")
 JOBS = len(os.sched_getaffinity(0))
 
 
+def openssl() -> dict[str, Any] | None:
+    """Return what the extension that calls OpenSSL is linked with; None if there is nothing."""
+    wanted = os.environ.get("BROKER_CY_OPENSSL", "vendored")
+    current = OPENSSL_ROOM / "current"
+    found: dict[str, Any] | None = None
+    choice = "none"
+    if wanted == "vendored" and current.exists():
+        choice = current.read_text().strip()
+        place = OPENSSL_ROOM / choice
+        found = {
+            "include_dirs": [str(place / "include")],
+            # In this order: the first uses the second.
+            "extra_objects": [str(place / "lib" / "libssl.a"), str(place / "lib" / "libcrypto.a")],
+            # Python's own ssl module may load another OpenSSL into this process.
+            "extra_link_args": ["-Wl,--exclude-libs,ALL", "-pthread"],
+        }
+    elif wanted != "none" and system_openssl():
+        choice = "system"
+        found = {"libraries": ["ssl", "crypto"]}
+    # The extension is built again when the choice changes.
+    noted = Path("build/openssl.linked")
+    if not noted.exists() or noted.read_text() != choice:
+        noted.parent.mkdir(exist_ok=True)
+        noted.write_text(choice)
+    if found is None:
+        if wanted != "none":
+            print("no OpenSSL (>= 3.0): built without TLS; see tools/openssl.sh")
+        return None
+    return {"depends": [str(noted)], **found}
+
+
+def system_openssl() -> bool:
+    """Whether the headers of an OpenSSL >= 3.0 are where the compiler looks."""
+    compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
+    source = "#include <openssl/ssl.h>\nmajor=OPENSSL_VERSION_MAJOR\n"
+    try:
+        done = subprocess.run([*compiler, "-E", "-P", "-"], input=source, capture_output=True, text=True, check=False)
+    except OSError:
+        return False
+    major = done.stdout.rpartition("major=")[2].strip()
+    return done.returncode == 0 and major.isdecimal() and int(major) >= 3
+
+
 def extensions() -> list[Extension]:
     """Return one extension per .pyx, translated to C if the C file is out of date."""
     from Cython.Build import cythonize
 
     found = []
+    tls = openssl()
     for path in sorted(path for room in ROOMS for path in Path(room).rglob("*.pyx")):
         name = ".".join(path.with_suffix("").parts)
         sources = [str(path), *C_SOURCES.get(name, [])]
+        if tls is None and name in WITH_TLS:
+            remove_built(path)
+            continue
+        options = dict(tls or {}) if name == OPENSSL else {}
+        options["extra_link_args"] = [*LINK_ARGS, *options.get("extra_link_args", ())]
         arguments = ["-O2" if name in HOT else "-O1", *COMPILE_ARGS]
-        found.append(Extension(name, sources, extra_compile_args=arguments, extra_link_args=LINK_ARGS))
+        found.append(Extension(name, sources, extra_compile_args=arguments, **options))
     made: list[Extension] = cythonize(
         found,
         nthreads=JOBS,
@@ -94,6 +159,13 @@ def remove_orphans() -> None:
         for path in [path for room in ROOMS for path in (base / room).rglob("*.cpython-*.so")]:
             if not path.relative_to(base).with_name(f"{path.name.partition('.')[0]}.pyx").exists():
                 path.unlink()
+
+
+def remove_built(path: Path) -> None:
+    """Remove the compiled module of a .pyx that is not built this time: it is linked with what is gone."""
+    for base in (Path(), *Path("build").glob("lib.*")):
+        for built in (base / path).parent.glob(f"{path.stem}.cpython-*.so"):
+            built.unlink()
 
 
 if __name__ == "__main__":

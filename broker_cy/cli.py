@@ -42,6 +42,16 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, width=_columns() - 2)
 
 
+class _Version(argparse.Action):
+    """Loads the library of TLS only if it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from broker_cy.core.tls_version import openssl_version
+
+        print(f"broker-cy {__version__} ({openssl_version() or 'without TLS'})")
+        parser.exit()
+
+
 def _columns() -> int:
     """The width of the terminal, as shutil.get_terminal_size finds it."""
     given = os.environ.get("COLUMNS", "")
@@ -58,7 +68,9 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="broker-cy", description="A Kafka-wire-compatible event broker.", formatter_class=_Help
     )
-    top.add_argument("--version", action="version", version=f"broker-cy {__version__}")
+    top.add_argument(
+        "--version", action=_Version, nargs=0, help="show the version of this program and of OpenSSL, and exit"
+    )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     start = commands.add_parser(
         "start",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from broker_cy.config import dynamic, startup
+from broker_cy.config import dynamic, startup, tls
 from broker_cy.config.authorizer import authorizer_settings
 from broker_cy.config.checks import check_values, connections_per_ip_overrides
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, Support
@@ -45,6 +45,7 @@ class BrokerConfig(Mapping[str, Any]):
         self.network = startup.network(self._values, static)
         # Of the file: a change needs a restart.
         self.sasl = startup.sasl_settings(self._values, static, self.network)
+        self.tls = startup.tls_settings(self._values, static, self.network)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
@@ -57,7 +58,9 @@ class BrokerConfig(Mapping[str, Any]):
         check_values(config)
         startup.check_served(config)
         authorizer_settings(config)
-        config.warnings = warnings
+        config.warnings = warnings + [
+            startup.no_effect(name, static[name]) for name in tls.without_effect(static, config.tls)
+        ]
         return config
 
     # Mapping

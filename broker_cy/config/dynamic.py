@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from broker_cy.config import sasl
+from broker_cy.config import sasl, tls
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, UpdateMode
 from broker_cy.config.startup import LISTENER_PREFIX, setting_of
 from broker_cy.config.types import ConfigError, invalid
@@ -76,7 +76,7 @@ def check_names(properties: Mapping[str, str], *, per_broker: bool) -> None:
         "These security configs can be dynamically updated only per-listener using the listener prefix",
     )
     _refuse(
-        (name for name in properties if sasl.is_of_the_start(name)),
+        (name for name in properties if sasl.is_of_the_start(name) or tls.is_of_the_start(name)),
         "These settings cannot be changed while the broker runs: change the file and restart it",
     )
     for name, text in properties.items():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker_cy.config import authorizer, sasl
+from broker_cy.config import authorizer, sasl, tls
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, INTERNAL, Setting, Support, unknown
 from broker_cy.config.listeners import Listener, parse_listeners, parse_protocol_map, with_controller_defaults
 from broker_cy.config.properties import line_of, parse_override, read_properties_file
@@ -157,7 +157,9 @@ def setting_of(name: str) -> Setting | None:
 
 def is_of_listener(name: str) -> bool:
     """Whether a setting with the prefix of a listener has an effect for that listener."""
-    return sasl.is_served(name) or name.removeprefix(LISTENER_PREFIX).partition(".")[2] in LIMITS_OF_LISTENER
+    if sasl.is_served(name) or tls.is_served(name):
+        return True
+    return name.removeprefix(LISTENER_PREFIX).partition(".")[2] in LIMITS_OF_LISTENER
 
 
 def no_effect(name: str, text: str) -> Event:
@@ -237,19 +239,13 @@ def data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network:
-    """Return listeners as typed objects. Raises ConfigError with Kafka's message, or for a protocol with TLS."""
+    """Return listeners as typed objects. Raises ConfigError with Kafka's message, or for TLS between nodes."""
     controllers = [name.upper() for name in values["controller.listener.names"]]
     protocols = parse_protocol_map(values["listener.security.protocol.map"])
     if "listener.security.protocol.map" not in properties:
         names = [text.partition("://")[0] for text in values["listeners"]]
         protocols = with_controller_defaults(protocols, controllers, names)
     everything = parse_listeners(values["listeners"], protocols, distinct_ports=True)
-    for listener in everything:
-        if listener.protocol not in sasl.PROTOCOLS:
-            raise ConfigError(
-                f"listener {listener} uses {listener.protocol}, which is not supported yet: use "
-                f"{' or '.join(sasl.PROTOCOLS)}"
-            )
     ours = tuple(listener for listener in everything if listener.name not in controllers)
     advertised = ours
     found_listeners: tuple[Listener, ...] = ()
@@ -302,6 +298,13 @@ def sasl_settings(values: Mapping[str, Any], properties: Mapping[str, str], net:
         (net.inter_broker, net.inter_broker_protocol),
         (net.controller_names[0] if net.controller_names else "", net.controller_protocol),
     )
+
+
+def tls_settings(
+    values: Mapping[str, Any], properties: Mapping[str, str], net: Network
+) -> Mapping[str, tls.TlsListener]:
+    """Return what listeners with TLS offer, by name. Raises ConfigError."""
+    return tls.resolve(values, properties, (*net.listeners, *net.controller_listeners))
 
 
 def _check_controllers(
@@ -363,6 +366,11 @@ def _inter_broker(values: Mapping[str, Any], properties: Mapping[str, str], prot
         raise ConfigError(
             f"Listener with name {name.upper()} defined in inter.broker.listener.name not found in "
             "listener.security.protocol.map."
+        )
+    if protocols[name.upper()] not in sasl.PROTOCOLS:
+        raise ConfigError(
+            f"setting inter.broker.listener.name={name}: its security protocol {protocols[name.upper()]} is not "
+            f"supported yet between brokers: use {' or '.join(sasl.PROTOCOLS)}"
         )
     return str(name.upper())
 

@@ -447,8 +447,8 @@ class TopicDelta(NamedTuple):
 
 class ImageDelta(NamedTuple):
     """What one commit changed. `configs` names resources as (type, name). `acls` has AccessControlEntryRecords, `scram`
-    UserScramCredentialRecords and `quotas` ClientQuotaRecords as (before, after), None where there is none; `tokens` are
-    the ids of delegation tokens; `authors` has who asked for these changes as far as that is known, by keys of
+    UserScramCredentialRecords and `quotas` ClientQuotaRecords as (before, after), None where there is none; `tokens`
+    are the ids of delegation tokens; `authors` has who asked for these changes as far as that is known, by keys of
     `MetadataImage.kept` (metadata.authors).
     """
 

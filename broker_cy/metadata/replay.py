@@ -8,9 +8,8 @@ from collections.abc import Callable
 from sys import intern
 from typing import Any, Final
 
-from broker_cy.metadata import authors
+from broker_cy.metadata import authors, quotas
 from broker_cy.metadata import image as images
-from broker_cy.metadata import quotas
 from broker_cy.metadata.fence_reasons import read_tag
 from broker_cy.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
 from broker_cy.metadata.records import MetadataLogError

@@ -29,6 +29,12 @@ _TABLE: tuple[Metric, ...] = (
         ("version", "node_id", "cluster_id"),
         "Always 1; the labels identify the broker.",
     ),
+    Metric(
+        "broker_cy_openssl_info",
+        "gauge",
+        ("version",),
+        "Always 1; the OpenSSL that TLS is linked with. Absent where this build has no TLS.",
+    ),
     # requests
     Metric("broker_cy_requests_total", "counter", ("api",), "Requests handled."),
     Metric(
@@ -51,6 +57,12 @@ _TABLE: tuple[Metric, ...] = (
     Metric("broker_cy_connections", "gauge", ("listener",), "Open connections."),
     Metric("broker_cy_connections_opened_total", "counter", (), "Connections accepted."),
     Metric("broker_cy_connections_closed_total", "counter", (), "Connections closed."),
+    Metric(
+        "broker_cy_tls_handshakes_total",
+        "counter",
+        ("listener", "result"),
+        "TLS handshakes of clients; the result is success or failure.",
+    ),
     Metric(
         "broker_cy_authentications_total",
         "counter",

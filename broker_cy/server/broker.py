@@ -9,7 +9,7 @@ from broker_cy.client.login import ClientLogin
 from broker_cy.client.outgoing import Outgoing
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.client_quotas import ClientQuotas
-from broker_cy.server.login_counts import LoginCounts
+from broker_cy.server.login_counts import LoginCounts, TlsCounts
 from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.access_journal import AccessJournal
 from broker_cy.server.telemetry.log_events import LogEvents
@@ -57,6 +57,7 @@ class Broker:
         self.log_events = LogEvents(seams.clock)
         self.login_counts = LoginCounts()
         self.quotas = ClientQuotas(config, seams.clock)
+        self.tls_counts = TlsCounts()
         self.node_id: int = config.node_id
         self.cluster_id: str = ""
         self.log_manager: LogManager

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from broker_cy.quorum.voters import Endpoint
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.connections.answers import ServerCore
-from broker_cy.server.connections.listener import Admission, Listener
+from broker_cy.server.connections.listener import Admission, Ended, Listener
 from broker_cy.server.connections.login_listeners import logins_of
 from broker_cy.server.connections.sockets import Buffers
+from broker_cy.server.connections.tls_listeners import HANDSHAKE_WORKERS, TlsListeners
 from broker_cy.server.handlers import load_handlers
 from broker_cy.server.registry import ListenerKind, declared
 
@@ -38,8 +39,12 @@ class ControllerListeners:
         self._admission = Admission(0, 0, {})
 
     async def bind(self) -> None:
-        """Raises ListenError, RegistrationRefused."""
+        """Raises ListenError, RegistrationRefused, ConfigError."""
         config = self._broker.config
+        names = [listener.name for listener in config.network.controller_listeners]
+        self._tls = TlsListeners(
+            self._broker, lambda: self._seams.workers.pool("controller-handshake", HANDSHAKE_WORKERS), names
+        )
         if config.quorum_voters:
             # Imported here, because a node that is alone starts sooner without it.
             from broker_cy.server.metadata.same_id import refuse_same_id
@@ -94,21 +99,24 @@ class ControllerListeners:
             self._on_closed,
         )
         self._broker.quotas.attach(self._core)
-        logins = logins_of(self._broker)
+        logins, tls = logins_of(self._broker), self._tls.listeners
         for name, acceptor in self._acceptors:
-            self.listeners.append(Listener(name, acceptor, self._core, self._admission, logins.get(name)))
+            self.listeners.append(
+                Listener(name, acceptor, self._core, self._admission, logins.get(name), tls.get(name))
+            )
             self.listeners[-1].start()
 
     def stop(self) -> None:
         """Close everything; requests that wait are not answered."""
         for listener in self.listeners:
             listener.close()
+        self._tls.close()
         if self._core is not None:
             self._core.stop_reading()
             for connection in list(self._core.connections):
                 connection.close()
 
-    def _on_closed(self, connection: Connection) -> None:
+    def _on_closed(self, connection: Connection | Ended) -> None:
         self._admission.leave(connection.client_host, connection.listener)
         assert self._core is not None
         if not self._core.stopping:

@@ -29,9 +29,10 @@ from broker_cy.server.client_quotas import EXPIRE_S
 from broker_cy.server.connections import charging
 from broker_cy.server.connections.answers import ServerCore
 from broker_cy.server.connections.connection import Connection
-from broker_cy.server.connections.listener import Admission, Listener
+from broker_cy.server.connections.listener import Admission, Ended, Listener
 from broker_cy.server.connections.login_listeners import logins_of
 from broker_cy.server.connections.sockets import Buffers
+from broker_cy.server.connections.tls_listeners import HANDSHAKE_WORKERS, TlsListeners
 from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.coordinators.broker_calls import BrokerCalls
 from broker_cy.server.coordinators.coordinator_service import ServiceContext
@@ -120,7 +121,7 @@ class BrokerServer:
         self._network = seams.network
         self.broker = Broker(config, seams)
         self.listeners: list[Listener] = []
-        pool = seams.workers.pool
+        pool = self._pool = seams.workers.pool
         self._executor = pool("background", BACKGROUND_WORKERS)
         # log.cleaner.threads of them are in use; that setting may be raised while the broker runs.
         self._cleaner_pool = pool("cleaner", CLEANER_THREADS_MAX)
@@ -154,6 +155,8 @@ class BrokerServer:
         """Start and accept, once the metadata quorum has a leader. Raises ListenError, DataDirectoryError,
         MetadataLogError, QuorumError, StorageError, OSError.
         """
+        names = [listener.name for listener in self.config.listeners]
+        self._tls = TlsListeners(self.broker, lambda: self._pool("handshake", HANDSHAKE_WORKERS), names)
         acceptors = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
         await self._controllers.bind()
         self._began_s = self.loop.time()
@@ -184,9 +187,9 @@ class BrokerServer:
         charging.install(self._core)
         self.broker.quotas.attach(self._core)
         self._open_storage()
-        logins = logins_of(self.broker)
-        for listener, acceptor in zip(self.config.listeners, acceptors, strict=True):
-            self.listeners.append(Listener(listener.name, acceptor, self._core, admission, logins.get(listener.name)))
+        logins, tls = logins_of(self.broker), self._tls.listeners
+        for (name, *_), acceptor in zip(self.config.listeners, acceptors, strict=True):
+            self.listeners.append(Listener(name, acceptor, self._core, admission, logins.get(name), tls.get(name)))
         await self._start_services(self._endpoints())
         self._take_limits(admission)
         self._follow_settings(admission)
@@ -566,7 +569,7 @@ class BrokerServer:
     def _close_idle(self) -> None:
         self._core.close_idle(self.config["connections.max.idle.ms"])
 
-    def _on_closed(self, admission: Admission, connection: Connection) -> None:
+    def _on_closed(self, admission: Admission, connection: Connection | Ended) -> None:
         admission.leave(connection.client_host, connection.listener)
         self._resume_listeners(admission)
 
@@ -589,6 +592,7 @@ class BrokerServer:
             self._alterations.close()
         for listener in self.listeners:
             listener.close()
+        self._tls.close()
         await self._stop_opening()
         self._core.stop_reading()
         self._core.flush()

@@ -1,4 +1,4 @@
-"""What became of the logins of clients (SASL)."""
+"""What became of the logins of clients (SASL), and of their handshakes (TLS)."""
 
 from __future__ import annotations
 
@@ -12,3 +12,10 @@ class LoginCounts:
         self.successes: Counter[tuple[str, bool]] = Counter()
         self.failures: Counter[tuple[str, bool]] = Counter()
         self.expired: Counter[str] = Counter()
+
+
+class TlsCounts:
+    """By listener, and whether the handshake succeeded."""
+
+    def __init__(self) -> None:
+        self.handshakes: Counter[tuple[str, bool]] = Counter()

@@ -106,6 +106,7 @@ HEADERS = {
 SEAMS = {
     "core.clock": ({CLOCK}, "the clock"),
     "core.randomness": ({RANDOM}, "the source of draws"),
+    "core.openssl": ({NETWORK, DISK}, "TLS over a socket; reads segments, as sendfile does; draws keys"),
     "client.outgoing": ({NETWORK}, "connections of this machine"),
     "server.seams": ({THREADS}, "makes the worker threads"),
     "server.connections.sockets": ({NETWORK}, "the network of the machine"),
@@ -114,6 +115,7 @@ SEAMS = {
         {NETWORK, DISK},
         "reads what the next one has to have; only if configured",
     ),
+    "server.connections.tls_transport": ({NETWORK, DISK}, "a socket with TLS; it includes unistd.h to close it"),
     "server.telemetry.metrics_http": ({NETWORK}, "serves HTTP on asyncio's streams; off unless it is configured"),
     "server.service_manager": ({NETWORK, PROCESS}, "talks to systemd; made by main, not a part of the broker"),
     "server.ready_line": ({CLOCK, PROCESS, DISK}, "printed by main"),

@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker_cy.wire import messages
 from tests.support.broker import BrokerProcess
-from tests.support.cluster import ask
 from tests.support.certificates import Authority
+from tests.support.cluster import ask
 from tests.support.confluent import close_consumer, send
 from tests.support.topics import create_topic
 from tests.support.wait import until
@@ -226,10 +226,10 @@ def test_metrics_behind_a_token_and_tls(tmp_path: Path) -> None:
     settings = {
         "brokercy.metrics.listener": "127.0.0.1:0",
         "brokercy.metrics.token.file": str(tokens),
-        "brokercy.metrics.ssl.certificate.file": str(authority.issue(tmp_path / "certificate.pem")),
+        "brokercy.metrics.ssl.certificate.file": str(authority.issue("broker").write_pem(tmp_path / "certificate.pem")),
     }
     process = Metered(tmp_path / "data", settings)
-    context = ssl.create_default_context(cadata=authority.certificate.decode())
+    context = ssl.create_default_context(cadata=authority.pem)
     process.start()
     try:
         host, port = process.address()

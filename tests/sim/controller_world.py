@@ -205,7 +205,6 @@ class World:
 
     def _commit(self) -> None:
         self._rights.committed(self.cluster.commit())
-        self.cluster.commit()
         self._quotas.commit()
 
     def _alive(self) -> None:

@@ -82,7 +82,7 @@ cdef class ServerCore(FlushGroup):
     cdef list settled_replies
     cdef list freed
     cdef int64_t now_ms             # wall clock of this turn; 0 until asked
-    cdef object on_closed           # called with each connection that ended
+    cdef object on_closed           # called with each connection that ended, or listener.Ended
     cdef readonly bint stopping
     cdef readonly object tasks      # strong references to running handler tasks
     cdef readonly dict topics_by_name   # PartitionTable.by_name: name -> [Partition or None]

@@ -15,6 +15,7 @@ from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.connections.buffers import BufferPool
 from broker_cy.server.connections.connection import Connection
 from broker_cy.server.connections.gate import Gate
+from broker_cy.server.connections.listener import Ended
 from broker_cy.server.registry import Registration
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.storage.jobs import Jobs
@@ -54,9 +55,10 @@ class ServerCore(FlushGroup):
         table: PartitionTable,
         registry: Mapping[int, Registration],
         request_bytes_max: int = ...,
-        on_closed: Callable[[Connection], None] | None = None,
+        on_closed: Callable[[Connection | Ended], None] | None = None,
     ) -> None: ...
     def meter(self, quotas: ClientQuotas | None, generation: int) -> None: ...
+    def left(self, ended: Ended) -> None: ...
     def close_idle(self, idle_ms: int) -> int: ...
     def close_least_active(self, listener: str) -> None: ...
     def stop_reading(self) -> None: ...

@@ -121,6 +121,11 @@ cdef class ServerCore(FlushGroup):
             if self.plain[key] != NULL:
                 self.set_hot(<int16_t>key, self.plain[key])
 
+    def left(self, ended):
+        """A client has ended that never became a connection."""
+        if self.on_closed is not None:
+            self.on_closed(ended)
+
     cdef int64_t wall_ms(self) except -1:
         """Wall clock in ms, asked once per loop turn in which something is appended."""
         if self.now_ms == 0:

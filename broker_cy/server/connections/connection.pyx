@@ -479,6 +479,10 @@ cdef class Connection(AnswerQueue):
         reply.payload = payload
         self.mark_ready(reply)
 
+    def identify(self, str principal not None):
+        """Who the client is, where there is no login: its certificate says so."""
+        self.principal = principal
+
     def admit(self, str principal not None, bint by_token=False):
         """The client is logged in, perhaps by a delegation token: its requests are handled."""
         self.principal = principal
@@ -564,6 +568,7 @@ cdef class Connection(AnswerQueue):
             if not self.reading and not self.closing:
                 self.server.loop.add_reader(self.transport.fd, self.on_readable)
                 self.reading = True
+                self.transport.resumed()
             if self.buffer is not None or self.carry is not None:
                 if self.account is None:
                     self.go_on()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.core.logs import facts
 from broker_cy.quotas.connections import AT_ONCE, Arrival
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from broker_cy.quotas.connections import ConnectionRates
     from broker_cy.server.connections.login import Logins
+    from broker_cy.server.connections.tls_listener import TlsListener
+    from broker_cy.server.connections.tls_transport import TlsTransport
     from broker_cy.server.seams import Acceptor, Incoming
 
 LOGGER = logging.getLogger("broker_cy.server.connections.listener")
@@ -35,6 +37,13 @@ ACCEPTS_PER_TURN = 64
 DELAYED_MAX = 1000
 # Pause of accepting after the process ran out of descriptors.
 DESCRIPTOR_PAUSE_S = 0.1
+
+
+class Ended(NamedTuple):
+    """A client that was admitted and never became a connection."""
+
+    listener: str
+    client_host: str
 
 
 class Admission:
@@ -104,14 +113,21 @@ class Listener:
     """One named listener: accepts clients and creates a `Connection` for each one that is admitted."""
 
     def __init__(
-        self, name: str, acceptor: Acceptor, core: ServerCore, admission: Admission, logins: Logins | None = None
+        self,
+        name: str,
+        acceptor: Acceptor,
+        core: ServerCore,
+        admission: Admission,
+        logins: Logins | None = None,
+        tls: TlsListener | None = None,
     ) -> None:
-        """`logins`: with SASL, what clients do before they are served."""
+        """`logins`: with SASL, what clients do before they are served; `tls`: with TLS, before that."""
         self.name = name
         self.acceptor = acceptor
         self.core = core
         self.admission = admission
         self.logins = logins
+        self.tls = tls
         self.host = acceptor.host
         self.port = acceptor.port
         self.local = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -203,6 +219,31 @@ class Listener:
             self.core.log_events.connection_refused(self.name, host, port, self.admission.limit_of(host))
             incoming.refuse()
             return
+        if self.tls is not None:
+            self._shake_hands(self.tls, incoming)
+            return
         Connection(self.core, incoming.admit(), self.name, host, port, self.local, self.logins)
         if self.admission.is_crowded:
             self.core.close_least_active(self.name)
+
+    def _shake_hands(self, tls: TlsListener, incoming: Incoming) -> None:
+        """The connection begins with the end of the handshake; it is counted from now on."""
+        host, port = incoming.host, incoming.port
+        socket = incoming.admit()
+
+        def done(transport: TlsTransport, principal: str) -> None:
+            if self.core.stopping:
+                transport.close_now()
+                self.core.left(Ended(self.name, host))
+                return
+            connection = Connection(self.core, transport, self.name, host, port, self.local, self.logins)
+            connection.identify(principal)
+            transport.attach(connection.on_readable)
+            if self.admission.is_crowded:
+                self.core.close_least_active(self.name)
+
+        def failed(reason: str) -> None:
+            self.core.log_events.handshake_failed(self.name, host, port, reason)
+            self.core.left(Ended(self.name, host))
+
+        tls.begin(socket, done, failed)

@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker_cy.config.types import ConfigError
-from broker_cy.controller.scram_ops import SCRAM, SECRET, secret_of
+from broker_cy.controller.scram_ops import SECRET, secret_of
 from broker_cy.core import scram as scram_keys
+from broker_cy.metadata.image import SCRAM
 from broker_cy.security.authenticator import Admitted, Answer, Authenticator, Mechanisms, Refused
 from broker_cy.security.jaas import OAUTHBEARER, PLAIN
 from broker_cy.security.sasl.plain import PlainServer

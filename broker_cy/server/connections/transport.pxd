@@ -16,6 +16,8 @@ cdef class Transport:
     cdef ssize_t send_file(self, int fd, long position, size_t size) except? -1
     # Report input only when this much has arrived: a hint.
     cdef int wake_at(self, int size) except -1
+    # The connection had stopped watching for input, and watches again.
+    cdef int resumed(self) except -1
     # Called once; nothing else is called afterwards. What was sent still reaches the peer.
     cdef int close(self) except -1
 

@@ -12,6 +12,7 @@ class Transport:
     """Bytes to and from one peer."""
 
     fd: int
+    def close_now(self) -> None: ...
 
 class SocketTransport(Transport):
     """A connected, non-blocking socket, which it owns."""

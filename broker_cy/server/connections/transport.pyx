@@ -32,8 +32,15 @@ cdef class Transport:
     cdef int wake_at(self, int size) except -1:
         return 0
 
+    cdef int resumed(self) except -1:
+        return 0
+
     cdef int close(self) except -1:
         raise NotImplementedError("a Transport without close")
+
+    def close_now(self):
+        """For those who have it before a connection does."""
+        self.close()
 
 
 cdef class SocketTransport(Transport):

@@ -56,6 +56,7 @@ class LogEvents:
         self._not_created = RateLimit(clock)
         self._markers = RateLimit(clock)
         self._logins = RateLimit(clock)
+        self._handshakes = RateLimit(clock)
         self._denied = RateLimit(clock)
 
     def bad_request(self, host: str, port: int, api: str, reason: str) -> None:
@@ -77,6 +78,11 @@ class LogEvents:
             reason=reason,
             again=again,
         )
+
+    def handshake_failed(self, listener: str, host: str, port: int, reason: str) -> None:
+        """Log a client whose TLS handshake failed."""
+        event = "TLS handshake failed"
+        self._handshakes.log(logging.WARNING, event, listener=listener, peer=f"{host}:{port}", reason=reason)
 
     def connection_refused(self, listener: str, host: str, port: int, limit: int) -> None:
         """Log a connection beyond max.connections.per.ip, which is closed immediately."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy import __version__
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.tls_version import openssl_version
 from broker_cy.metrics import process
 from broker_cy.metrics.events import Rebalance
 from broker_cy.metrics.exposition import Page, labels_text
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from broker_cy.server.broker import Broker
     from broker_cy.server.client_quotas import ClientQuotas
     from broker_cy.server.connections.answers import ServerCore
-    from broker_cy.server.login_counts import LoginCounts
+    from broker_cy.server.login_counts import LoginCounts, TlsCounts
     from broker_cy.server.telemetry.loop_watch import LoopWatch
 
 PARTITIONS_PER_SLICE = 2_000
@@ -64,6 +65,7 @@ async def render(broker: Broker, core: ServerCore, watch: LoopWatch, only: froze
     _connections(page, core)
     _logins(page, broker.login_counts)
     _quotas(page, broker.quotas, core)
+    _tls(page, broker.tls_counts)
     topics = list(broker.partitions.by_name.items())
     page.one("broker_cy_topics", len(topics))
     await _partitions(page, topics)
@@ -83,6 +85,7 @@ async def render_controller(broker: Broker, core: ServerCore, watch: LoopWatch) 
     _connections(page, core)
     _logins(page, broker.login_counts)
     _quotas(page, broker.quotas, core)
+    _tls(page, broker.tls_counts)
     _directories(page, broker)
     _quorum(page, broker)
     _process(page, watch)
@@ -140,6 +143,16 @@ def _connections(page: Page, core: ServerCore) -> None:
         page.family(f"broker_cy_client_{family}")
         for name, counts in clients.items():
             page.sample(f"broker_cy_client_{family}", counts[place], name)
+
+
+def _tls(page: Page, counts: TlsCounts) -> None:
+    version = openssl_version()
+    if version is not None:
+        page.one("broker_cy_openssl_info", 1, version)
+    family = "broker_cy_tls_handshakes_total"
+    page.family(family)
+    for (listener, is_done), number in counts.handshakes.items():
+        page.sample(family, number, listener, "success" if is_done else "failure")
 
 
 def _logins(page: Page, counts: LoginCounts) -> None:

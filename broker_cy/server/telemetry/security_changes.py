@@ -72,7 +72,8 @@ def _credentials(delta: ImageDelta) -> Iterator[Event]:
     changes: dict[bytes, ScramUsersChanged] = {}
     for before, after in delta.scram:
         record = after or before
-        if record is None:
+        # The user without a name is none: see controller.scram_ops.
+        if record is None or not record.name:
             continue
         author = delta.authors.get((SCRAM, record.name, record.mechanism), b"")
         event = changes.get(author)

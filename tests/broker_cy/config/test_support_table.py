@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from broker_cy.config import tls
 from broker_cy.config.definitions import BROKER, GROUP, TOPIC, TOPIC_SYNONYMS, Support
 
 ROOT = Path(__file__).parents[3] / "broker_cy"
 
 # Read in config/, which provides them as typed attributes of BrokerConfig, or in another form.
-BY_ATTRIBUTE = {
+BY_ATTRIBUTE = tls.NAMES | {
     "advertised.listeners",
     "authorizer.class.name",
     "broker.id",

@@ -121,12 +121,12 @@ def test_tokens_are_replaced_without_a_restart(tmp_path: Path, caplog: pytest.Lo
 
 def test_pages_are_served_over_tls_only_and_certificates_are_replaced(tmp_path: Path) -> None:
     first, second = Authority("first"), Authority("second")
-    file = first.issue(tmp_path / "certificate.pem")
+    file = first.issue("broker").write_pem(tmp_path / "certificate.pem")
 
     async def work(server: MetricsServer) -> None:
-        trusted = ssl.create_default_context(cadata=first.certificate.decode())
+        trusted = ssl.create_default_context(cadata=first.pem)
         assert (await ask(server, "/metrics", context=trusted))[::2] == (200, PAGE)
-        old = ssl.create_default_context(cadata=first.certificate.decode())
+        old = ssl.create_default_context(cadata=first.pem)
         old.maximum_version = ssl.TLSVersion.TLSv1_2
         assert (await ask(server, "/healthz", context=old))[0] == 200
         host, _, port = server.address.rpartition(":")
@@ -135,10 +135,10 @@ def test_pages_are_served_over_tls_only_and_certificates_are_replaced(tmp_path: 
         assert PAGE not in await reader.read()
         writer.close()
         # The new one counts for the next connection.
-        os.replace(second.issue(tmp_path / "next.pem"), file)
+        os.replace(second.issue("broker").write_pem(tmp_path / "next.pem"), file)
         with pytest.raises(ssl.SSLCertVerificationError):
             await ask(server, "/metrics", context=trusted)
-        trusted = ssl.create_default_context(cadata=second.certificate.decode())
+        trusted = ssl.create_default_context(cadata=second.pem)
         assert (await ask(server, "/metrics", context=trusted))[::2] == (200, PAGE)
 
     serving(MetricsAccess(settings(certificate=file), Time()), work)
@@ -147,14 +147,14 @@ def test_pages_are_served_over_tls_only_and_certificates_are_replaced(tmp_path: 
 def test_peers_that_never_end_a_handshake_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_http, "HANDSHAKES_PER_S", 10_000)
     authority = Authority()
-    file = authority.issue(tmp_path / "certificate.pem")
+    file = authority.issue("broker").write_pem(tmp_path / "certificate.pem")
 
     async def work(server: MetricsServer) -> None:
         host, _, port = server.address.rpartition(":")
         silent = [await asyncio.open_connection(host, int(port)) for _ in range(2 * metrics_http.CONNECTIONS_MAX)]
         for _, writer in silent[::2]:
             writer.write(b"\x16\x03\x01\x02\x00\x01")
-        trusted = ssl.create_default_context(cadata=authority.certificate.decode())
+        trusted = ssl.create_default_context(cadata=authority.pem)
         assert (await ask(server, "/metrics", context=trusted))[::2] == (200, PAGE)
         for _, writer in silent:
             writer.close()
@@ -168,10 +168,10 @@ def broken(tmp_path: Path) -> dict[str, tuple[Mapping[str, Any], str]]:
     tokens.write_text("a token with spaces in it")
     empty.write_text("# nothing\n")
     binary.write_bytes(b"\xff\xfe" * 20)
-    file = Authority().issue(tmp_path / "certificate.pem")
+    file = Authority().issue("broker").write_pem(tmp_path / "certificate.pem")
     certificate = tmp_path / "certificate-only.pem"
     certificate.write_text(file.read_text().partition("-----END PRIVATE KEY-----\n")[2])
-    other = Authority().issue(tmp_path / "other.pem")
+    other = Authority().issue("other").write_pem(tmp_path / "other.pem")
     return {
         "no file": (settings(tokens=tmp_path / "missing"), "cannot be read: No such file"),
         "no token": (settings(tokens=empty), "there is no token in it"),

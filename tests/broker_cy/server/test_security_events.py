@@ -132,7 +132,7 @@ def test_changes_of_an_unknown_author() -> None:
     )
     wrong = (b"", b"[", b"[1,2,3]", b'["a"]', b"{}", b"\xff")
     for data in wrong:
-        delta = ImageDelta([], [], [], [], [(None, record)], (), {(ACL, record.id): data})
+        delta = ImageDelta([], [], [], [], acls=[(None, record)], authors={(ACL, record.id): data})
         assert list(security_changes(delta)) == [AclsCreated([acl("t")], 1, Client("", "", ""))]
     long = Author("c" * 40_000, "h", "User:" + "p" * 40_000)
     ((tag, data),) = authors.tag_of(long)

@@ -1,0 +1,161 @@
+"""The settings of TLS: what listeners with SSL and SASL_SSL offer and demand.
+
+Kafka's rules: `listener.name.<name in small letters>.ssl.<setting>` replaces the setting without the prefix. On
+listeners with SASL_SSL only `ssl.client.auth` with the prefix counts (KIP-684). Defaults that differ from Java's: TLS
+1.2 offers only suites with forward secrecy and authenticated encryption, unless `ssl.cipher.suites` names others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from broker_cy.config.definitions import BROKER
+from broker_cy.config.listeners import Listener
+from broker_cy.config.types import ConfigError, Password
+from broker_cy.security.tls.principal import MappingError, PrincipalMapper
+from broker_cy.security.tls.stores import StoreError, StoreSettings, check_settings
+
+PREFIX: Final = "listener.name."
+PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
+VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+CLIENT_AUTH: Final = "ssl.client.auth"
+RULES: Final = "ssl.principal.mapping.rules"
+_STORES: Final = {
+    "ssl.keystore.type": "keystore_type",
+    "ssl.keystore.location": "keystore_location",
+    "ssl.keystore.password": "keystore_password",
+    "ssl.key.password": "key_password",
+    "ssl.keystore.key": "keystore_key",
+    "ssl.keystore.certificate.chain": "certificate_chain",
+    "ssl.truststore.type": "truststore_type",
+    "ssl.truststore.location": "truststore_location",
+    "ssl.truststore.password": "truststore_password",
+    "ssl.truststore.certificates": "truststore_certificates",
+}
+# Those that take effect, with and without the prefix of a listener; at the start only.
+NAMES: Final = frozenset({*_STORES, CLIENT_AUTH, RULES, "ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites"})
+# Of TLS 1.3: the others are for TLS 1.2.
+_SUITES_13: Final = frozenset(
+    {
+        "TLS_AES_128_GCM_SHA256",
+        "TLS_AES_256_GCM_SHA384",
+        "TLS_CHACHA20_POLY1305_SHA256",
+        "TLS_AES_128_CCM_SHA256",
+        "TLS_AES_128_CCM_8_SHA256",
+    }
+)
+
+
+class TlsListener(NamedTuple):
+    """What one listener offers. `ciphers` (TLS 1.2) and `suites` (1.3) are None if they are ours to choose. Clients are
+    asked for a certificate if `asks`, and refused without one if `requires`; `rules` map its name, empty on a listener
+    with SASL.
+    """
+
+    oldest: str
+    newest: str
+    ciphers: tuple[str, ...] | None
+    suites: tuple[str, ...] | None
+    asks: bool
+    requires: bool
+    rules: str
+    stores: StoreSettings
+
+
+def is_served(name: str) -> bool:
+    """Whether a setting with the prefix of a listener has an effect."""
+    return name.removeprefix(PREFIX).partition(".")[2] in NAMES
+
+
+def without_effect(properties: Mapping[str, str], listeners: Mapping[str, TlsListener]) -> Iterator[str]:
+    """Those of `properties` that are of no listener with TLS."""
+    prefixes = tuple(f"{PREFIX}{name.lower()}." for name in listeners)
+    for name in properties:
+        if name.startswith(PREFIX):
+            is_idle = is_served(name) and not name.startswith(prefixes)
+        else:
+            is_idle = name in NAMES and not listeners
+        if is_idle:
+            yield name
+
+
+def is_of_the_start(name: str) -> bool:
+    """Whether it is one of these settings with a prefix; those without one are refused by themselves."""
+    return name.startswith(PREFIX) and is_served(name)
+
+
+def resolve(
+    values: Mapping[str, Any], properties: Mapping[str, str], listeners: Iterable[Listener]
+) -> dict[str, TlsListener]:
+    """Return what each listener with TLS offers, by its name. Raises ConfigError."""
+    return {each.name: _listener(values, properties, each) for each in listeners if each.protocol in PROTOCOLS}
+
+
+def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener: Listener) -> TlsListener:
+    where = f"listener {listener.name}: "
+    oldest, newest = _versions(values, properties, listener.name)
+    ciphers = suites = None
+    named = _value(values, properties, listener.name, "ssl.cipher.suites")
+    if named:
+        ciphers = tuple(name for name in named if name not in _SUITES_13)
+        suites = tuple(name for name in named if name in _SUITES_13)
+        if not suites and newest == "TLSv1.3":
+            newest = "TLSv1.2"
+        if not ciphers and oldest == "TLSv1.2":
+            oldest = "TLSv1.3"
+        if oldest > newest:
+            raise ConfigError(f"{where}ssl.cipher.suites has no suite of the versions in ssl.enabled.protocols")
+    stores = StoreSettings(
+        **{field: _value(values, properties, listener.name, name) for name, field in _STORES.items()}
+    )
+    rules = ""
+    try:
+        check_settings(stores)
+        if listener.protocol == "SSL":
+            rules = _value(values, properties, listener.name, RULES)
+            PrincipalMapper(rules)
+    except (StoreError, MappingError) as error:
+        raise ConfigError(f"{where}{error}") from None
+    if stores.keystore_location is None and stores.keystore_key is None:
+        raise ConfigError(
+            f"{where}{listener.protocol} needs a key and a certificate: set ssl.keystore.location, or ssl.keystore.key "
+            "and ssl.keystore.certificate.chain"
+        )
+    client_auth = _client_auth(values, properties, listener)
+    if client_auth != "none" and stores.truststore_location is None and stores.truststore_certificates is None:
+        # Java would trust every authority that the machine trusts.
+        raise ConfigError(
+            f"{where}{CLIENT_AUTH}={client_auth} needs ssl.truststore.location or ssl.truststore.certificates, with "
+            "the certificates that clients are checked against"
+        )
+    asks, requires = client_auth != "none", client_auth == "required"
+    return TlsListener(oldest, newest, ciphers, suites, asks, requires, rules, stores)
+
+
+def _client_auth(values: Mapping[str, Any], properties: Mapping[str, str], listener: Listener) -> str:
+    if listener.protocol == "SASL_SSL" and f"{PREFIX}{listener.name.lower()}.{CLIENT_AUTH}" not in properties:
+        return "none"
+    found: str = _value(values, properties, listener.name, CLIENT_AUTH)
+    return found.lower()
+
+
+def _versions(values: Mapping[str, Any], properties: Mapping[str, str], name: str) -> tuple[str, str]:
+    """The oldest and the newest version. `ssl.protocol` counts only if no versions are enabled, as in Java."""
+    protocol = _value(values, properties, name, "ssl.protocol")
+    if protocol not in ("TLS", *VERSIONS):
+        raise ConfigError(f"setting ssl.protocol={protocol} is not supported: use TLSv1.3, TLSv1.2 or TLS")
+    enabled = _value(values, properties, name, "ssl.enabled.protocols")
+    if not enabled:
+        return VERSIONS[0], VERSIONS[0] if protocol == "TLSv1.2" else VERSIONS[1]
+    for version in enabled:
+        if version not in VERSIONS:
+            raise ConfigError(f"setting ssl.enabled.protocols: {version} is not supported: use {', '.join(VERSIONS)}")
+    return min(enabled), max(enabled)
+
+
+def _value(values: Mapping[str, Any], properties: Mapping[str, str], listener: str, setting: str) -> Any:
+    """The typed value for a listener."""
+    text = properties.get(f"{PREFIX}{listener.lower()}.{setting}")
+    found = values[setting] if text is None else BROKER[setting].parse(text)
+    return found.value if isinstance(found, Password) else found

@@ -1,0 +1,3 @@
+"""What certificates say, where they are read from, and which principal they stand for; the library of TLS is
+core.openssl.
+"""

@@ -1,0 +1,156 @@
+"""TLS handshakes of clients that have connected: in worker threads, without the GIL, so that they never hold the loop
+up.
+
+A handshake is a state: the loop waits for the peer (`add_reader`, `add_writer`), or a worker goes on with it, never
+both; so a session has one owner at a time. What ends while a worker has it is closed when the worker is done.
+
+Bounds: `brokercy.authentication.timeout.ms`, at most TIMEOUT_S_MAX, from the connection to the end of the handshake;
+the workers of its pool, whose queue has at most one entry of each handshake; BEGUN_MAX sessions of peers that have sent
+something: the one that began first gives way to the next, unless a worker has it. A peer that has sent nothing costs
+its descriptor, which `max.connections` counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from broker_cy.core.openssl import FAILED, SHAKEN, WANTS_READ, TlsContext, TlsSession
+from broker_cy.server.connections.tls_transport import TlsTransport
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
+    from broker_cy.server.connections.transport import Transport
+
+TIMEOUT_S_MAX: Final = 10.0
+BEGUN_MAX: Final = 1_000
+
+
+class Handshakes:
+    """Those of one node, over all its listeners."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, make_pool: Callable[[], Executor], timeout_s: float = TIMEOUT_S_MAX
+    ) -> None:
+        self.loop = loop
+        self.timeout_s = min(timeout_s, TIMEOUT_S_MAX)
+        self._make_pool = make_pool
+        self._pool: Executor | None = None
+        # In the order in which they began; those whose peer has sent something.
+        self.begun: dict[Handshake, None] = {}
+        # All of them.
+        self.open: dict[Handshake, None] = {}
+
+    @property
+    def pool(self) -> Executor:
+        if self._pool is None:
+            self._pool = self._make_pool()
+        return self._pool
+
+    def note_begun(self, handshake: Handshake) -> None:
+        if len(self.begun) >= BEGUN_MAX:
+            for other in self.begun:
+                if not other.is_with_worker:
+                    other.fail("gave way to newer handshakes")
+                    break
+        self.begun[handshake] = None
+
+    def close(self) -> None:
+        """End all, and the workers."""
+        for handshake in list(self.open):
+            handshake.fail("the broker stops")
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+
+class Handshake:
+    """One, from the connection to its transport."""
+
+    def __init__(
+        self,
+        handshakes: Handshakes,
+        context: TlsContext,
+        socket: Transport,
+        on_done: Callable[[TlsTransport], None],
+        on_failed: Callable[[str], None],
+    ) -> None:
+        """One of `on_done` and `on_failed` is called, once; the text says why. The socket is closed on failure."""
+        self._handshakes = handshakes
+        self._loop = handshakes.loop
+        self._context = context
+        self._socket = socket
+        self._fd = socket.fd
+        self._on_done = on_done
+        self._on_failed = on_failed
+        self._session: TlsSession | None = None
+        self.is_with_worker = False
+        self._failure: str | None = None
+        self._is_over = False
+        handshakes.open[self] = None
+        self._timer = self._loop.call_later(handshakes.timeout_s, self.fail, "it was not finished in time")
+        self._loop.add_reader(self._fd, self._on_readable)
+
+    def fail(self, reason: str) -> None:
+        """End it, at once or when the worker is done."""
+        if self._is_over:
+            return
+        self._failure = reason
+        if not self.is_with_worker:
+            self._loop.remove_reader(self._fd)
+            self._loop.remove_writer(self._fd)
+            self._end()
+
+    def _on_readable(self) -> None:
+        self._loop.remove_reader(self._fd)
+        if self._session is None:
+            self._session = TlsSession(self._context, self._fd)
+            self._handshakes.note_begun(self)
+        self._go_on()
+
+    def _on_writable(self) -> None:
+        self._loop.remove_writer(self._fd)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        assert self._session is not None
+        self.is_with_worker = True
+        future = self._handshakes.pool.submit(self._session.shake)
+        future.add_done_callback(self._report)
+
+    def _report(self, future: Future[int]) -> None:
+        """In the worker, or in the loop if it was cancelled."""
+        self._loop.call_soon_threadsafe(self._went_on, future)
+
+    def _went_on(self, future: Future[int]) -> None:
+        self.is_with_worker = False
+        if self._is_over:
+            return
+        if self._failure is not None or future.cancelled():
+            self._end()
+            return
+        outcome = future.result()
+        assert self._session is not None
+        if outcome == SHAKEN:
+            self._leave()
+            self._on_done(TlsTransport(self._loop, self._session, self._fd))
+        elif outcome == FAILED:
+            self._failure = self._session.failure
+            self._end()
+        elif outcome == WANTS_READ:
+            self._loop.add_reader(self._fd, self._on_readable)
+        else:
+            self._loop.add_writer(self._fd, self._on_writable)
+
+    def _leave(self) -> None:
+        self._is_over = True
+        self._timer.cancel()
+        self._handshakes.open.pop(self, None)
+        self._handshakes.begun.pop(self, None)
+
+    def _end(self) -> None:
+        self._leave()
+        self._socket.close_now()
+        self._on_failed(self._failure or "it was cancelled")

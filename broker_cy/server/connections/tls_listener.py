@@ -1,0 +1,104 @@
+"""What a listener with SSL or SASL_SSL needs: the context of its sessions, its handshakes, and whom a certificate
+stands for.
+
+Imported only where a listener has TLS. The files of key stores and trust stores are read here, at the start.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from broker_cy.config.types import ConfigError
+from broker_cy.core.openssl import TlsContext, TlsError
+from broker_cy.security.tls.certificate import CertificateError, read_certificate
+from broker_cy.security.tls.principal import MappingError, PrincipalMapper
+from broker_cy.security.tls.stores import Identity, StoreError, load_identity, load_trusted
+from broker_cy.server.connections.handshakes import Handshake, Handshakes
+from broker_cy.server.context import ANONYMOUS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker_cy.config.tls import TlsListener as Settings
+    from broker_cy.server.connections.tls_transport import TlsTransport
+    from broker_cy.server.connections.transport import Transport
+    from broker_cy.server.login_counts import TlsCounts
+
+STORE_BYTES_MAX: Final = 16 << 20
+
+
+def read_file(location: str) -> bytes:
+    """Raises OSError."""
+    with Path(location).open("rb") as file:
+        data = file.read(STORE_BYTES_MAX + 1)
+    if len(data) > STORE_BYTES_MAX:
+        raise OSError(None, f"larger than {STORE_BYTES_MAX} bytes")
+    return data
+
+
+class TlsListener:
+    """The TLS of one listener. Raises ConfigError if its certificates cannot be used."""
+
+    def __init__(self, name: str, settings: Settings, handshakes: Handshakes, counts: TlsCounts) -> None:
+        self.name = name
+        self.settings = settings
+        self.counts = counts
+        self._handshakes = handshakes
+        self._mapper = PrincipalMapper(settings.rules) if settings.rules else None
+        self.identity, self.context = self._load()
+
+    def _load(self) -> tuple[Identity, TlsContext]:
+        settings = self.settings
+        try:
+            identity = load_identity(settings.stores, read_file)
+            assert identity is not None  # config.tls
+            trusted = load_trusted(settings.stores, read_file) if settings.asks else None
+            context = TlsContext(
+                is_server=True,
+                oldest=settings.oldest,
+                newest=settings.newest,
+                ciphers=settings.ciphers,
+                suites=settings.suites,
+                chain=identity.chain,
+                key=identity.key,
+                trusted=trusted,
+                asks=settings.asks,
+                requires=settings.requires,
+            )
+        except (StoreError, TlsError) as error:
+            raise ConfigError(f"listener {self.name}: {error}") from None
+        return identity, context
+
+    def begin(
+        self,
+        socket: Transport,
+        on_done: Callable[[TlsTransport, str], None],
+        on_failed: Callable[[str], None],
+    ) -> None:
+        """Shake hands with a client that has connected. One of the two is called, the first with the principal."""
+
+        def shaken(transport: TlsTransport) -> None:
+            try:
+                principal = self._principal(transport)
+            except (MappingError, CertificateError) as error:
+                transport.close_now()
+                failed(str(error))
+                return
+            self.counts.handshakes[self.name, True] += 1
+            on_done(transport, principal)
+
+        def failed(reason: str) -> None:
+            self.counts.handshakes[self.name, False] += 1
+            on_failed(reason)
+
+        Handshake(self._handshakes, self.context, socket, shaken, failed)
+
+    def _principal(self, transport: TlsTransport) -> str:
+        """Whom the certificate stands for. On a listener with SASL the login says that."""
+        if self._mapper is None:
+            return ANONYMOUS
+        der = transport.session.peer_certificate
+        if der is None:
+            return ANONYMOUS
+        return f"User:{self._mapper.name_of(read_certificate(der).subject)}"

@@ -1,0 +1,304 @@
+"""Listeners with TLS: every byte arrives, whatever the sizes and whoever is slow, and handshakes bother nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import socket
+import ssl
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker_cy.config.tls import TlsListener as Settings
+from broker_cy.config.types import ConfigError
+from broker_cy.security.tls.stores import StoreSettings
+from broker_cy.server.connections.tls_listeners import TlsListeners
+from broker_cy.server.login_counts import TlsCounts
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+from broker_cy.wire.records import Record, encode_batch
+from tests.broker_cy.server.harness import (
+    DEADLINE_S,
+    CoreHarness,
+    RawClient,
+    fetch_from,
+    fetch_request,
+    produce_request,
+    produce_to,
+)
+from tests.support.certificates import Authority, Holder
+
+pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+from broker_cy.server.connections import handshakes
+from broker_cy.server.connections.handshakes import Handshakes
+from broker_cy.server.connections.tls_listener import TlsListener
+
+HEARTBEAT_VERSION = 3
+
+
+class TlsHarness(CoreHarness):
+    """Its listener has TLS; a Heartbeat waits until `released` is set. `client` connects with TLS."""
+
+    def __init__(self, directory: Path, timeout_s: float = DEADLINE_S, **settings: Any) -> None:
+        self.released: asyncio.Event | None = None
+        super().__init__({ApiKey.HEARTBEAT: self._heartbeat})
+        self.files = directory
+        self.authority = Authority()
+        self.handshake_pool = ThreadPoolExecutor(2)
+        self.handshakes = Handshakes(self.loop, lambda: self.handshake_pool, timeout_s)
+        self.handshakes.timeout_s = timeout_s
+        self.counts = TlsCounts()
+        stores = StoreSettings(
+            keystore_type="PEM",
+            keystore_location=str(self.authority.issue("broker").write_pem(directory / "broker.pem")),
+            truststore_type="PEM",
+            truststore_certificates=self.authority.pem,
+        )
+        found = Settings("TLSv1.2", "TLSv1.3", None, None, False, False, "DEFAULT", stores)._replace(**settings)
+        self.listener.tls = TlsListener("PLAINTEXT", found, self.handshakes, self.counts)
+
+    async def _heartbeat(self, _context: Any, _request: Any) -> Any:
+        if self.released is not None:
+            await self.released.wait()
+        return messages.HeartbeatResponse()
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.listener.port), DEADLINE_S)
+
+    def client(self, newest: str = "TLSv1.3", holder: Holder | None = None) -> RawClient:
+        context = ssl.create_default_context(cadata=self.authority.pem)
+        context.maximum_version = ssl.TLSVersion.TLSv1_3 if newest == "TLSv1.3" else ssl.TLSVersion.TLSv1_2
+        if holder is not None:
+            context.load_cert_chain(holder.write_pem(self.files / "client.pem"))
+        client = RawClient("127.0.0.1", self.listener.port)
+        client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
+        return client
+
+    def plain_client(self) -> RawClient:
+        return super().client()
+
+    def close(self) -> None:
+        self.on_loop(self.handshakes.close)
+        self.handshake_pool.shutdown()
+        super().close()
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[TlsHarness]:
+    made = TlsHarness(tmp_path)
+    yield made
+    made.close()
+
+
+def heartbeat(client: RawClient) -> bytes:
+    request = messages.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    return client.encode(request, ApiKey.HEARTBEAT, HEARTBEAT_VERSION)
+
+
+def batch_of(size: int) -> bytes:
+    return encode_batch([Record(0, 1_700_000_000_000, b"k", bytes(each % 251 for each in range(size)), [])])
+
+
+@pytest.mark.parametrize("newest", ["TLSv1.2", "TLSv1.3"])
+def test_records_come_back_as_they_were(harness: TlsHarness, newest: str) -> None:
+    """If this fails, records are lost or damaged on their way through TLS."""
+    harness.topic("t")
+    client = harness.client(newest)
+    sizes = (1, 16_000, 16_384, 70_000, 3_000_000)
+    batches = [batch_of(size) for size in sizes]
+    for number, batch in enumerate(batches):
+        assert produce_to(client, "t", batch).base_offset == number
+    found = fetch_from(client, "t", 0).records
+    assert len(found) == sum(map(len, batches))
+    at = 0
+    for batch in batches:
+        # All but the offset and the epoch, which the broker writes.
+        assert found[at + 16 : at + len(batch)] == batch[16:]
+        at += len(batch)
+    client.close()
+
+
+def test_pipelined_requests_are_all_answered(harness: TlsHarness) -> None:
+    """If this fails, a client waits for ever for the answers to requests that were decrypted and then left: the socket
+    does not report them.
+    """
+
+    def hold() -> None:
+        harness.released = asyncio.Event()
+
+    def release() -> None:
+        assert harness.released is not None
+        harness.released.set()
+
+    client = harness.client()
+    number = 20_000
+    for held in (False, True):
+        if held:
+            harness.on_loop(hold)
+        before = client.correlation_id
+        frames = b"".join(heartbeat(client) for _ in range(number))
+        # The broker reads no further than it handles, so that this ends only if somebody receives.
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(client.send, frames)
+            if held:
+                harness.wait_until(lambda: any(not connection.queue for connection in harness.core.connections))
+                harness.on_loop(release)
+            for expected in range(before + 1, before + number + 1):
+                found, _ = client.receive(ApiKey.HEARTBEAT, HEARTBEAT_VERSION, messages.HeartbeatResponse)
+                assert found == expected
+            sending.result(DEADLINE_S)
+    client.close()
+
+
+def test_a_slow_reader_gets_every_byte(harness: TlsHarness) -> None:
+    """If this fails, what the socket did not take at once is lost, or sent twice."""
+    harness.topic("t")
+    client = harness.client()
+    for _ in range(4):
+        produce_to(client, "t", batch_of(1_000_000))
+    expected = fetch_from(client, "t", 0).records
+    client.close()
+    slow = harness.client()
+    slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32_768)
+    for _ in range(5):
+        slow.send(slow.encode(fetch_request("t", 0, 0), ApiKey.FETCH, 11))
+    harness.wait_until(lambda: any(connection.queue for connection in harness.core.connections))
+    for number in range(1, 6):
+        found, response = slow.receive(ApiKey.FETCH, 11, messages.FetchResponse)
+        assert found == number
+        assert response.responses[0].partitions[0].records == expected
+    slow.close()
+
+
+def test_a_large_request_in_small_records(harness: TlsHarness) -> None:
+    """If this fails, a broker that waits for the rest of a request waits for more ciphertext than will come."""
+    harness.topic("t")
+    client = harness.client()
+    frame = client.encode(produce_request("t", 0, batch_of(400_000)), ApiKey.PRODUCE, 9)
+    for at in range(0, len(frame), 1_000):
+        client.send(frame[at : at + 1_000])
+    _, response = client.receive(ApiKey.PRODUCE, 9, messages.ProduceResponse)
+    assert response.responses[0].partition_responses[0].error_code == 0
+    client.close()
+
+
+def test_bad_handshakes_bother_nobody(harness: TlsHarness) -> None:
+    """If this fails, clients without TLS, or that begin a handshake and leave, hold up those that are served, or use up
+    the connections that are allowed.
+    """
+    harness.topic("t")
+    good = harness.client()
+    plain = harness.plain_client()
+    plain.send(heartbeat(plain))
+    assert plain.is_closed()
+    for sent in (
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00",
+        bytes(300),
+        b"\x16\x03\x01\x00\x04\x01\xff\xff\xff",
+    ):
+        with harness.connect() as stranger:
+            if sent:
+                stranger.sendall(sent)
+            stranger.shutdown(socket.SHUT_WR)
+            while stranger.recv(4096):
+                pass
+    slow = [harness.connect() for _ in range(20)]
+    for each in slow:
+        each.sendall(b"\x16\x03\x01\x02\x00\x01")
+    assert produce_to(good, "t", batch_of(100)).error_code == 0
+    harness.wait_until(lambda: len(harness.handshakes.begun) == 20)
+    for each in slow:
+        each.close()
+    harness.wait_until(lambda: not harness.handshakes.open)
+    assert harness.counts.handshakes == {("PLAINTEXT", True): 1, ("PLAINTEXT", False): 26}
+    assert harness.on_loop(lambda: harness.admission.total) == 1
+    good.close()
+    harness.wait_until(lambda: harness.admission.total == 0)
+
+
+def test_a_slow_handshake_ends(tmp_path: Path) -> None:
+    """If this fails, whoever connects and sends nothing, or half of a handshake, holds a connection for ever."""
+    harness = TlsHarness(tmp_path, timeout_s=0.2)
+    try:
+        silent, half = harness.connect(), harness.connect()
+        half.sendall(b"\x16\x03\x01\x02\x00\x01")
+        assert silent.recv(1) == b""
+        assert half.recv(1) == b""
+        harness.wait_until(lambda: harness.admission.total == 0)
+        silent.close()
+        half.close()
+    finally:
+        harness.close()
+
+
+def test_the_oldest_handshake_gives_way(harness: TlsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, half-open handshakes use up the memory, or keep everybody else out."""
+    monkeypatch.setattr(handshakes, "BEGUN_MAX", 3)
+
+    def begun(number: int) -> bool:
+        return len(harness.handshakes.begun) == number
+
+    half = [harness.connect() for _ in range(4)]
+    for number, each in enumerate(half[:3], 1):
+        each.sendall(b"\x16\x03\x01\x02\x00\x01")
+        harness.wait_until(partial(begun, number))
+    harness.wait_until(lambda: not any(each.is_with_worker for each in harness.handshakes.begun))
+    half[3].sendall(b"\x16\x03\x01\x02\x00\x01")
+    assert half[0].recv(1) == b""
+    harness.client().close()
+    for each in half:
+        each.close()
+
+
+def test_who_the_client_is(tmp_path: Path) -> None:
+    """If this fails, a client has the rights of another, or one without a certificate is served."""
+    rules = r"RULE:^CN=(.*?),.*$/$1/U"
+    harness = TlsHarness(tmp_path, asks=True, requires=True, rules=rules)
+    try:
+        client = harness.client(holder=harness.authority.issue("alice"))
+        harness.wait_until(lambda: [each.principal for each in harness.core.connections] == ["User:ALICE"])
+        client.close()
+        harness.wait_until(lambda: not harness.core.connections)
+        # With TLS 1.3 a client learns of its refusal with its first read.
+        with pytest.raises(ssl.SSLError):
+            harness.client().is_closed()
+        assert not harness.core.connections
+    finally:
+        harness.close()
+
+
+def test_a_name_that_no_rule_knows(tmp_path: Path) -> None:
+    """If this fails, a client is served as somebody although no rule names it."""
+    harness = TlsHarness(tmp_path, asks=True, rules="RULE:^CN=alice,.*$/alice/")
+    try:
+        client = harness.client(holder=harness.authority.issue("mallory"))
+        assert client.is_closed()
+        anonymous = harness.client()
+        harness.wait_until(lambda: [each.principal for each in harness.core.connections] == ["User:ANONYMOUS"])
+        anonymous.close()
+        assert harness.counts.handshakes == {("PLAINTEXT", False): 1, ("PLAINTEXT", True): 1}
+    finally:
+        harness.close()
+
+
+def test_a_build_without_tls_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, nobody knows why a listener with TLS does not start."""
+    real = builtins.__import__
+
+    def without(name: str, *args: Any) -> Any:
+        if name == "broker_cy.server.connections.handshakes":
+            raise ModuleNotFoundError(name, name="broker_cy.core.openssl")
+        return real(name, *args)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    broker: Any = SimpleNamespace(config=SimpleNamespace(tls={"SSL": None}))
+    with pytest.raises(ConfigError, match="listener SSL uses TLS, and this build has no TLS"):
+        TlsListeners(broker, lambda: ThreadPoolExecutor(1), ["SSL"])
