@@ -17,6 +17,7 @@ cdef class Rights:
     cdef ServerCore server
     cdef readonly str principal
     cdef str host
+    cdef object authorizer          # None until its ACLs count; from then on they do
     cdef int64_t epoch
     cdef readonly dict masks                 # name, or 16 bytes of id -> mask, and above it the operations that were noted
     cdef int cluster_mask           # -1: not asked yet

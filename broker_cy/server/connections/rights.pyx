@@ -34,8 +34,11 @@ cdef Rights rights_of(AnswerQueue connection):
 cdef class Rights:
     cdef int renew(self) except -1:
         """Forget what was decided by other ACLs."""
-        cdef object authorization = self.server.authorization
-        cdef int64_t epoch = authorization.authorizer.epoch if authorization.is_loaded else -1
+        cdef int64_t epoch = -1
+        if self.authorizer is None and self.server.authorization.is_loaded:
+            self.authorizer = self.server.authorization.authorizer
+        if self.authorizer is not None:
+            epoch = self.authorizer.epoch
         if epoch != self.epoch or epoch < 0:
             self.epoch = epoch
             self.masks = {}
