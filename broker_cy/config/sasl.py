@@ -31,7 +31,6 @@ CONTROLLER: Final = "sasl.mechanism.controller.protocol"
 NAMES: Final = frozenset({JAAS, ENABLED, LIFETIME, RECEIVE, INTER_BROKER, CONTROLLER})
 _OF_LISTENER: Final = frozenset({ENABLED, LIFETIME, RECEIVE})
 _OF_MECHANISM: Final = frozenset({JAAS, LIFETIME})
-PROTOCOLS: Final = ("PLAINTEXT", "SASL_PLAINTEXT")
 _WITH_SASL: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 
 
