@@ -289,6 +289,7 @@ class Acts:
                 timeout_s=hub.entry.timeout_s,
                 client_id=f"dashboard/{identity.name}",
                 login=hub.entry.login,
+                tls=hub.entry.tls,
             )
             known = self._clients[key] = _Client(client, self._clock())
         known.uses += 1

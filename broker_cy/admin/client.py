@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from broker_cy.admin.accesses import AccessCalls
 from broker_cy.admin.acls import AclCalls
@@ -38,12 +39,16 @@ from broker_cy.client.login import ClientLogin
 from broker_cy.client.outgoing import MACHINE
 from broker_cy.client.pool import Pool
 
+if TYPE_CHECKING:
+    import ssl
+
 DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_CLIENT_ID = "broker-cy-admin"
 
 
 class AdminClient:
-    """A client of broker-cy or Apache Kafka, over TCP without TLS. Use it inside one running loop, and close it there.
+    """A client of broker-cy or Apache Kafka, over TCP, with TLS or without. Use it inside one running loop, and close
+    it there.
 
     `bootstrap` is `HOST:PORT`, several of them separated by commas, or a list of addresses. A call takes `timeout_s` at
     most, with all its attempts; `with_timeout` returns the same client with another limit. The first call connects.
@@ -58,10 +63,13 @@ class AdminClient:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         client_id: str = DEFAULT_CLIENT_ID,
         login: ClientLogin | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`login` is what each connection logs in with; None for listeners without SASL."""
+        """`login` is what each connection logs in with, None for listeners without SASL; `tls` protects connections to
+        listeners with TLS.
+        """
         addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
-        metadata = Metadata(Pool(client_id, replace(MACHINE, login=login)), addresses)
+        metadata = Metadata(Pool(client_id, replace(MACHINE, login=login, tls=tls)), addresses)
         self._set_up(
             Caller(metadata, timeout_s),
             Coordinators(metadata, CoordinatorType.GROUP),

@@ -24,13 +24,16 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_cy.admin.address import Address, parse_addresses
 from broker_cy.admin.client import DEFAULT_TIMEOUT_S
-from broker_cy.admin.security import NAMES, PREFIXES, login_of, read_command_config
+from broker_cy.admin.security import NAMES, PREFIXES, login_of, read_command_config, tls_of
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.login import ClientLogin
+
+if TYPE_CHECKING:
+    import ssl
 
 FILE_VARIABLE = "BROKER_CY_CLUSTERS"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -57,9 +60,18 @@ class ClusterEntry:
         """What its connections log in with; None for a cluster without SASL. The password of a cluster that is not used
         may be missing. Raises ClientError.
         """
+        return login_of(*self._security)
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What protects its connections; None for a cluster without TLS. Files are read now. Raises ClientError."""
+        return tls_of(*self._security)
+
+    @property
+    def _security(self) -> tuple[Mapping[str, str], str]:
         if self.command_config is not None:
-            return read_command_config(self.command_config)
-        return login_of(self.secured, self.where) if self.secured else None
+            return read_command_config(self.command_config), str(self.command_config)
+        return self.secured, self.where
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,10 @@ file.
     sasl.mechanism=SCRAM-SHA-512
     sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="...";
 
+With `security.protocol` SSL or SASL_SSL there are `ssl.truststore.*`, `ssl.keystore.*`, `ssl.key.password`,
+`ssl.enabled.protocols` and `ssl.endpoint.identification.algorithm`, as in Kafka; passwords may be in a file or in the
+environment, too (`ssl.keystore.password.file`, `ssl.keystore.password.env`).
+
 In place of sasl.jaas.config there may be `sasl.username` with `sasl.password.file` or `sasl.password.env`, which name a
 file (its first line) or a variable of the environment that has the password: it is then in no file that others read.
 """
@@ -14,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.login import ClientLogin
@@ -22,6 +26,11 @@ from broker_cy.core.properties import PropertiesError, read_properties_file
 from broker_cy.security import jaas
 from broker_cy.security.jaas import JaasError
 from broker_cy.security.sasl.exchange import Login
+from broker_cy.security.tls.stores import NAMES as STORE_NAMES
+from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings, check_settings
+
+if TYPE_CHECKING:
+    import ssl
 
 PROTOCOL: Final = "security.protocol"
 MECHANISM: Final = "sasl.mechanism"
@@ -29,34 +38,79 @@ JAAS: Final = "sasl.jaas.config"
 USER: Final = "sasl.username"
 PASSWORD_FILE: Final = "sasl.password.file"
 PASSWORD_VARIABLE: Final = "sasl.password.env"
-NAMES: Final = (PROTOCOL, MECHANISM, JAAS, USER, PASSWORD_FILE, PASSWORD_VARIABLE)
+_SASL: Final = (MECHANISM, JAAS, USER, PASSWORD_FILE, PASSWORD_VARIABLE)
+ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
+VERSIONS: Final = "ssl.enabled.protocols"
+_SECRETS: Final = ("ssl.keystore.password", "ssl.key.password", "ssl.truststore.password")
+_TLS: Final = (
+    *STORE_NAMES.values(),
+    *(f"{name}{ending}" for name in _SECRETS for ending in (".file", ".env")),
+    ENDPOINT,
+    VERSIONS,
+)
+NAMES: Final = (PROTOCOL, *_SASL, *_TLS)
+WITH_SASL: Final = ("SASL_PLAINTEXT", "SASL_SSL")
+WITH_TLS: Final = ("SSL", "SASL_SSL")
+_KNOWN_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 # Settings that begin like this and are not among NAMES protect something: they are refused, and not ignored.
 PREFIXES: Final = ("security.", "sasl.", "ssl.")
 PASSWORD_BYTES_MAX: Final = 4_096
 
 
-def read_command_config(path: Path) -> ClientLogin | None:
-    """The login in a file with the settings of a Kafka client; settings that are not about security are not read.
-    Raises ClientError.
-    """
+def read_command_config(path: Path) -> dict[str, str]:
+    """The settings of security in a file with those of a Kafka client; others are not read. Raises ClientError."""
     try:
         settings = read_properties_file(path)
     except PropertiesError as error:
         raise ClientError(Failure.INVALID, str(error)) from None
-    return login_of({name: text for name, text in settings.items() if name.startswith(PREFIXES)}, str(path))
+    return {name: text for name, text in settings.items() if name.startswith(PREFIXES)}
 
 
-def login_of(settings: Mapping[str, str], where: str) -> ClientLogin | None:
-    """The login that the settings say; None for PLAINTEXT. Raises ClientError about `where`."""
+def protocol_of(settings: Mapping[str, str], where: str) -> str:
+    """The security protocol, if the settings are known and fit it. Raises ClientError about `where`."""
     unknown = sorted(set(settings) - set(NAMES))
     if unknown:
         raise _invalid(where, f"setting {unknown[0]} is not supported yet; those of security are {', '.join(NAMES)}")
     protocol = settings.get(PROTOCOL, "PLAINTEXT").upper()
-    if protocol not in ("PLAINTEXT", "SASL_PLAINTEXT"):
-        raise _invalid(where, f"{PROTOCOL}={protocol} is not supported yet: use PLAINTEXT or SASL_PLAINTEXT")
-    if protocol == "PLAINTEXT":
-        if len(settings) > (PROTOCOL in settings):
-            raise _invalid(where, f"settings of SASL need {PROTOCOL}=SASL_PLAINTEXT")
+    if protocol not in ("PLAINTEXT", *WITH_SASL, *WITH_TLS):
+        raise _invalid(where, f"{PROTOCOL}={protocol} is not known: use PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL")
+    if protocol not in WITH_SASL and not settings.keys().isdisjoint(_SASL):
+        raise _invalid(where, f"settings of SASL need {PROTOCOL}=SASL_PLAINTEXT or SASL_SSL")
+    if protocol not in WITH_TLS and not settings.keys().isdisjoint(_TLS):
+        raise _invalid(where, f"settings of TLS need {PROTOCOL}=SSL or SASL_SSL")
+    return protocol
+
+
+def tls_of(settings: Mapping[str, str], where: str) -> ssl.SSLContext | None:
+    """What protects the connections; None without TLS. Raises ClientError about `where`."""
+    if protocol_of(settings, where) not in WITH_TLS:
+        return None
+    from broker_cy.client.tls import context_of, read_file
+
+    found = {field: settings[name] for field, name in STORE_NAMES.items() if name in settings}
+    for field, name in STORE_NAMES.items():
+        if f"{name}.file" in settings or f"{name}.env" in settings:
+            if name in settings:
+                raise _invalid(where, f"{name} is given twice")
+            found[field] = _secret(settings, name, name, where)
+    versions = [each.strip() for each in settings.get(VERSIONS, ",".join(_KNOWN_VERSIONS)).split(",")]
+    if any(version not in _KNOWN_VERSIONS for version in versions):
+        raise _invalid(where, f"{VERSIONS}={settings[VERSIONS]}: use {', '.join(_KNOWN_VERSIONS)}")
+    algorithm = settings.get(ENDPOINT, "https")
+    if algorithm and algorithm.lower() != "https":
+        raise _invalid(where, f"{ENDPOINT}={algorithm} is not supported: use https, or leave it empty")
+    stores = StoreSettings(**found)
+    try:
+        check_settings(stores)
+        return context_of(ClientSettings(stores, min(versions), max(versions), bool(algorithm)), read_file)
+    except StoreError as error:
+        raise _invalid(where, str(error)) from None
+
+
+def login_of(settings: Mapping[str, str], where: str) -> ClientLogin | None:
+    """The login that the settings say; None without SASL. Raises ClientError about `where`."""
+    protocol = protocol_of(settings, where)
+    if protocol not in WITH_SASL:
         return None
     mechanism = settings.get(MECHANISM, "GSSAPI")
     if mechanism not in jaas.BY_PASSWORD:
@@ -73,12 +127,17 @@ def login_of(settings: Mapping[str, str], where: str) -> ClientLogin | None:
 
 
 def _password(settings: Mapping[str, str], where: str) -> str:
-    file, variable = settings.get(PASSWORD_FILE), settings.get(PASSWORD_VARIABLE)
+    return _secret(settings, "sasl.password", USER, where)
+
+
+def _secret(settings: Mapping[str, str], name: str, of: str, where: str) -> str:
+    """What the file or the variable has that `name`.file or `name`.env names, for the setting `of`."""
+    file, variable = settings.get(f"{name}.file"), settings.get(f"{name}.env")
     if (file is None) == (variable is None):
-        raise _invalid(where, f"{USER} needs either {PASSWORD_FILE} or {PASSWORD_VARIABLE}")
+        raise _invalid(where, f"{of} needs either {name}.file or {name}.env")
     if variable is not None:
         if not (found := os.environ.get(variable)):
-            raise _invalid(where, f"{PASSWORD_VARIABLE}: the environment has no {variable}")
+            raise _invalid(where, f"{name}.env: the environment has no {variable}")
         return found
     assert file is not None
     try:
@@ -86,9 +145,9 @@ def _password(settings: Mapping[str, str], where: str) -> str:
             found = lines.readline(PASSWORD_BYTES_MAX).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is no text"
-        raise _invalid(where, f"{PASSWORD_FILE}={file}: {reason}") from None
+        raise _invalid(where, f"{name}.file={file}: {reason}") from None
     if not found:
-        raise _invalid(where, f"{PASSWORD_FILE}={file}: its first line is empty")
+        raise _invalid(where, f"{name}.file={file}: its first line is empty")
     return found
 
 

@@ -302,7 +302,7 @@ async def open_connection(address: Address, client_id: str, deadline: Deadline, 
     connection = Connection(client_id)
     try:
         async with asyncio.timeout_at(deadline.at):
-            await outgoing.connect(connection, address.host, address.port)
+            await outgoing.open(connection, address.host, address.port)
     except TimeoutError:
         raise TimedOut(sent=False) from None
     except OSError as error:

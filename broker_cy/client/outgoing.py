@@ -10,10 +10,16 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker_cy.client.login import ClientLogin
 from broker_cy.core.clock import MACHINE_CLOCK, Clock
+
+if TYPE_CHECKING:
+    import ssl
+
+# Of TLS: Kafka's clients wait as long for a connection.
+HANDSHAKE_TIMEOUT_S: Final = 10.0
 
 
 async def is_own(host: str) -> bool:
@@ -33,21 +39,36 @@ async def is_own(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """`connect(protocol, host, port)` connects to an address, of which the protocol gets a transport, and raises
+    """`connect(protocol, host, port)`, with a fourth argument for TLS, connects to an address, of which the protocol
+    gets a transport, and raises
     OSError if that fails; `clock` measures how long a computation has kept the loop; `is_own(host)`: whether all
     addresses of the host are certainly those of this machine; `login` is what each connection logs in with, if
-    anything.
+    anything; `tls` protects it.
     """
 
-    connect: Callable[[asyncio.BufferedProtocol, str, int], Awaitable[None]]
+    connect: Callable[..., Awaitable[None]]
     clock: Clock
     is_own: Callable[[str], Awaitable[bool]] = is_own
     login: ClientLogin | None = None
+    tls: ssl.SSLContext | None = None
+
+    async def open(self, protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
+        """Connect, with TLS if there is some. Raises OSError."""
+        if self.tls is None:
+            await self.connect(protocol, host, port)
+        else:
+            await self.connect(protocol, host, port, self.tls)
 
 
-async def connect(protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
-    """Connect by TCP. Raises OSError."""
-    await asyncio.get_running_loop().create_connection(lambda: protocol, host, port)
+async def connect(protocol: asyncio.BufferedProtocol, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+    """Connect by TCP, and with TLS if it is given. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    if tls is None:
+        await loop.create_connection(lambda: protocol, host, port)
+    else:
+        await loop.create_connection(
+            lambda: protocol, host, port, ssl=tls, server_hostname=host, ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S
+        )
 
 
 MACHINE: Final = Outgoing(connect, MACHINE_CLOCK)

@@ -45,7 +45,11 @@ class Target:
     def client(self) -> AdminClient:
         cluster = self.cluster
         return AdminClient(
-            cluster.bootstrap, timeout_s=cluster.timeout_s, client_id="broker-cy-cli", login=cluster.login
+            cluster.bootstrap,
+            timeout_s=cluster.timeout_s,
+            client_id="broker-cy-cli",
+            login=cluster.login,
+            tls=cluster.tls,
         )
 
     def require_writable(self) -> None:
@@ -185,7 +189,7 @@ def completer(names: Callable[[AdminClient], Awaitable[Iterable[str]]]) -> Calla
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         async def ask(entry: ClusterEntry) -> list[str]:
-            async with AdminClient(entry.bootstrap, timeout_s=1.0, login=entry.login) as client:
+            async with AdminClient(entry.bootstrap, timeout_s=1.0, login=entry.login, tls=entry.tls) as client:
                 return sorted(name for name in await names(client) if name.startswith(incomplete))
 
         try:

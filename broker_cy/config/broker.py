@@ -59,7 +59,7 @@ class BrokerConfig(Mapping[str, Any]):
         startup.check_served(config)
         authorizer_settings(config)
         config.warnings = warnings + [
-            startup.no_effect(name, static[name]) for name in tls.without_effect(static, config.tls)
+            startup.no_effect(name, static[name]) for name in tls.without_effect(static, config.tls.names)
         ]
         return config
 

@@ -54,7 +54,6 @@ _VALIDATORS: Final = frozenset(
         "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
     }
 )
-PROTOCOLS: Final = ("PLAINTEXT", "SASL_PLAINTEXT")
 _WITH_SASL: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 
 

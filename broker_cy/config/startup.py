@@ -239,7 +239,7 @@ def data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network:
-    """Return listeners as typed objects. Raises ConfigError with Kafka's message, or for TLS between nodes."""
+    """Return listeners as typed objects. Raises ConfigError with Kafka's message."""
     controllers = [name.upper() for name in values["controller.listener.names"]]
     protocols = parse_protocol_map(values["listener.security.protocol.map"])
     if "listener.security.protocol.map" not in properties:
@@ -281,12 +281,9 @@ def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network
 
 
 def _controller_protocol(controllers: Sequence[str], protocols: Mapping[str, str]) -> str:
-    """The security protocol of the controllers of other nodes. Raises ConfigError."""
+    """The security protocol of the controllers of other nodes."""
     # A node that is alone needs none of them in the map.
-    protocol = protocols.get(controllers[0], "PLAINTEXT") if controllers else "PLAINTEXT"
-    if protocol not in sasl.PROTOCOLS:
-        raise ConfigError(f"controller listener {controllers[0]} uses {protocol}, which is not supported yet")
-    return protocol
+    return protocols.get(controllers[0], "PLAINTEXT") if controllers else "PLAINTEXT"
 
 
 def sasl_settings(values: Mapping[str, Any], properties: Mapping[str, str], net: Network) -> sasl.SaslSettings:
@@ -300,11 +297,15 @@ def sasl_settings(values: Mapping[str, Any], properties: Mapping[str, str], net:
     )
 
 
-def tls_settings(
-    values: Mapping[str, Any], properties: Mapping[str, str], net: Network
-) -> Mapping[str, tls.TlsListener]:
-    """Return what listeners with TLS offer, by name. Raises ConfigError."""
-    return tls.resolve(values, properties, (*net.listeners, *net.controller_listeners))
+def tls_settings(values: Mapping[str, Any], properties: Mapping[str, str], net: Network) -> tls.TlsSettings:
+    """Return what listeners with TLS offer, and how this node connects to others. Raises ConfigError."""
+    return tls.resolve(
+        values,
+        properties,
+        (*net.listeners, *net.controller_listeners),
+        (net.inter_broker, net.inter_broker_protocol),
+        (net.controller_names[0] if net.controller_names else "", net.controller_protocol),
+    )
 
 
 def _check_controllers(
@@ -354,11 +355,6 @@ def _inter_broker(values: Mapping[str, Any], properties: Mapping[str, str], prot
     name = values["inter.broker.listener.name"]
     if name is None:
         protocol: str = values["security.inter.broker.protocol"]
-        if protocol not in sasl.PROTOCOLS:
-            raise ConfigError(
-                f"setting security.inter.broker.protocol={protocol} is not supported yet: use "
-                f"{' or '.join(sasl.PROTOCOLS)}"
-            )
         return protocol
     if "security.inter.broker.protocol" in properties:
         raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
@@ -366,11 +362,6 @@ def _inter_broker(values: Mapping[str, Any], properties: Mapping[str, str], prot
         raise ConfigError(
             f"Listener with name {name.upper()} defined in inter.broker.listener.name not found in "
             "listener.security.protocol.map."
-        )
-    if protocols[name.upper()] not in sasl.PROTOCOLS:
-        raise ConfigError(
-            f"setting inter.broker.listener.name={name}: its security protocol {protocols[name.upper()]} is not "
-            f"supported yet between brokers: use {' or '.join(sasl.PROTOCOLS)}"
         )
     return str(name.upper())
 

@@ -7,34 +7,26 @@ listeners with SASL_SSL only `ssl.client.auth` with the prefix counts (KIP-684).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from broker_cy.config.definitions import BROKER
 from broker_cy.config.listeners import Listener
 from broker_cy.config.types import ConfigError, Password
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper
-from broker_cy.security.tls.stores import StoreError, StoreSettings, check_settings
+from broker_cy.security.tls.stores import NAMES as STORE_NAMES
+from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings, check_settings
 
 PREFIX: Final = "listener.name."
 PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 CLIENT_AUTH: Final = "ssl.client.auth"
 RULES: Final = "ssl.principal.mapping.rules"
-_STORES: Final = {
-    "ssl.keystore.type": "keystore_type",
-    "ssl.keystore.location": "keystore_location",
-    "ssl.keystore.password": "keystore_password",
-    "ssl.key.password": "key_password",
-    "ssl.keystore.key": "keystore_key",
-    "ssl.keystore.certificate.chain": "certificate_chain",
-    "ssl.truststore.type": "truststore_type",
-    "ssl.truststore.location": "truststore_location",
-    "ssl.truststore.password": "truststore_password",
-    "ssl.truststore.certificates": "truststore_certificates",
-}
+ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
 # Those that take effect, with and without the prefix of a listener; at the start only.
-NAMES: Final = frozenset({*_STORES, CLIENT_AUTH, RULES, "ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites"})
+NAMES: Final = frozenset(
+    {*STORE_NAMES.values(), CLIENT_AUTH, RULES, ENDPOINT, "ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites"}
+)
 # Of TLS 1.3: the others are for TLS 1.2.
 _SUITES_13: Final = frozenset(
     {
@@ -63,19 +55,30 @@ class TlsListener(NamedTuple):
     stores: StoreSettings
 
 
+class TlsSettings(NamedTuple):
+    """`listeners` are those with TLS, by name. The next two are None where nodes use no TLS among themselves. `names`
+    are those of listeners with TLS here and on other nodes.
+    """
+
+    listeners: Mapping[str, TlsListener]
+    to_brokers: ClientSettings | None
+    to_controllers: ClientSettings | None
+    names: frozenset[str]
+
+
 def is_served(name: str) -> bool:
     """Whether a setting with the prefix of a listener has an effect."""
     return name.removeprefix(PREFIX).partition(".")[2] in NAMES
 
 
-def without_effect(properties: Mapping[str, str], listeners: Mapping[str, TlsListener]) -> Iterator[str]:
-    """Those of `properties` that are of no listener with TLS."""
-    prefixes = tuple(f"{PREFIX}{name.lower()}." for name in listeners)
+def without_effect(properties: Mapping[str, str], names: Collection[str]) -> Iterator[str]:
+    """Those of `properties` that are of no listener with TLS; `names` are those with it, here or on other nodes."""
+    prefixes = tuple(f"{PREFIX}{name.lower()}." for name in names)
     for name in properties:
         if name.startswith(PREFIX):
             is_idle = is_served(name) and not name.startswith(prefixes)
         else:
-            is_idle = name in NAMES and not listeners
+            is_idle = name in NAMES and not names
         if is_idle:
             yield name
 
@@ -86,10 +89,46 @@ def is_of_the_start(name: str) -> bool:
 
 
 def resolve(
-    values: Mapping[str, Any], properties: Mapping[str, str], listeners: Iterable[Listener]
-) -> dict[str, TlsListener]:
-    """Return what each listener with TLS offers, by its name. Raises ConfigError."""
-    return {each.name: _listener(values, properties, each) for each in listeners if each.protocol in PROTOCOLS}
+    values: Mapping[str, Any],
+    properties: Mapping[str, str],
+    listeners: Iterable[Listener],
+    inter_broker: tuple[str, str],
+    controller: tuple[str, str],
+) -> TlsSettings:
+    """`listeners` are those of this node; the others are name and security protocol of the listener between brokers,
+    which may be empty, and of that of the controllers. Raises ConfigError.
+    """
+    found = {each.name: _listener(values, properties, each) for each in listeners if each.protocol in PROTOCOLS}
+    others = {name for name, protocol in (inter_broker, controller) if protocol in PROTOCOLS}
+    return TlsSettings(
+        found,
+        _client(values, properties, *inter_broker),
+        _client(values, properties, *controller),
+        frozenset(found) | others,
+    )
+
+
+def _client(
+    values: Mapping[str, Any], properties: Mapping[str, str], name: str, protocol: str
+) -> ClientSettings | None:
+    """How this node connects to the listener `name` of others: with the key store and trust store of its own."""
+    if protocol not in PROTOCOLS:
+        return None
+    oldest, newest = _versions(values, properties, name)
+    stores = _stores(values, properties, name)
+    try:
+        check_settings(stores)
+    except StoreError as error:
+        raise ConfigError(f"listener {name}: {error}") from None
+    algorithm = _value(values, properties, name, ENDPOINT)
+    if algorithm and algorithm.lower() != "https":
+        raise ConfigError(f"setting {ENDPOINT}={algorithm} is not supported: use https, or leave it empty")
+    return ClientSettings(stores, oldest, newest, bool(algorithm))
+
+
+def _stores(values: Mapping[str, Any], properties: Mapping[str, str], name: str) -> StoreSettings:
+    found = {field: _value(values, properties, name, setting) for field, setting in STORE_NAMES.items()}
+    return StoreSettings(**found)
 
 
 def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener: Listener) -> TlsListener:
@@ -106,9 +145,7 @@ def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener
             oldest = "TLSv1.3"
         if oldest > newest:
             raise ConfigError(f"{where}ssl.cipher.suites has no suite of the versions in ssl.enabled.protocols")
-    stores = StoreSettings(
-        **{field: _value(values, properties, listener.name, name) for name, field in _STORES.items()}
-    )
+    stores = _stores(values, properties, listener.name)
     rules = ""
     try:
         check_settings(stores)

@@ -124,7 +124,11 @@ class Session:
         self.entry = entry
         self._owner = LoopOwner()
         self.client = AdminClient(
-            entry.bootstrap, timeout_s=timeout_s or entry.timeout_s, client_id=client_id, login=entry.login
+            entry.bootstrap,
+            timeout_s=timeout_s or entry.timeout_s,
+            client_id=client_id,
+            login=entry.login,
+            tls=entry.tls,
         )
         # A user waits for these, so an unreachable broker is reported soon.
         self._quick = self.client.with_timeout(min(8.0, timeout_s or entry.timeout_s))

@@ -67,7 +67,11 @@ cdef extern from "openssl/x509v3.h" nogil:
     int i2d_X509(X509*, unsigned char** out)
     void X509_free(X509*)
     EVP_PKEY* d2i_AutoPrivateKey(EVP_PKEY**, const unsigned char** at, long size)
-    int i2d_PrivateKey(EVP_PKEY*, unsigned char** out)
+    ctypedef struct PKCS8_PRIV_KEY_INFO:
+        pass
+    PKCS8_PRIV_KEY_INFO* EVP_PKEY2PKCS8(EVP_PKEY*)
+    int i2d_PKCS8_PRIV_KEY_INFO(PKCS8_PRIV_KEY_INFO*, unsigned char** out)
+    void PKCS8_PRIV_KEY_INFO_free(PKCS8_PRIV_KEY_INFO*)
     void EVP_PKEY_free(EVP_PKEY*)
     int X509_STORE_add_cert(X509_STORE*, X509*)
     int X509_STORE_set_flags(X509_STORE*, unsigned long)
@@ -277,7 +281,9 @@ cdef bytes der_of_certificate(X509* certificate):
 
 cdef bytes der_of_key(EVP_PKEY* key):
     cdef unsigned char* data = NULL
-    cdef int size = i2d_PrivateKey(key, &data)
+    cdef PKCS8_PRIV_KEY_INFO* info = EVP_PKEY2PKCS8(key)
+    cdef int size = -1 if info == NULL else i2d_PKCS8_PRIV_KEY_INFO(info, &data)
+    PKCS8_PRIV_KEY_INFO_free(info)
     if size < 0:
         raise TlsError(f"a private key cannot be written: {take_reason()}")
     try:
@@ -287,7 +293,7 @@ cdef bytes der_of_key(EVP_PKEY* key):
 
 
 def read_key(bytes pem not None, bytes password not None):
-    """The private key of a text in PEM, which may be encrypted, in DER. Raises TlsError."""
+    """The private key of a text in PEM, which may be encrypted, in DER (PKCS8). Raises TlsError."""
     cdef BIO* source = BIO_new_mem_buf(PyBytes_AS_STRING(pem), <int>PyBytes_GET_SIZE(pem))
     cdef EVP_PKEY* key
     ERR_clear_error()

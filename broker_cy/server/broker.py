@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.client.login import ClientLogin
 from broker_cy.client.outgoing import Outgoing
+from broker_cy.config.types import ConfigError
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.login_counts import LoginCounts, TlsCounts
@@ -17,6 +18,7 @@ from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
 from broker_cy.server.telemetry.refusals import Refusals
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
     from concurrent.futures import Executor
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
     from broker_cy.security.sasl.exchange import Login
+    from broker_cy.security.tls.stores import ClientSettings
     from broker_cy.server.coordinators.group_service import GroupService
     from broker_cy.server.coordinators.txn_markers import TxnMarkers
     from broker_cy.server.coordinators.txn_service import TransactionService
@@ -41,6 +44,20 @@ def _login(login: Login | None, randomness: Randomness) -> ClientLogin | None:
     return ClientLogin(login, randomness) if login is not None else None
 
 
+def _tls(listener: str, settings: ClientSettings | None) -> ssl.SSLContext | None:
+    """Raises ConfigError."""
+    if settings is None:
+        return None
+    # Imported here, because a broker without TLS needs none of it.
+    from broker_cy.client.tls import context_of, read_file
+    from broker_cy.security.tls.stores import StoreError
+
+    try:
+        return context_of(settings, read_file)
+    except StoreError as error:
+        raise ConfigError(f"listener {listener}, to other nodes: {error}") from None
+
+
 class Broker:
     """One broker: configuration, its world and the services that hold its state. Built and started by `lifecycle`."""
 
@@ -51,9 +68,16 @@ class Broker:
         self.loop = seams.loop
         # To other brokers, on the listener between brokers, and to controllers, each with its login.
         self.outgoing = Outgoing(
-            seams.network.connect, seams.clock, login=_login(config.sasl.to_brokers, seams.randomness)
+            seams.network.connect,
+            seams.clock,
+            login=_login(config.sasl.to_brokers, seams.randomness),
+            tls=_tls(config.network.inter_broker, config.tls.to_brokers),
         )
-        self.to_controllers = replace(self.outgoing, login=_login(config.sasl.to_controllers, seams.randomness))
+        self.to_controllers = replace(
+            self.outgoing,
+            login=_login(config.sasl.to_controllers, seams.randomness),
+            tls=_tls(",".join(config.network.controller_names), config.tls.to_controllers),
+        )
         self.log_events = LogEvents(seams.clock)
         self.login_counts = LoginCounts()
         self.quotas = ClientQuotas(config, seams.clock)

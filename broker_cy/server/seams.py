@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker_cy.core.clock import MACHINE_CLOCK, Clock
 from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
 from broker_cy.server.connections.sockets import Buffers, SocketNetwork
 from broker_cy.server.connections.transport import Transport
+
+if TYPE_CHECKING:
+    import ssl
 
 
 class Incoming(Protocol):
@@ -50,7 +53,9 @@ class Network(Protocol):
     def listen(self, name: str, host: str, port: int, backlog: int, buffers: Buffers) -> Acceptor:
         """Listen for the listener `name`; an empty host means all addresses, port 0 any port. Raises ListenError."""
 
-    async def connect(self, protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
+    async def connect(
+        self, protocol: asyncio.BufferedProtocol, host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> None:
         """Connect to another node, which may refuse; `protocol` gets the transport. Raises OSError."""
 
     def own_name(self) -> str:

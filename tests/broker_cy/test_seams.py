@@ -76,6 +76,7 @@ OF_NAME = {
 }
 # They compute from their arguments alone (or, abspath, from the working directory, which does not change).
 HARMLESS = {
+    "ssl.SSLContext",
     "os.strerror",
     "os.fspath",
     "os.fsencode",
@@ -107,6 +108,7 @@ SEAMS = {
     "core.clock": ({CLOCK}, "the clock"),
     "core.randomness": ({RANDOM}, "the source of draws"),
     "core.openssl": ({NETWORK, DISK}, "TLS over a socket; reads segments, as sendfile does; draws keys"),
+    "client.tls": ({NETWORK, DISK}, "contexts of Python's ssl, and the files of key stores; a key is in memory only"),
     "client.outgoing": ({NETWORK}, "connections of this machine"),
     "server.seams": ({THREADS}, "makes the worker threads"),
     "server.connections.sockets": ({NETWORK}, "the network of the machine"),

@@ -47,6 +47,17 @@ class StoreSettings(NamedTuple):
         return f"StoreSettings(keystore={self.keystore_location!r}, truststore={self.truststore_location!r})"
 
 
+class ClientSettings(NamedTuple):
+    """How a client connects. Without a trust store, the authorities that the system trusts are trusted; without a key
+    store, no certificate is shown.
+    """
+
+    stores: StoreSettings
+    oldest: str = "TLSv1.2"
+    newest: str = "TLSv1.3"
+    checks_host: bool = True
+
+
 class Identity(NamedTuple):
     """Our key and the certificate of it, followed by those that lead to a root; in DER. `certificate` is that of the
     key.
@@ -60,7 +71,21 @@ class Identity(NamedTuple):
         return f"Identity({self.certificate.subject!r})"
 
 
+# Kafka's names of the settings, by field.
+NAMES: Final = {
+    "keystore_type": "ssl.keystore.type",
+    "keystore_location": "ssl.keystore.location",
+    "keystore_password": "ssl.keystore.password",
+    "key_password": "ssl.key.password",
+    "keystore_key": "ssl.keystore.key",
+    "certificate_chain": "ssl.keystore.certificate.chain",
+    "truststore_type": "ssl.truststore.type",
+    "truststore_location": "ssl.truststore.location",
+    "truststore_password": "ssl.truststore.password",
+    "truststore_certificates": "ssl.truststore.certificates",
+}
 Read = Callable[[str], bytes]
+_ReadPkcs12 = Callable[[bytes, bytes], tuple[bytes | None, list[bytes]]]
 
 
 def check_settings(settings: StoreSettings) -> None:
@@ -192,10 +217,17 @@ def _jks_key(where: str, data: bytes, password: str, key_password: str) -> tuple
     raise StoreError(f"setting {where}: it has no private key")
 
 
-def _pkcs12(where: str, data: bytes, password: str) -> tuple[bytes | None, list[bytes]]:
-    # Here, because the library need not be there for a broker without TLS.
-    from broker_cy.core.openssl import TlsError, read_pkcs12
+def _library(where: str) -> tuple[type[Exception], Callable[[bytes, bytes], bytes], _ReadPkcs12]:
+    """What reads encrypted keys. It need not be there: JKS and certificates are read without it."""
+    try:
+        from broker_cy.core.openssl import TlsError, read_key, read_pkcs12
+    except ImportError:
+        raise StoreError(f"setting {where}: this build has no OpenSSL, which reads such a key store") from None
+    return TlsError, read_key, read_pkcs12
 
+
+def _pkcs12(where: str, data: bytes, password: str) -> tuple[bytes | None, list[bytes]]:
+    TlsError, _, read_pkcs12 = _library(where)
     try:
         return read_pkcs12(data, password.encode())
     except TlsError as error:
@@ -217,8 +249,7 @@ def pem_certificates(where: str, data: bytes) -> list[bytes]:
 
 
 def _pem_key(where: str, data: bytes, password: str | None) -> bytes:
-    from broker_cy.core.openssl import TlsError, read_key
-
+    TlsError, read_key, _ = _library(where)
     found = _KEY.search(data)
     if found is None:
         raise StoreError(f"setting {where}: No private key found in PEM format")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.client import outgoing
 from broker_cy.server.connections.transport import SocketTransport
+
+if TYPE_CHECKING:
+    import ssl
 
 # socket.receive.buffer.bytes in Kafka's defaults and in its example file. With a buffer of this fixed size, a request
 # of 1 MB takes eight wake-ups: twice the CPU, half the rate. So the kernel sizes the buffer (it grows up to
@@ -40,9 +43,11 @@ class SocketNetwork:
         """Listen for the listener `name`, on the first address of `host` (empty: all addresses). Raises ListenError."""
         return SocketAcceptor(open_socket(name, host, port, backlog), buffers)
 
-    async def connect(self, protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
+    async def connect(
+        self, protocol: asyncio.BufferedProtocol, host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> None:
         """Connect to another node. Raises OSError."""
-        await outgoing.connect(protocol, host, port)
+        await outgoing.connect(protocol, host, port, tls)
 
     def own_name(self) -> str:
         """Return the name under which others reach this machine, if a listener has no address of its own."""

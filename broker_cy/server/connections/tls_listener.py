@@ -6,9 +6,9 @@ Imported only where a listener has TLS. The files of key stores and trust stores
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from broker_cy.client.tls import read_file
 from broker_cy.config.types import ConfigError
 from broker_cy.core.openssl import TlsContext, TlsError
 from broker_cy.security.tls.certificate import CertificateError, read_certificate
@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from broker_cy.server.connections.tls_transport import TlsTransport
     from broker_cy.server.connections.transport import Transport
     from broker_cy.server.login_counts import TlsCounts
-
-STORE_BYTES_MAX: Final = 16 << 20
-
-
-def read_file(location: str) -> bytes:
-    """Raises OSError."""
-    with Path(location).open("rb") as file:
-        data = file.read(STORE_BYTES_MAX + 1)
-    if len(data) > STORE_BYTES_MAX:
-        raise OSError(None, f"larger than {STORE_BYTES_MAX} bytes")
-    return data
 
 
 class TlsListener:

@@ -28,7 +28,8 @@ class TlsListeners:
         """`names` are those of the listeners. Raises ConfigError, also if this build has no TLS."""
         self._handshakes: Handshakes | None = None
         self.listeners: Mapping[str, TlsListener] = {}
-        found = {name: broker.config.tls[name] for name in names if name in broker.config.tls}
+        listeners = broker.config.tls.listeners
+        found = {name: listeners[name] for name in names if name in listeners}
         if not found:
             return
         try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import pytest
 
 from broker_cy.admin.clusters import load_clusters
-from broker_cy.admin.security import login_of, read_command_config
+from broker_cy.admin.security import login_of, read_command_config, tls_of
 from broker_cy.client.errors import ClientError, Failure
+from tests.support.certificates import Authority
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 JAAS = f'{SCRAM} required username="alice" password="a-secret";'
@@ -19,13 +21,13 @@ def test_a_file_of_kafka(tmp_path: Path) -> None:
     """If this fails, the client.properties of Kafka's tools do not work here."""
     path = tmp_path / "client.properties"
     path.write_text("".join(f"{name}={text}\n" for name, text in BASE.items()) + "request.timeout.ms=30000\n")
-    login = read_command_config(path)
+    login = login_of(read_command_config(path), "here")
     assert login is not None
     assert login.mechanism == "SCRAM-SHA-256"
     assert b"n=alice" in login.begin().first()
     assert "secret" not in repr(login)
     path.write_text("client.id=x\n")
-    assert read_command_config(path) is None
+    assert login_of(read_command_config(path), "here") is None
 
 
 def test_passwords_of_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,10 +45,12 @@ def test_passwords_of_files_and_variables(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"security.protocol": "SASL_SSL"}, "security.protocol=SASL_SSL is not supported yet"),
+        ({"security.protocol": "TLS"}, "security.protocol=TLS is not known"),
+        ({"security.protocol": "SSL"}, "settings of SASL need security.protocol=SASL_PLAINTEXT or SASL_SSL"),
         ({"security.protocol": "PLAINTEXT"}, "settings of SASL need security.protocol=SASL_PLAINTEXT"),
         ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism=OAUTHBEARER is not supported yet"),
-        ({"ssl.truststore.location": "x"}, "setting ssl.truststore.location is not supported yet"),
+        ({"ssl.truststore.location": "x"}, "settings of TLS need security.protocol=SSL or SASL_SSL"),
+        ({"ssl.cipher.suites": "x"}, "setting ssl.cipher.suites is not supported yet"),
         ({"sasl.client.callback.handler.class": "x"}, "is not supported yet"),
         ({"sasl.username": "bob"}, "either sasl.jaas.config or sasl.username is needed"),
         ({"sasl.jaas.config": JAAS.replace(SCRAM, "com.sun.security.auth.module.JndiLoginModule")}, "is not allowed"),
@@ -88,3 +92,35 @@ def test_the_cluster_file(tmp_path: Path) -> None:
         path.write_text(f'[clusters.a]\nbootstrap = "h:1"\n{bad}\n')
         with pytest.raises(ClientError):
             load_clusters(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"ssl.truststore.location": "/none"}, "No such file"),
+        ({"ssl.truststore.password": "a-secret"}, "trust store is not specified"),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, r"use TLSv1\.2, TLSv1\.3"),
+        ({"ssl.endpoint.identification.algorithm": "ldap"}, "use https"),
+        ({"ssl.key.password.env": "NOBODY_HAS_IT"}, "the environment has no NOBODY_HAS_IT"),
+        ({"ssl.key.password.file": "/none", "ssl.key.password": "a-secret"}, "given twice"),
+    ],
+)
+def test_tls_that_would_not_protect_is_refused(change: dict[str, str], error: str) -> None:
+    """If this fails, a client connects without the protection that is configured."""
+    with pytest.raises(ClientError, match=error) as found:
+        tls_of({"security.protocol": "SSL"} | change, "here")
+    assert "a-secret" not in str(found.value)
+
+
+def test_tls_of_clients() -> None:
+    """If this fails, a client checks neither who the broker is nor whether its certificate is good."""
+    authority = Authority()
+    found = tls_of({"security.protocol": "SSL"}, "here")
+    assert found is not None
+    assert (found.verify_mode, found.check_hostname) == (ssl.CERT_REQUIRED, True)
+    stores = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority.pem}
+    found = tls_of({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "", **stores}, "here")
+    assert found is not None
+    assert (found.verify_mode, found.check_hostname) == (ssl.CERT_REQUIRED, False)
+    assert found.get_ca_certs(binary_form=True) == [authority.der]
+    assert tls_of({}, "here") is None

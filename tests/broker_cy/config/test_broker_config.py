@@ -99,7 +99,7 @@ def test_options_replace_the_file(tmp_path: Path) -> None:
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "cannot use the nonroutable meta-address 0.0.0.0"),
         ({"listener.security.protocol.map": "PLAINTEXT:FOO"}, "Invalid security protocol `FOO` defined in"),
         ({"inter.broker.listener.name": "X"}, "Listener with name X defined in inter.broker.listener.name not found"),
-        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL is not supported yet"),
+        ({"security.inter.broker.protocol": "SSL"}, "inter.broker.listener.name must be a listener name defined in"),
         ({"process.roles": "broker"}, "either controller.quorum.bootstrap.servers must contain a set of bootstrap"),
         ({"process.roles": "controller"}, "must contain at least one value appearing in the 'listeners'"),
         ({"process.roles": "broker,broker"}, "process.roles"),

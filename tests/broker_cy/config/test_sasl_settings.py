@@ -106,7 +106,10 @@ def without(name: str) -> dict[str, str]:
         ),
         ({**BASE, f"{P}sasl.server.callback.handler.class": "x"}, "could not be found"),
         ({**BASE, f"{P}plain.sasl.server.callback.handler.class": "x"}, "could not be found"),
-        ({**BASE, "listeners": "SASL_SSL://:9092", "security.inter.broker.protocol": "SASL_SSL"}, "not supported yet"),
+        (
+            {**BASE, "listeners": "SASL_SSL://:9092", "security.inter.broker.protocol": "SASL_SSL"},
+            r"jaas\.config is needed",
+        ),
         (
             {**BASE, "listeners": "SASL_PLAINTEXT://:9092,CONTROLLER://:9093"},
             "No security protocol defined for listener CONTROLLER",

@@ -29,8 +29,8 @@ WITH_SASL = {
 def test_a_secured_file_of_kafka() -> None:
     """If this fails, a broker that Kafka starts with these settings does not start."""
     config = BrokerConfig.from_properties({**BASE, "ssl.client.auth": "required"})
-    assert list(config.tls) == ["SSL"]
-    found = config.tls["SSL"]
+    assert list(config.tls.listeners) == ["SSL"]
+    found = config.tls.listeners["SSL"]
     assert (found.oldest, found.newest, found.ciphers, found.suites) == ("TLSv1.2", "TLSv1.3", None, None)
     assert (found.asks, found.requires, found.rules) == (True, True, "DEFAULT")
     assert found.stores.keystore_password == "a-secret"
@@ -49,7 +49,7 @@ def test_settings_of_a_listener_replace_the_others() -> None:
             "listener.name.ssl.ssl.principal.mapping.rules": "RULE:a/b/",
         }
     )
-    found = config.tls["SSL"]
+    found = config.tls.listeners["SSL"]
     assert found.stores.keystore_location == "/keys/other.p12"
     assert (found.asks, found.requires, found.oldest, found.rules) == (True, False, "TLSv1.3", "RULE:a/b/")
     assert config.warnings == []
@@ -58,9 +58,9 @@ def test_settings_of_a_listener_replace_the_others() -> None:
 def test_certificates_of_clients_with_a_login() -> None:
     """If this fails, a listener with SASL_SSL demands certificates where Kafka does not (KIP-684), or does not."""
     both = BrokerConfig.from_properties({**WITH_SASL, "ssl.client.auth": "required"})
-    assert (both.tls["SASL_SSL"].asks, both.tls["SASL_SSL"].rules) == (False, "")
+    assert (both.tls.listeners["SASL_SSL"].asks, both.tls.listeners["SASL_SSL"].rules) == (False, "")
     own = BrokerConfig.from_properties({**WITH_SASL, "listener.name.sasl_ssl.ssl.client.auth": "required"})
-    assert own.tls["SASL_SSL"].requires
+    assert own.tls.listeners["SASL_SSL"].requires
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_certificates_of_clients_with_a_login() -> None:
 )
 def test_versions(settings: dict[str, str], versions: tuple[str, str]) -> None:
     """If this fails, an older version is accepted than is configured."""
-    found = BrokerConfig.from_properties({**BASE, **settings}).tls["SSL"]
+    found = BrokerConfig.from_properties({**BASE, **settings}).tls.listeners["SSL"]
     assert (found.oldest, found.newest) == versions
 
 
@@ -115,14 +115,29 @@ def test_what_is_missing_is_named() -> None:
         )
 
 
-def test_nodes_do_not_use_it_yet() -> None:
-    """If this fails, a node is started that cannot reach the others."""
-    with pytest.raises(ConfigError, match="not supported yet"):
-        BrokerConfig.from_properties({**BASE, "inter.broker.listener.name": "SSL"})
-    with pytest.raises(ConfigError, match="not supported yet"):
-        BrokerConfig.from_properties({**without("inter.broker.listener.name"), "security.inter.broker.protocol": "SSL"})
-    with pytest.raises(ConfigError, match="not supported yet"):
-        BrokerConfig.from_properties({**BASE, "controller.listener.names": "SSL", "listeners": "OPEN://:9091"})
+def test_between_nodes() -> None:
+    """If this fails, nodes connect to each other without TLS, or without a check of whom they reach."""
+    config = BrokerConfig.from_properties(
+        {
+            **BASE,
+            "inter.broker.listener.name": "SSL",
+            "listener.name.ssl.ssl.endpoint.identification.algorithm": "",
+            "listener.security.protocol.map": "SSL:SSL,OPEN:PLAINTEXT,CONTROLLER:SSL",
+            "listener.name.controller.ssl.truststore.location": "/keys/other.jks",
+        }
+    )
+    brokers, controllers = config.tls.to_brokers, config.tls.to_controllers
+    assert brokers is not None
+    assert controllers is not None
+    assert (brokers.checks_host, controllers.checks_host) == (False, True)
+    assert brokers.stores.truststore_location == "/keys/trust.jks"
+    assert controllers.stores.truststore_location == "/keys/other.jks"
+    assert config.warnings == []
+    assert BrokerConfig.from_properties(BASE).tls.to_brokers is None
+    with pytest.raises(ConfigError, match="is not supported: use https"):
+        BrokerConfig.from_properties(
+            {**BASE, "inter.broker.listener.name": "SSL", "ssl.endpoint.identification.algorithm": "ldap"}
+        )
 
 
 def test_settings_of_no_listener_are_reported() -> None:

@@ -75,7 +75,7 @@ def test_every_form_gives_the_same(files: Files) -> None:
     ]
     found = [identity(**form) for form in forms]
     assert all(each is not None and each.chain[0] == holder.der for each in found)
-    assert len({each.key for each in found if each is not None}) <= 2  # PKCS8, and what it holds
+    assert len({each.key for each in found if each is not None}) == 1
     for each in found:
         assert each is not None
         assert each.certificate.subject == "CN=broker,OU=Tests,O=Broker"

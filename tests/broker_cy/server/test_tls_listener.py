@@ -299,6 +299,6 @@ def test_a_build_without_tls_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name, *args)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    broker: Any = SimpleNamespace(config=SimpleNamespace(tls={"SSL": None}))
+    broker: Any = SimpleNamespace(config=SimpleNamespace(tls=SimpleNamespace(listeners={"SSL": None})))
     with pytest.raises(ConfigError, match="listener SSL uses TLS, and this build has no TLS"):
         TlsListeners(broker, lambda: ThreadPoolExecutor(1), ["SSL"])

@@ -343,7 +343,8 @@ class Machine:
         self.listening.append(self.world.network.listen(self.host, port, self._schedule, self._gathering))
         return self.listening[-1]
 
-    async def connect(self, protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
+    async def connect(self, protocol: asyncio.BufferedProtocol, host: str, port: int, tls: object = None) -> None:
+        assert tls is None, "the network of a simulation has no TLS"
         await Outgoing(self, protocol, host, port).open()
 
     def own_name(self) -> str:

@@ -1,0 +1,72 @@
+"""TLS of outgoing connections: between nodes, and of the clients of this project.
+
+Bytes do not count here as they do for clients of a broker, so this is Python's ssl, with the same readers of key stores
+as the listeners. Checked are the chain of the server's certificate and, unless `ssl.endpoint.identification.algorithm`
+is empty, the name or address that was connected to.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from broker_cy.security.tls.stores import ClientSettings, Read, StoreError, load_identity, load_trusted
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_LINE_CHARACTERS: Final = 64
+
+
+STORE_BYTES_MAX: Final = 16 << 20
+
+
+def read_file(location: str) -> bytes:
+    """Raises OSError."""
+    with Path(location).open("rb") as file:
+        data = file.read(STORE_BYTES_MAX + 1)
+    if len(data) > STORE_BYTES_MAX:
+        raise OSError(None, f"larger than {STORE_BYTES_MAX} bytes")
+    return data
+
+
+def context_of(settings: ClientSettings, read: Read) -> ssl.SSLContext:
+    """Raises StoreError."""
+    trusted = load_trusted(settings.stores, read)
+    identity = load_identity(settings.stores, read)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = _VERSIONS[settings.oldest]
+    context.maximum_version = _VERSIONS[settings.newest]
+    context.check_hostname = settings.checks_host
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    # As in Java, each certificate of a trust store is trusted, also one that others have signed.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        if trusted is None:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        else:
+            context.load_verify_locations(cadata=b"".join(trusted))
+        if identity is not None:
+            _show(context, identity.key, identity.chain)
+    except ssl.SSLError as error:
+        raise StoreError(f"the key store or trust store cannot be used: {error.reason or error}") from None
+    return context
+
+
+def _show(context: ssl.SSLContext, key: bytes, chain: Sequence[bytes]) -> None:
+    """Python's ssl reads keys from files only: this one is in memory."""
+    text = _pem("PRIVATE KEY", key) + b"".join(_pem("CERTIFICATE", each) for each in chain)
+    file = os.memfd_create("key", os.MFD_CLOEXEC)
+    try:
+        os.write(file, text)
+        context.load_cert_chain(f"/proc/self/fd/{file}")
+    finally:
+        os.close(file)
+
+
+def _pem(kind: str, der: bytes) -> bytes:
+    text = base64.b64encode(der).decode()
+    lines = [text[at : at + _LINE_CHARACTERS] for at in range(0, len(text), _LINE_CHARACTERS)]
+    return "\n".join((f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", "")).encode()

@@ -1,0 +1,231 @@
+"""Clients that nobody here wrote use listeners with TLS, with and without certificates and logins."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from kafka import KafkaConsumer, KafkaProducer
+
+from bench.launch.kafka_dist import missing, tool_command
+from bench.launch.nodes import broker_command
+from bench.launch.processes import ProcessError
+from tests.support.broker import target_is_kafka
+from tests.support.certificates import PASSWORD, Authority
+from tests.support.confluent import close_consumer, new_consumer
+from tests.support.sasl_broker import ALICE, client_jaas, write_properties
+from tests.support.sasl_broker import PASSWORD as ALICES_PASSWORD
+from tests.support.tls_broker import TlsBroker
+from tests.support.wait import until
+
+pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own settings")
+TIMEOUT_S = 30.0
+TOOL_TIMEOUT_S = 90.0
+MODULE = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+class SecuredBroker(TlsBroker):
+    """Clients of SSL may do what `alice` of a certificate may: everything; others nothing. Its key store is of the type
+    JKS.
+    """
+
+    def stores(self) -> dict[str, str]:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        return {
+            "ssl.keystore.location": str(self.holder.write_jks(self.directory / "broker.jks")),
+            "ssl.keystore.password": PASSWORD,
+            "ssl.truststore.location": str(self.authority.write_truststore(self.directory / "trust.jks")),
+            "ssl.truststore.password": PASSWORD,
+            "listener.name.ssl.ssl.client.auth": "requested",
+            "ssl.principal.mapping.rules": r"RULE:^CN=([a-z]+),OU=Tests,.*$/$1/,DEFAULT",
+            "authorizer.class.name": MODULE,
+            "super.users": f"User:alice;User:{ALICE};User:admin",
+        }
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    secured = SecuredBroker(tmp_path_factory.mktemp("tls"))
+    secured.start()
+    yield secured
+    secured.close()
+
+
+def roundtrip(settings: dict[str, Any], topic: str, group: str) -> None:
+    producer = Producer(settings)
+    for number in range(2_000):
+        producer.produce(topic, b"%d" % number * 200)
+        producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+    others = {name.replace(".", "_"): value for name, value in settings.items() if name != "bootstrap.servers"}
+    consumer = new_consumer(settings["bootstrap.servers"], group, **others)
+    try:
+        consumer.subscribe([topic])
+        read = 0
+        while read < 2_000:
+            found = consumer.consume(1_000, TIMEOUT_S)
+            assert found
+            read += len(found)
+    finally:
+        close_consumer(consumer)
+
+
+def test_librdkafka_with_a_certificate(broker: SecuredBroker, topic: str, group: str) -> None:
+    """If this fails, no client on librdkafka can use TLS, or its certificate does not say who it is."""
+    roundtrip(broker.confluent(broker.authority.issue("alice")), topic, group)
+
+
+@pytest.mark.parametrize("name", [None, "mallory"])
+def test_librdkafka_without_rights(broker: SecuredBroker, topic: str, name: str | None) -> None:
+    """If this fails, a client without a certificate, or with another's, has the rights of somebody else."""
+    failed: list[KafkaError | None] = []
+    producer = Producer(
+        broker.confluent(broker.authority.issue(name) if name else None) | {"message.timeout.ms": 5_000}
+    )
+    producer.produce(topic, b"x", on_delivery=lambda error, _: failed.append(error))
+    producer.flush(TIMEOUT_S)
+    assert [error.code() for error in failed if error is not None] == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+
+
+def test_librdkafka_checks_the_broker(broker: SecuredBroker) -> None:
+    """If this fails, a client cannot tell the broker from somebody else."""
+    errors: list[str] = []
+    settings = broker.confluent() | {"ssl.ca.pem": Authority("Other").pem}
+    producer = Producer({**settings, "error_cb": lambda error: errors.append(error.str())})
+
+    def refused() -> bool:
+        producer.poll(0.1)
+        return any("certificate verify failed" in error for error in errors)
+
+    until(refused, "a failed check", TIMEOUT_S)
+
+
+def test_librdkafka_with_a_login(broker: SecuredBroker, topic: str, group: str) -> None:
+    """If this fails, SASL_SSL does not work: TLS below, the login above."""
+    settings = broker.confluent() | {
+        "bootstrap.servers": broker.sasl_bootstrap,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": ALICE,
+        "sasl.password": ALICES_PASSWORD,
+    }
+    roundtrip(settings, topic, group)
+
+
+def test_kafka_python(broker: SecuredBroker, topic: str, tmp_path: Path) -> None:
+    """If this fails, no client on kafka-python can use TLS."""
+    settings: dict[str, Any] = {
+        "bootstrap_servers": f"localhost:{broker.port}",
+        "security_protocol": "SSL",
+        "ssl_context": broker.context(broker.authority.issue("alice"), tmp_path),
+    }
+    producer = KafkaProducer(**settings)
+    producer.send(topic, b"x").get(TIMEOUT_S)
+    producer.close()
+    consumer = KafkaConsumer(topic, auto_offset_reset="earliest", consumer_timeout_ms=int(TIMEOUT_S * 1000), **settings)
+    assert next(consumer).value == b"x"
+    consumer.close()
+
+
+@pytest.mark.skipif(missing() is not None, reason="Apache Kafka's tools need Java")
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_java(broker: SecuredBroker, topic: str, tmp_path: Path, protocol: str) -> None:
+    """If this fails, no Java client can use TLS."""
+    settings = {
+        "security.protocol": protocol,
+        "ssl.truststore.location": str(broker.authority.write_truststore(tmp_path / "trust.jks")),
+        "ssl.truststore.password": PASSWORD,
+        "default.api.timeout.ms": "20000",
+        "max.block.ms": "20000",
+    }
+    if protocol == "SSL":
+        settings |= {
+            "ssl.keystore.location": str(broker.authority.issue("alice").write_jks(tmp_path / "alice.jks")),
+            "ssl.keystore.password": PASSWORD,
+        }
+    else:
+        settings |= {"sasl.mechanism": "PLAIN", "sasl.jaas.config": client_jaas("PLAIN", ALICE, ALICES_PASSWORD)}
+    path = tmp_path / "client.properties"
+    write_properties(path, settings)
+    server = f"localhost:{broker.port if protocol == 'SSL' else broker.sasl_port}"
+
+    def tool(class_name: str, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        command = [*tool_command(class_name), "--bootstrap-server", server, "--command-config", str(path), *arguments]
+        return subprocess.run(command, input=given, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+
+    produced = tool("org.apache.kafka.tools.ConsoleProducer", "--topic", topic, given="one\ntwo\n")
+    assert produced.returncode == 0, produced.stderr
+    consumed = tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", topic, "--from-beginning", "--max-messages", "2",
+        "--timeout-ms", "60000",
+    )  # fmt: skip
+    assert consumed.stdout.split() == ["one", "two"], consumed.stderr
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_our_own_client(broker: SecuredBroker, topic: str, tmp_path: Path, protocol: str) -> None:
+    """If this fails, broker-cy and the consoles cannot reach a cluster with TLS, or talk to somebody else."""
+
+    def listed(authority: Authority, host: str = "localhost") -> subprocess.CompletedProcess[str]:
+        settings = {
+            "security.protocol": protocol,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(authority.write_pem(tmp_path / "authority.pem")),
+        }
+        if protocol == "SSL":
+            store = broker.authority.issue("alice").write_pkcs12(tmp_path / "alice.p12")
+            (tmp_path / "secret").write_text(PASSWORD)
+            settings |= {
+                "ssl.keystore.type": "PKCS12",
+                "ssl.keystore.location": str(store),
+                "ssl.keystore.password.file": str(tmp_path / "secret"),
+            }
+        else:
+            settings |= {"sasl.mechanism": "PLAIN", "sasl.jaas.config": client_jaas("PLAIN", ALICE, ALICES_PASSWORD)}
+        path = tmp_path / "client.properties"
+        write_properties(path, settings)
+        server = f"{host}:{broker.port if protocol == 'SSL' else broker.sasl_port}"
+        command = [*broker_command(), "topics", "list", "--bootstrap", server, "--command-config", str(path)]
+        return subprocess.run(
+            [*command, "--timeout", "10"], capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
+        )
+
+    roundtrip(broker.confluent(broker.authority.issue("alice")), topic, topic)
+    good = listed(broker.authority)
+    assert topic in good.stdout, good.stderr
+    bad = listed(Authority("Other"))
+    assert bad.returncode == 3
+    assert "certificate verify failed" in bad.stderr
+
+
+# --- what does not fit
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ssl.keystore.location": "/none.jks"}, "ssl.keystore.location=/none.jks: No such file or directory"),
+        ({"ssl.keystore.password": "wrong"}, "the password is wrong, or the store is damaged"),
+        ({"ssl.truststore.password": "wrong"}, "the password is wrong, or the store is damaged"),
+        ({"ssl.cipher.suites": "TLS_NO_SUCH"}, "the cipher suite TLS_NO_SUCH is not known"),
+    ],
+)
+def test_bad_stores_prevent_the_start(tmp_path: Path, change: dict[str, str], message: str) -> None:
+    """If this fails, a broker starts that no client can reach, or does not say why it does not start."""
+
+    class Changed(SecuredBroker):
+        def stores(self) -> dict[str, str]:
+            return super().stores() | change
+
+    bad = Changed(tmp_path)
+    with pytest.raises(ProcessError, match=re.escape(message)) as found:
+        bad.start()
+    bad.close()
+    assert "Traceback" not in str(found.value)
+    assert PASSWORD not in str(found.value)

@@ -1,0 +1,100 @@
+"""Three nodes that talk over TLS to each other: with a login between brokers, and with certificates alone at
+controllers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.e2e.test_sasl_cluster import INNER, ROLES, SaslNode, produce
+from tests.support.certificates import PASSWORD, Authority
+from tests.support.cluster import running
+from tests.support.confluent import read_all
+from tests.support.wait import until
+
+pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+
+TIMEOUT_S = 60.0
+
+
+class TlsNode(SaslNode):
+    """SASL_SSL between brokers, with a key store in PKCS12; SSL with certificates of both ends at controllers."""
+
+    def __init__(self, directory: Path, node_id: int, roles: str, authority: Authority, issuer: Authority) -> None:
+        """Its certificate is of `issuer`, and it trusts `authority`."""
+        super().__init__(directory, node_id, roles, "SCRAM-SHA-512")
+        self.authority = authority
+        self.issuer = issuer
+
+    def write_properties(self, voters: str) -> None:
+        super().write_properties(voters)
+        text = self.properties.read_text()
+        text = text.replace(f"{INNER}:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT", f"{INNER}:SASL_SSL,CONTROLLER:SSL")
+        assert "SASL_SSL" in text
+        store = self.issuer.issue(f"node-{self.node_id}").write_pkcs12(self.directory / "node.p12")
+        settings = {
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": store,
+            "ssl.keystore.password": PASSWORD,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.authority.write_pem(self.directory / "authority.pem"),
+            "listener.name.controller.ssl.client.auth": "required",
+        }
+        self.properties.write_text(text + "".join(f"{name}={value}\n" for name, value in settings.items()))
+
+
+def nodes_of(directory: Path, authority: Authority, stranger: Authority | None = None) -> list[TlsNode]:
+    """The last one has a certificate of `stranger`, if there is one."""
+    found = [
+        TlsNode(
+            directory / f"node-{number}", number, role, authority, stranger if stranger and number == 3 else authority
+        )
+        for number, role in enumerate(ROLES, 1)
+    ]
+    for node in found:
+        node.choose_ports()
+    return found
+
+
+def test_a_cluster_over_tls(tmp_path: Path) -> None:
+    """If this fails, nodes cannot replicate, or elect, where their listeners have TLS."""
+    nodes = nodes_of(tmp_path, Authority())
+    with running(nodes):
+        admin = AdminClient({"bootstrap.servers": nodes[0].bootstrap})
+        for done in admin.create_topics([NewTopic("t", 1, 3)]).values():
+            done.result(TIMEOUT_S)
+        produce(nodes[0].bootstrap, "t", [b"%d" % number for number in range(300)])
+        assert len(read_all(nodes[1].bootstrap, "t")) == 300
+        for listener in (INNER, "CONTROLLER"):
+            shaken = f'broker_cy_tls_handshakes_total{{listener="{listener}",result="success"}}'
+            assert any(node.counts().get(shaken, 0) > 0 for node in nodes)
+        leader = next(node for node in nodes if node.counts()["broker_cy_quorum_leader"] == node.node_id)
+        leader.kill()
+        left = [node for node in nodes if node is not leader]
+        until(
+            lambda: left[0].counts()["broker_cy_quorum_leader"] in {node.node_id for node in left},
+            "another leader of the quorum",
+            TIMEOUT_S,
+        )
+
+
+def test_a_node_with_the_certificate_of_a_stranger(tmp_path: Path) -> None:
+    """If this fails, a machine that nobody trusts becomes a member of the cluster."""
+    authority = Authority()
+    *good, stranger = nodes_of(tmp_path, authority, Authority("Stranger"))
+    voters = ",".join(f"{node.node_id}@{node.host}:{node.controller_port}" for node in (*good, stranger))
+    try:
+        for node in (*good, stranger):
+            node.write_properties(voters)
+            node.format()
+            node.launch()
+        until(lambda: all(node.brokers() == 2 for node in good), "the two good nodes", TIMEOUT_S)
+        until(lambda: "TLS handshake failed" in good[0].stderr() + good[1].stderr(), "a refusal", TIMEOUT_S)
+        admin = AdminClient({"bootstrap.servers": good[0].bootstrap})
+        assert set(admin.list_topics(timeout=TIMEOUT_S).brokers) == {node.node_id for node in good}
+    finally:
+        for node in (*good, stranger):
+            node.close()
