@@ -20,6 +20,10 @@ cdef class Rate:
     cdef Sample* samples                # windows + 1
     cdef int used
     cdef int current
+    # What `scan` has found, and holds until a sample begins, or none was added to for all windows.
+    cdef double total
+    cdef int64_t oldest_ms
+    cdef int64_t scan_at_ms
     cdef int64_t span_ms                # over which `measure` has measured
     cdef readonly int64_t last_ms       # when something was added last
     cdef readonly tuple entity          # (user, client id) that it counts for
@@ -27,6 +31,7 @@ cdef class Rate:
     cdef readonly int64_t waited_ms
 
     cdef int add(self, double value, int64_t now_ms) except -1
+    cdef int scan(self, int64_t now_ms) noexcept
     cdef double measure(self, int64_t now_ms) noexcept
     cdef int64_t wait_of(self, int64_t now_ms) noexcept
     cdef int64_t charge_at(self, double value, int64_t now_ms) except -1

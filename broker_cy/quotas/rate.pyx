@@ -1,3 +1,4 @@
+# cython: cdivision=True
 """How much one entity has used of one quota; the .pxd says how it is measured."""
 
 from libc.math cimport floor
@@ -24,56 +25,66 @@ cdef class Rate:
         free(self.samples)
 
     cdef int add(self, double value, int64_t now_ms) except -1:
-        cdef Sample* sample
-        if self.used == 0:
-            self.used = 1
-            sample = &self.samples[0]
-            sample.start_ms = now_ms
-        else:
-            sample = &self.samples[self.current]
-            if now_ms - sample.start_ms >= self.window_ms:
+        cdef Sample* sample = &self.samples[self.current]
+        self.last_ms = now_ms
+        if self.used == 0 or now_ms - sample.start_ms >= self.window_ms:
+            if self.used:
                 self.current = (self.current + 1) % (self.windows + 1)
-                if self.current >= self.used:
-                    self.used = self.current + 1
-                sample = &self.samples[self.current]
-                sample.start_ms = now_ms
-                sample.value = 0
+            if self.current >= self.used:
+                self.used = self.current + 1
+            sample = &self.samples[self.current]
+            sample.start_ms = now_ms
+            sample.value = 0
+            self.scan_at_ms = now_ms
         sample.value += value
         sample.last_ms = now_ms
-        self.last_ms = now_ms
+        self.total += value
         return 0
 
-    cdef double measure(self, int64_t now_ms) noexcept:
-        """The rate a second; sets `span_ms`."""
-        cdef int64_t expired_ms = now_ms - self.windows * self.window_ms
-        cdef int64_t oldest_ms = now_ms, full
-        cdef double total = 0
+    cdef int scan(self, int64_t now_ms) noexcept:
+        """Forget the samples that are too old, and look at the others."""
+        cdef int64_t kept_ms = self.windows * self.window_ms
+        cdef int64_t first_ms = now_ms
         cdef Sample* sample
         cdef int i
         if self.used == 0:
             self.used = 1
             self.samples[0].start_ms = self.samples[0].last_ms = now_ms
+        self.total = 0
+        self.oldest_ms = now_ms
         for i in range(self.used):
             sample = &self.samples[i]
-            if sample.last_ms <= expired_ms:
+            if now_ms - sample.last_ms >= kept_ms:
                 sample.value = 0
                 sample.start_ms = sample.last_ms = now_ms
             else:
-                total += sample.value
-                if sample.start_ms < oldest_ms:
-                    oldest_ms = sample.start_ms
-        self.span_ms = now_ms - oldest_ms
+                self.total += sample.value
+                self.oldest_ms = min(self.oldest_ms, sample.start_ms)
+                first_ms = min(first_ms, sample.last_ms)
+        self.scan_at_ms = first_ms + kept_ms
+        return 0
+
+    cdef double measure(self, int64_t now_ms) noexcept:
+        """The rate a second; sets `span_ms`."""
+        cdef int64_t full
+        if now_ms >= self.scan_at_ms:
+            self.scan(now_ms)
+        self.span_ms = now_ms - self.oldest_ms
         full = self.span_ms // self.window_ms
         if full < self.windows - 1:
             self.span_ms += (self.windows - 1 - full) * self.window_ms
         if self.span_ms < 1:
             self.span_ms = 1
-        return total / (self.span_ms / 1000.0)
+        return self.total / (self.span_ms / 1000.0)
 
     cdef int64_t wait_of(self, int64_t now_ms) noexcept:
         """How long until the rate is the limit again if nothing is added; 0 if it is not above."""
-        cdef double rate = self.measure(now_ms)
-        cdef double wait
+        cdef double rate, wait
+        if now_ms >= self.scan_at_ms:
+            self.scan(now_ms)
+        if self.total * 1000 <= self.limit * ((self.windows - 1) * self.window_ms):
+            return 0            # as much may be used in the shortest span
+        rate = self.measure(now_ms)
         if not rate > self.limit:
             return 0
         if self.limit <= 0:
