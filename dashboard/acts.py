@@ -357,6 +357,7 @@ def _form(form: Form) -> dict[str, Any]:
                 "value": field.value,
                 "hint": field.hint,
                 "choices": [choice for choice in field.choices if choice not in _LOCAL_CHOICES],
+                "secret": field.is_secret,
             }
             for field in form.fields
         ],

@@ -69,7 +69,7 @@
         input = core.element("textarea", { id, name: field.name, rows: field.name === "value" ? 5 : 1, spellcheck: "false" });
         input.value = value;
       } else {
-        input = core.element("input", { id, name: field.name, type: "text", autocomplete: "off", spellcheck: "false" });
+        input = core.element("input", { id, name: field.name, type: field.secret ? "password" : "text", autocomplete: field.secret ? "new-password" : "off", spellcheck: "false" });
         input.value = value;
       }
       const found = problems[field.name];

@@ -144,8 +144,8 @@ class Identity:
 
 @dataclass(frozen=True)
 class Need:
-    """What a request is about. An empty cluster or tuple: the request is about none. `every_topic`: it is about all
-    topics of the cluster, whatever their names.
+    """What a request is about. An empty cluster or tuple: the request is about none. `every_topic` and
+    `every_group`: it is about all topics, or groups, of the cluster, whatever their names.
     """
 
     role: Role
@@ -153,6 +153,7 @@ class Need:
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     every_topic: bool = False
+    every_group: bool = False
 
     @classmethod
     def about(cls, role: Role, cluster: str, params: Mapping[str, str]) -> Need:
@@ -177,6 +178,8 @@ def decide(identity: Identity | None, need: Need) -> str:
         return f"{who} may not see cluster {need.cluster}: only {_listed(scope.clusters)}"
     if need.every_topic and scope.topics != EVERYTHING:
         return f"{who} may not do this, which is about every topic: only {_listed(scope.topics)}"
+    if need.every_group and scope.groups != EVERYTHING:
+        return f"{who} may not do this, which is about every group: only {_listed(scope.groups)}"
     for kind, names, sees, patterns in (
         ("topic", need.topics, scope.sees_topic, scope.topics),
         ("group", need.groups, scope.sees_group, scope.groups),

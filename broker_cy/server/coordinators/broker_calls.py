@@ -33,6 +33,9 @@ BATCH_MAX: Final = 1_000
 # noticed by the metadata before.
 ANSWER_S: Final = 10.0
 
+# Of the endpoints in the metadata.
+PLAINTEXT: Final = 0
+
 R = TypeVar("R", bound="Message")
 T = TypeVar("T")
 A = TypeVar("A")
@@ -51,7 +54,7 @@ class Caller(Protocol):
 
 class BrokerCalls:
     """The Caller of a broker. `image` returns the committed metadata, `listener` is the name of the inter-broker
-    listener.
+    listener; a node that is only a controller has none, and uses a listener of the broker without TLS and login.
     """
 
     def __init__(
@@ -78,7 +81,10 @@ class BrokerCalls:
         from broker_cy.client.pool import Peer, Pool
 
         broker = self._image().brokers.get(broker_id)
-        endpoint = broker.listeners.get(self._listener) if broker is not None else None
+        endpoint = None
+        if broker is not None:
+            plain = (each for each in broker.listeners.values() if each.security_protocol == PLAINTEXT)
+            endpoint = broker.listeners.get(self._listener) if self._listener else next(plain, None)
         if endpoint is None:
             raise KafkaError(
                 ErrorCode.NETWORK_EXCEPTION, f"broker {broker_id} has no address on listener {self._listener}"

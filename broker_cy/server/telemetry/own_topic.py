@@ -116,6 +116,10 @@ class OwnTopic:
             try:
                 await self._leader.write(leader, self.name, batch)
             except KafkaError as error:
+                if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    # Each further attempt would be one more refusal that is reported.
+                    self._drop(len(chunk), str(error))
+                    continue
                 LOGGER.debug("events or samples wait", extra=facts(topic=self.name, reason=str(error)))
                 self._waiting.extendleft(reversed(chunk))
                 await asyncio.sleep(RETRY_S)
