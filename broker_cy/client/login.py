@@ -36,6 +36,12 @@ class ClientLogin:
     def __repr__(self) -> str:
         return f"ClientLogin({self._login!r})"
 
+    def user_and_password(self) -> tuple[str, str] | None:
+        """For other clients; None with a token of OAUTHBEARER, or a delegation token, which they do not know."""
+        if not isinstance(self._login, Login) or self._login.is_token:
+            return None
+        return self._login.user, self._login.password
+
     async def prepare(self) -> None:
         """Get what `begin` needs, without blocking the loop. Raises LoginFailed."""
         if not isinstance(self._login, Login) and not self._login.is_fresh:

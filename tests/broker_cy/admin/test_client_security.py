@@ -11,8 +11,8 @@ from typing import ClassVar
 import pytest
 
 from broker_cy.admin.clusters import load_clusters
-from broker_cy.admin.security import login_of, read_command_config
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.security import login_of, read_command_config
 from broker_cy.security.sasl.exchange import LoginFailed
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
