@@ -65,6 +65,28 @@ def command() -> None:
     """Generate load with simulated clients, and check what they wrote."""
 
 
+def _choose_login(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
+    if path is None:
+        return
+    from broker_cy.client.errors import ClientError
+    from loadgen.net import login
+
+    try:
+        login.choose(path)
+    except ClientError as error:
+        raise click.ClickException(f"--command-config: {error}") from None
+
+
+_with_login = click.option(
+    "--command-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    callback=_choose_login,
+    expose_value=False,
+    help="Settings of a Kafka client with the login, such as client.properties.",
+)
+
+
 def _of_scenario(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose and change a scenario."""
     for each in reversed(OVERRIDES.values()):
@@ -79,6 +101,7 @@ def _of_scenario(function: Callable[..., None]) -> Callable[..., None]:
         help=f"A file, or one of: {names}.",
         show_default=True,
     )(function)
+    function = _with_login(function)
     return click.option(
         "--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT[,..]", help="The cluster.", show_default=True
     )(function)
@@ -119,6 +142,7 @@ def master(bootstrap: str, scenario: str, workers: int, listen: str, **options: 
 
 
 @command.command()
+@_with_login
 @click.option("--master", required=True, metavar="HOST[:PORT]", help=f"The master; port {MASTER_PORT} by default.")
 def worker(master: str) -> None:
     """Generate a part of the load of a master, until it ends."""

@@ -14,7 +14,7 @@ sasl.mechanism = "SCRAM-SHA-512"
 sasl.username = "alice"
 sasl.password.env = "ALICE_PASSWORD"
 
-The settings of security are those of admin.security.
+The settings of security are those of client.security.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker_cy.admin.address import Address, parse_addresses
 from broker_cy.admin.client import DEFAULT_TIMEOUT_S
-from broker_cy.admin.security import NAMES, PREFIXES, login_of, read_command_config, tls_of
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.login import ClientLogin
+from broker_cy.client.security import NAMES, PREFIXES, login_of, read_command_config, tls_of
 
 if TYPE_CHECKING:
     import ssl

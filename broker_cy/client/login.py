@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
+from broker_cy.client.oauth import TokenSource
 from broker_cy.core import scram as scram_keys
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
+from broker_cy.security.jaas import OAUTHBEARER
 from broker_cy.security.sasl.exchange import ClientExchange, Login, LoginFailed
+from broker_cy.security.sasl.oauthbearer import OAuthBearerClient
 from broker_cy.security.sasl.plain import PlainClient
 from broker_cy.security.sasl.scram import NONCE_BYTES, SaltedPasswords, ScramClient, nonce_of
 from broker_cy.wire import codec, messages
@@ -23,17 +27,31 @@ AGAIN_AFTER: Final = 0.85
 class ClientLogin:
     """Who logs in; shared by connections, of which all but the first save the work of SCRAM's iterations."""
 
-    def __init__(self, login: Login, randomness: Randomness = MACHINE_RANDOMNESS) -> None:
-        self.mechanism = login.mechanism
+    def __init__(self, login: Login | TokenSource, randomness: Randomness = MACHINE_RANDOMNESS) -> None:
         self._login = login
         self._randomness = randomness
-        self._salted = SaltedPasswords(login)
+        self.mechanism = login.mechanism if isinstance(login, Login) else OAUTHBEARER
+        self._salted = SaltedPasswords(login) if isinstance(login, Login) else None
 
     def __repr__(self) -> str:
         return f"ClientLogin({self._login!r})"
 
+    def user_and_password(self) -> tuple[str, str] | None:
+        """For other clients; None with a token of OAUTHBEARER, or a delegation token, which they do not know."""
+        if not isinstance(self._login, Login) or self._login.is_token:
+            return None
+        return self._login.user, self._login.password
+
+    async def prepare(self) -> None:
+        """Get what `begin` needs, without blocking the loop. Raises LoginFailed."""
+        if not isinstance(self._login, Login) and not self._login.is_fresh:
+            await asyncio.get_running_loop().run_in_executor(None, self._login.token)
+
     def begin(self) -> ClientExchange:
-        """One login. Raises LoginFailed for a mechanism that is not supported."""
+        """One login, which blocks for a token unless `prepare` came first. Raises LoginFailed."""
+        if not isinstance(self._login, Login):
+            return OAuthBearerClient(self._login.token())
+        assert self._salted is not None
         if self.mechanism == "PLAIN":
             return PlainClient(self._login)
         mechanism = scram_keys.of_name(self.mechanism)

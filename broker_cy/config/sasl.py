@@ -11,13 +11,12 @@ They are read at the start, from the file alone: no change at run time is accept
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from broker_cy.config.definitions import BROKER
 from broker_cy.config.listeners import Listener
 from broker_cy.config.types import ConfigError
+from broker_cy.core import fetch
 from broker_cy.security import jaas
 from broker_cy.security.jaas import JaasError
 from broker_cy.security.sasl.exchange import Login, Passwords
@@ -210,25 +209,10 @@ def _oauth(values: Mapping[str, Any], properties: Mapping[str, str], listener: s
 
 def _check_url(url: str, allowed: Iterable[str]) -> None:
     """Raises ConfigError. As in Kafka since CVE-2025-27817, a URL has to be allowed as it is written."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:
-        raise ConfigError(f"setting {_URL}={url}: it is no URL") from None
-    is_plain = parts.scheme == "http"
-    if parts.scheme not in ("https", "http", "file") or (parts.scheme != "file" and not host):
-        raise ConfigError(f"setting {_URL}={url}: use https://... or file:///...")
-    if is_plain and not _is_loopback(host):
-        raise ConfigError(f"setting {_URL}={url}: whoever is on the way could replace the keys; use https")
+    if (wrong := fetch.wrong_with(url)) is not None:
+        raise ConfigError(f"setting {_URL}={url}: {wrong}")
     if url not in {each.strip() for each in allowed}:
         raise ConfigError(f"setting {_URL}={url}: the URL is not allowed; {ALLOWED_URLS} has to contain it")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _login(properties: Mapping[str, str], listener: str, setting: str, mechanism: str) -> Login:

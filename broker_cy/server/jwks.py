@@ -5,7 +5,7 @@ They are read from a file, or by HTTPS from a URL that the settings allow, in a 
 redirection points, and never more than jwt.SET_BYTES_MAX. If that fails, the keys stay as they were, and it is tried
 again with a growing pause.
 
-Bounds: one request at a time, of at most TIMEOUT_S for each of its waits; a request for missing keys at most each
+Bounds: one request at a time, of at most fetch.TIMEOUT_S for each of its waits; a request for missing keys at most each
 MISSING_S, whatever tokens name.
 """
 
@@ -13,27 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
-import urllib.request
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from typing import Final
 
 from broker_cy.config.sasl import JwksEndpoint
 from broker_cy.config.types import ConfigError
+from broker_cy.core import fetch
 from broker_cy.core.logs import facts
 from broker_cy.security.jwt import SET_BYTES_MAX, KeySet, KeySetError
 
 LOGGER = logging.getLogger("broker_cy.server.logins")
 
-TIMEOUT_S: Final = 10.0
 MISSING_S: Final = 10.0
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Do not follow: the next place is not among those that are allowed."""
 
 
 class Jwks:
@@ -93,17 +84,4 @@ class Jwks:
 
 def read_url(url: str) -> bytes:
     """What is at the URL. Raises OSError, ValueError."""
-    parts = urlsplit(url)
-    if parts.scheme == "file":
-        with Path(unquote(parts.path)).open("rb") as file:
-            return file.read(SET_BYTES_MAX + 1)
-    # No proxy of the environment, as in Java.
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}),
-        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
-        _NoRedirect(),
-    )
-    with opener.open(urllib.request.Request(url, headers={"Accept": "application/json"}), timeout=TIMEOUT_S) as answer:
-        found = answer.read(SET_BYTES_MAX + 1)
-    assert isinstance(found, bytes)
-    return found
+    return fetch.read(url, SET_BYTES_MAX)

@@ -22,6 +22,7 @@ from gevent.threadpool import ThreadPool
 from broker_cy.client.address import Address
 from broker_cy.core.errors import ErrorCode
 from loadgen.engines.base import EngineError, Work
+from loadgen.net import login as logins
 from loadgen.net.cluster import error_name
 from loadgen.payload.keys import KeyCursor, KeySource
 from loadgen.payload.prefix import HEADER, PREFIX
@@ -315,6 +316,11 @@ def settings_of(work: Work) -> dict[str, Any]:
     }  # fmt: skip
     if work.ledger is not None and not spec.idempotent:
         settings["retries"] = 0
+    if (login := logins.chosen()) is not None:
+        try:
+            settings |= logins.librdkafka_settings(login)
+        except ValueError as error:
+            raise EngineError(f"{spec.name}: {error}") from None
     return settings
 
 

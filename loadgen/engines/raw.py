@@ -29,6 +29,7 @@ from bench.raw import Driver
 from broker_cy.wire.records import Record, encode_batch
 from loadgen.engines.base import ACKS, CODECS, EngineError, Work
 from loadgen.engines.pieces import parts_of
+from loadgen.net import login as logins
 from loadgen.net.cluster import Cluster, Refused, error_name
 from loadgen.net.connection import Address, NetError
 from loadgen.pace.timer import NS
@@ -66,6 +67,8 @@ class RawEngine:
     def prepare(self) -> None:
         """Check the options, and encode the batches. Raises EngineError."""
         spec = self._work.spec
+        if logins.chosen() is not None:
+            raise EngineError(f"{spec.name}: the engine raw cannot log in: use gevent or librdkafka")
         if spec.kind != "producer":
             raise EngineError(f"{spec.name}: the engine raw is for users of kind producer, not {spec.kind}")
         if is_idempotent(self._work) and spec.acks != "all":

@@ -12,14 +12,28 @@ from typing import Any, TypeVar
 
 import gevent
 from gevent import socket
+from gevent.event import Event
 from greenlet import getcurrent, greenlet
 
+from broker_cy.client.errors import ClientError
 from broker_cy.client.exchange import SIZE_BYTES, Exchange, ExchangeError
+from broker_cy.client.login import (
+    AGAIN_AFTER,
+    AUTHENTICATE_VERSION,
+    HANDSHAKE_VERSION,
+    TOKENS_MAX,
+    ClientLogin,
+    check_handshake,
+    read_token,
+    token_request,
+)
 from broker_cy.client.versions import Negotiation, UnsupportedApi, Versions, common_version, offered_versions
 from broker_cy.core.errors import ErrorCode, WireError
+from broker_cy.security.sasl.exchange import LoginFailed
 from broker_cy.wire import codec
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.codec import Message
+from loadgen.net import login as logins
 
 R = TypeVar("R", bound=Message)
 Address = tuple[str, int]
@@ -101,6 +115,11 @@ class Connection:
         self.timeout_s = timeout_s
         self.versions: Versions = {}
         self.closed: NetError | None = None
+        self._login: ClientLogin | None = None
+        # When to log in again (KIP-368), and the greenlet that does so: requests of the others wait for `_is_free`.
+        self._again_s = float("inf")
+        self._logging_in: greenlet | None = None
+        self._is_free = Event()
         self._hub = gevent.get_hub()
         _waiting.start(self._hub)
         # The part of a frame that has arrived: its size field, or with `_sized` the whole frame without it.
@@ -124,6 +143,41 @@ class Connection:
                     raise NetError(ErrorCode(decoded.error_code).name, "ApiVersions was refused", sent=True)
                 self.versions = _shared(offered_versions(decoded))
                 return
+
+    def log_in(self, login: ClientLogin) -> None:
+        """Log in, and again with the first request after most of the session. Raises NetError."""
+        self._logging_in = getcurrent()
+        self._is_free.clear()
+        try:
+            # In a thread, because it may ask a provider for a token.
+            exchange = self._hub.threadpool.apply(login.begin)
+            check_handshake(self.exchange(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake), login.mechanism)
+            token: bytes | None = exchange.first()
+            for _ in range(TOKENS_MAX):
+                assert token is not None
+                answer = self.exchange(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, token_request(token))
+                from_server, lifetime_ms = read_token(answer)
+                token = exchange.step(from_server)
+                if exchange.is_complete:
+                    self._login = login
+                    session_s = lifetime_ms / 1000 * AGAIN_AFTER
+                    self._again_s = time.monotonic() + session_s if lifetime_ms else float("inf")
+                    return
+            raise LoginFailed("the login has too many tokens")
+        except LoginFailed as error:
+            refused = NetError("SASL_AUTHENTICATION_FAILED", str(error), sent=True)
+            self.close(refused)
+            raise refused from None
+        finally:
+            self._logging_in = None
+            self._is_free.set()
+
+    def _keep_session(self, login: ClientLogin) -> None:
+        """Wait for a login that goes on, or begin one that is due."""
+        while self._logging_in is not None and self._logging_in is not getcurrent():
+            self._is_free.wait()
+        if self._logging_in is None and self.closed is None and time.monotonic() >= self._again_s:
+            self.log_in(login)
 
     def call(self, request: Message, answer: type[R], *, at_most: int = 32767, timeout_s: float | None = None) -> R:
         """Send a request in the highest common version and return its decoded answer. Raises NetError."""
@@ -177,6 +231,8 @@ class Connection:
         return bytearray(Exchange[None](self._exchange.client_id).head(api_key, version, len(body)) + body)
 
     def _check(self) -> None:
+        if self._login is not None:
+            self._keep_session(self._login)
         if self.closed is not None:
             raise NetError(self.closed.name, str(self.closed), sent=False)
 
@@ -299,7 +355,11 @@ def _wake(call: _Call) -> None:
 
 
 def connect(address: Address, client_id: str, timeout_s: float, *, negotiate: bool = True) -> Connection:
-    """Open a connection, and ask for the broker's versions. Raises NetError."""
+    """Open a connection, ask for the broker's versions, and log in if the process has a login. Raises NetError."""
+    try:
+        login = logins.chosen()
+    except ClientError as error:
+        raise NetError("INVALID_CONFIG", str(error), sent=False) from None
     until_s = time.monotonic() + timeout_s
     try:
         sock = socket.create_connection(address, timeout_s)
@@ -313,6 +373,8 @@ def connect(address: Address, client_id: str, timeout_s: float, *, negotiate: bo
     try:
         if negotiate:
             connection.negotiate()
+        if login is not None:
+            connection.log_in(login)
         connection.timeout_s = timeout_s
     except BaseException:
         connection.close()

@@ -18,7 +18,7 @@ from kafka.errors import KafkaError as PythonKafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokens
 
 from bench.launch import kafka_dist
-from bench.launch.nodes import free_ports
+from bench.launch.nodes import broker_command, free_ports
 from bench.launch.processes import run
 from broker_cy.security.sasl.oauthbearer import OAuthBearerClient
 from broker_cy.wire import messages as m
@@ -278,6 +278,26 @@ def test_java(broker: Ours, topic: str, tmp_path: Path) -> None:
         output = (done.stdout + done.stderr).decode()
         assert (done.returncode == 0) is is_good, output
         assert ("invalid_token" in output) is not is_good, output
+
+
+def test_our_command(broker: Ours, tmp_path: Path) -> None:
+    """If this fails, operators cannot use broker-cy with a token, or anybody can."""
+    for text, code in ((GOOD, 0), (BAD, 1)):
+        file, properties = tmp_path / "token", tmp_path / "client.properties"
+        file.write_text(text)
+        write_properties(
+            properties,
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.login.callback.handler.class": LOGIN_HANDLER,
+                "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+            },
+        )
+        command = [*broker_command(), "topics", "list", "--bootstrap", broker.bootstrap]
+        done = run([*command, "--command-config", properties], timeout_s=60, check=False)
+        assert done.returncode == code, done.stderr
+        assert (b"invalid_token" in done.stderr) is (code != 0), done.stderr
 
 
 def test_a_session_ends_with_its_token(broker: Ours) -> None:

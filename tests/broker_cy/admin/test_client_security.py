@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from broker_cy.admin.clusters import load_clusters
-from broker_cy.admin.security import login_of, read_command_config, tls_of
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.security import login_of, read_command_config, tls_of
+from broker_cy.security.sasl.exchange import LoginFailed
 from tests.support.certificates import Authority
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -48,9 +53,11 @@ def test_passwords_of_files_and_variables(tmp_path: Path, monkeypatch: pytest.Mo
         ({"security.protocol": "TLS"}, "security.protocol=TLS is not known"),
         ({"security.protocol": "SSL"}, "settings of SASL need security.protocol=SASL_PLAINTEXT or SASL_SSL"),
         ({"security.protocol": "PLAINTEXT"}, "settings of SASL need security.protocol=SASL_PLAINTEXT"),
-        ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism=OAUTHBEARER is not supported yet"),
         ({"ssl.truststore.location": "x"}, "settings of TLS need security.protocol=SSL or SASL_SSL"),
         ({"ssl.cipher.suites": "x"}, "setting ssl.cipher.suites is not supported yet"),
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not supported yet"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "is not allowed"),
+        ({"sasl.oauthbearer.token.endpoint.url": "file:///x"}, "does not belong to sasl.mechanism=SCRAM-SHA-256"),
         ({"sasl.client.callback.handler.class": "x"}, "is not supported yet"),
         ({"sasl.username": "bob"}, "either sasl.jaas.config or sasl.username is needed"),
         ({"sasl.jaas.config": JAAS.replace(SCRAM, "com.sun.security.auth.module.JndiLoginModule")}, "is not allowed"),
@@ -74,6 +81,114 @@ def test_a_missing_password_is_reported(source: dict[str, str]) -> None:
     base = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
     with pytest.raises(ClientError, match=r"sasl\.password"):
         login_of(base | source, "here")
+
+
+OAUTH = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+CREDENTIALS = "sasl.oauthbearer.client.credentials.client."
+
+
+def test_a_token_in_a_file(tmp_path: Path) -> None:
+    """If this fails, a job whose platform gives it a token cannot use it, or uses an old one."""
+    file = tmp_path / "token"
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    login = login_of(OAUTH | {TOKEN_URL: file.as_uri(), "sasl.jaas.config": f"{module} required ;"}, "here")
+    assert login is not None
+    for text in ("a.b.c", "d.e.f"):
+        file.write_text(f"{text}\n")
+        assert login.begin().first() == f"n,,\x01auth=Bearer {text}\x01\x01".encode()
+        assert text not in repr(login)
+    file.write_text("no token")
+    with pytest.raises(LoginFailed):
+        login.begin()
+    file.unlink()
+    with pytest.raises(LoginFailed, match="No such file"):
+        login.begin()
+
+
+class Handler(BaseHTTPRequestHandler):
+    seen: ClassVar[list[tuple[str, str]]] = []
+    answer: ClassVar[bytes] = b""
+
+    def do_POST(self) -> None:
+        form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.seen.append((self.headers["Authorization"], form))
+        self.send_response(302 if self.path == "/elsewhere" else 200)
+        self.send_header("Location", "/token")
+        self.end_headers()
+        self.wfile.write(self.answer)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_token_of_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, clients cannot get tokens, ask for one with each connection, or send their secret elsewhere."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    monkeypatch.setenv("JOB_SECRET", "a-secret")
+    now_s = 0.0
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/token"
+        settings = OAUTH | {TOKEN_URL: url, f"{CREDENTIALS}id": "job", "sasl.oauthbearer.scope": "a b"}
+        login = login_of(settings | {f"{CREDENTIALS}secret.env": "JOB_SECRET"}, "here")
+        assert login is not None
+        monkeypatch.setattr(login._login, "_now_s", lambda: now_s)
+        Handler.answer = b'{"access_token": "a.b.c", "expires_in": 100}'
+        for passed_s, count in ((0, 1), (79, 1), (2, 2)):
+            now_s += passed_s
+            asyncio.run(login.prepare())
+            assert b"Bearer a.b.c" in login.begin().first()
+            assert len(Handler.seen) == count
+        assert Handler.seen[0] == ("Basic am9iOmEtc2VjcmV0", "grant_type=client_credentials&scope=a+b")
+        for answer in (b"", b"[]", b"{}", b'{"access_token": 1}', b'{"error": "a-secret"}'):
+            now_s += 1_000
+            Handler.answer = answer
+            with pytest.raises(LoginFailed) as found:
+                login.begin()
+            assert "a-secret" not in str(found.value) + repr(login)
+        elsewhere = login_of(
+            settings | {TOKEN_URL: url.replace("/token", "/elsewhere"), f"{CREDENTIALS}secret": "a-secret"}, "here"
+        )
+        assert elsewhere is not None
+        count = len(Handler.seen)
+        with pytest.raises(LoginFailed, match="302"):
+            elsewhere.begin()
+        assert len(Handler.seen) == count + 1
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({}, "use https"),
+        ({TOKEN_URL: "ftp://x/"}, "use https"),
+        ({TOKEN_URL: "http://idp.example.com/", f"{CREDENTIALS}id": "a", f"{CREDENTIALS}secret": "b"}, "use https"),
+        ({TOKEN_URL: "https://idp.example.com/"}, "needs"),
+        ({TOKEN_URL: "https://idp.example.com/", f"{CREDENTIALS}id": "a"}, "needs either"),
+        (
+            {
+                TOKEN_URL: "https://idp.example.com/",
+                f"{CREDENTIALS}id": "a",
+                f"{CREDENTIALS}secret": "b",
+                f"{CREDENTIALS}secret.env": "HOME",
+            },
+            "twice",
+        ),
+        ({TOKEN_URL: "file:///x", f"{CREDENTIALS}id": "a"}, "does not belong to a file"),
+        ({TOKEN_URL: "file:///x", "sasl.username": "a"}, "does not belong to sasl.mechanism=OAUTHBEARER"),
+        ({TOKEN_URL: "file:///x", "sasl.login.callback.handler.class": "x"}, "is not supported"),
+        ({TOKEN_URL: "file:///x", "sasl.jaas.config": JAAS}, "is not allowed"),
+    ],
+)
+def test_settings_of_tokens_that_are_refused(settings: dict[str, str], error: str) -> None:
+    """If this fails, a client sends its secret in the clear, or ignores a setting."""
+    with pytest.raises(ClientError, match=error):
+        login_of(OAUTH | settings, "here")
 
 
 def test_the_cluster_file(tmp_path: Path) -> None:
