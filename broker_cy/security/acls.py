@@ -15,6 +15,8 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 
 # The name of a literal pattern for all resources, and the host of an entry for all hosts.
 WILDCARD: Final = "*"
+# Kafka's principal of a connection without authentication.
+ANONYMOUS: Final = "User:ANONYMOUS"
 ANY_PRINCIPAL: Final = "User:*"
 # The one resource of type CLUSTER.
 CLUSTER_NAME: Final = "kafka-cluster"

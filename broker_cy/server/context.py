@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.authors import Author
 from broker_cy.metrics.events import Client
-from broker_cy.security.acls import CLUSTER_NAME, Operation, ResourceType
+from broker_cy.security.acls import ANONYMOUS, CLUSTER_NAME, Operation, ResourceType
 from broker_cy.server import authorized_operations
 from broker_cy.server.broker import Broker
 
 if TYPE_CHECKING:
     from broker_cy.server.client_quotas import Changes
-
-# Kafka's principal of a connection without authentication.
-ANONYMOUS = "User:ANONYMOUS"
 
 
 class RequestContext:

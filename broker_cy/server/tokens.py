@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_cy.core import scram as scram_keys
 from broker_cy.core import tokens
+from broker_cy.security.acls import ANONYMOUS
 from broker_cy.security.sasl.scram import Credential, Token
-from broker_cy.server.context import ANONYMOUS
 
 if TYPE_CHECKING:
     from broker_cy.core.scram import Mechanism

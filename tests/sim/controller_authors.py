@@ -88,12 +88,12 @@ class Changes:
                 lived = [each is not None for one, each, _ in self._pending if one == key]
                 if before is None and value is not None:
                     wanted.add(("created", key[1], author))
-                elif before is not None and value is None:
-                    wanted.add(("deleted", key[1], author))
                 elif before is not None and False in lived:
-                    wanted.add(("created", key[1], author))
+                    # Whoever deleted the ACL that was there, and not one of those that came after it.
                     first = next(by for one, each, by in self._pending if one == key and each is None)
                     wanted.add(("deleted", key[1], first))
+                    if value is not None:
+                        wanted.add(("created", key[1], author))
             elif before is not None or value is not None:
                 what = "deleted" if value is None else "created" if before is None else "altered"
                 wanted.add((f"{what} user {value or 0}", key[1], author))

@@ -54,7 +54,7 @@ class TokenUsers:
             self._world.cluster.wall_ms += self._draw.choice([0, 0, 1, 500, 2_000])
             kind = self._draw.choice(["create", "renew", "renew", "expire", "sweep", "commit", "commit"])
             if kind == "commit":
-                self._world.cluster.commit()
+                self._world._commit()
             else:
                 getattr(self, f"_{kind}")()
 

@@ -26,7 +26,8 @@ from types import CoroutineType
 
 from broker_cy.core.errors import WireError
 from broker_cy.core.text import java_text
-from broker_cy.server.context import ANONYMOUS, RequestContext
+from broker_cy.security.acls import ANONYMOUS
+from broker_cy.server.context import RequestContext
 from broker_cy.wire import codec, frame
 
 cdef extern from "Python.h":

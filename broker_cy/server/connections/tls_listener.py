@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from broker_cy.client.tls import read_file
 from broker_cy.config.types import ConfigError
 from broker_cy.core.openssl import TlsContext, TlsError
+from broker_cy.security.acls import ANONYMOUS
 from broker_cy.security.tls.certificate import CertificateError, read_certificate
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper
 from broker_cy.security.tls.stores import Identity, StoreError, load_identity, load_trusted
 from broker_cy.server.connections.handshakes import Handshake, Handshakes
-from broker_cy.server.context import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,11 +16,12 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.replica.partition_table import PartitionTable
+from broker_cy.security.acls import ANONYMOUS
 from broker_cy.security.authorizer import Authorizer
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.broker import Broker
 from broker_cy.server.client_quotas import ClientQuotas
-from broker_cy.server.context import ANONYMOUS, RequestContext
+from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.auto_topics import AutoTopics
 from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.metadata.suspects import Departed, Suspects

@@ -10,9 +10,8 @@ import pytest
 from bench.launch import kafka_dist
 from broker_cy.controller import acl_ops
 from broker_cy.core.errors import ErrorCode
-from broker_cy.security.acls import Operation, PatternType, Permission, ResourceType
+from broker_cy.security.acls import ANONYMOUS, Operation, PatternType, Permission, ResourceType
 from broker_cy.security.authorizer import Authorizer
-from broker_cy.server.context import ANONYMOUS
 from broker_cy.server.handlers import load_handlers
 from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, with_broker

@@ -112,10 +112,13 @@ def test_inert_dynamic_setting_is_said_and_refused_ones_are_refused(
     with caplog.at_level(logging.WARNING):
         assert change(broker, BROKER, "", ("num.io.threads", SET, "9")) == (0, None)
     assert {"setting": "num.io.threads", "value": "9"} in [getattr(r, "fields", None) for r in caplog.records]
-    code, message = change(broker, BROKER, "1", ("listener.name.plaintext.ssl.keystore.password", SET, "secret"))
+    code, message = change(broker, BROKER, "1", ("sasl.kerberos.service.name", SET, "kafka"))
     assert code == ErrorCode.INVALID_REQUEST
     assert message is not None
     assert "is not supported yet" in message
+    code, message = change(broker, BROKER, "1", ("listener.name.plaintext.ssl.keystore.password", SET, "secret"))
+    assert code == ErrorCode.INVALID_REQUEST
+    assert message is not None
     assert "secret" not in message
     code, message = change(broker, BROKER, "1", ("listeners", SET, "PLAINTEXT://127.0.0.1:9099"))
     assert (code, message) == (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker_cy.server.context import ANONYMOUS
+from broker_cy.security.acls import ANONYMOUS
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from tests.broker_cy.server.harness import CoreHarness, RawClient, fetch_request, produce_request

@@ -78,7 +78,8 @@ def test_what_waits_for_a_sync_is_not_acknowledged_by_a_replica_that_no_longer_l
     broker.on_loop(depose_and_sync)
     _, response = client.receive(ApiKey.PRODUCE, 9, messages.ProduceResponse)
     result = response.responses[0].partition_responses[0]
-    assert (result.error_code, result.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    # As in Kafka, the answer says where the record was.
+    assert (result.error_code, result.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
     assert partition.high_watermark == 0
     broker.wait_until(future.done)
     assert broker.on_loop(future.exception).code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -13,8 +13,8 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.replay import replay
 from broker_cy.metadata.snapshot import records_of
+from broker_cy.security.acls import ANONYMOUS
 from broker_cy.security.authorizer import Authorizer
-from broker_cy.server.context import ANONYMOUS
 from broker_cy.server.handlers import load_handlers
 from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, with_broker

@@ -93,7 +93,7 @@ class QuotaBroker:
         before = self._records.pop(f"{key}{names}", None)
         if limit is not None:
             self._records[f"{key}{names}"] = record
-        delta = ImageDelta([], [], [], [], (), [(before, None if limit is None else record)])
+        delta = ImageDelta([], [], [], [], quotas=[(before, None if limit is None else record)])
         self.quotas.apply(delta, MetadataImage())
 
     def pass_ms(self, ms: int) -> None:

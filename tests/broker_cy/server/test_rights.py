@@ -16,10 +16,10 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import TopicImage
 from broker_cy.replica.silence import FollowerSilence
-from broker_cy.security.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from broker_cy.security.acls import ANONYMOUS, CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from broker_cy.security.authorizer import Authorizer
 from broker_cy.server.authorization import Authorization
-from broker_cy.server.context import ANONYMOUS, ForwardedContext, RequestContext
+from broker_cy.server.context import ForwardedContext, RequestContext
 from broker_cy.server.handlers import load_handlers, produce
 from broker_cy.server.registry import ListenerKind, declared, registrations
 from broker_cy.server.telemetry.log_events import LogEvents
