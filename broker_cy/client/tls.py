@@ -32,6 +32,15 @@ def read_file(location: str) -> bytes:
     return data
 
 
+def file_version(location: str) -> tuple[int, int] | None:
+    """Size and time (ns) of a file; None if it is not there."""
+    try:
+        found = os.stat(location)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
 def context_of(settings: ClientSettings, read: Read) -> ssl.SSLContext:
     """Raises StoreError."""
     trusted = load_trusted(settings.stores, read)

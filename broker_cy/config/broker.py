@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 # Called with the names whose values changed, after the new values are in place.
 ChangeListener = Callable[[frozenset[str]], None]
 
+# Stands for the settings of stores, which have the prefixes of listeners, where names of settings are given.
+TLS_STORES = "listener.name.*.ssl"
+
 _DEFAULTS = startup.built_in_values()
 _NONE: Mapping[str, str] = {}
 
@@ -43,7 +46,7 @@ class BrokerConfig(Mapping[str, Any]):
         # Derived values, valid until the next change, by a key that their user chooses (see `topic`).
         self.derived: dict[Any, Any] = {}
         self.network = startup.network(self._values, static)
-        # Of the file: a change needs a restart.
+        # Of the file: a change needs a restart. Only the stores of listeners change.
         self.sasl = startup.sasl_settings(self._values, static, self.network)
         self.tls = startup.tls_settings(self._values, static, self.network)
 
@@ -180,7 +183,7 @@ class BrokerConfig(Mapping[str, Any]):
             return frozenset()
         old, new = {**self.dynamic_default, **self.dynamic_broker}, {**default, **broker}
         self._report_inert(old, new)
-        before = self._values
+        before, tls_before = self._values, self.tls
         self._set(broker, default)
         changed = frozenset(name for name, value in self._values.items() if before[name] != value)
         # One of a listener is reported as the setting without its prefix.
@@ -191,6 +194,8 @@ class BrokerConfig(Mapping[str, Any]):
             and startup.is_of_listener(name)
             and old.get(name) != new.get(name)
         }
+        if self.tls != tls_before:
+            changed |= {TLS_STORES}
         if changed:
             log.info("dynamic settings changed", extra=facts(settings=",".join(sorted(changed))))
             for listener, names in self._change_listeners:
@@ -198,12 +203,15 @@ class BrokerConfig(Mapping[str, Any]):
                     listener(changed)
         return changed
 
-    def validate_dynamic(self, properties: Mapping[str, str], *, per_broker: bool) -> None:
-        """Check whether `properties` may become all dynamic settings of this broker, or of all brokers. Raises
-        ConfigError with Kafka's message (RequirementError for Kafka's `requirement failed`).
+    def validate_dynamic(self, properties: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:
+        """Return what the settings would be, after a check whether `properties` may become all dynamic settings of this
+        broker, or of all brokers. Raises ConfigError with Kafka's message (RequirementError for Kafka's `requirement
+        failed`).
         """
         dynamic.check_names(properties, per_broker=per_broker)
         for name, text in properties.items():
+            if tls.is_of_a_store(name):
+                tls.check_changeable(name, self.tls)
             setting = startup.setting_of(name)
             if setting is not None and setting.support is Support.REFUSED and setting.parse(text) != setting.default:
                 raise ConfigError(startup.refusal(name, text, setting))
@@ -214,12 +222,14 @@ class BrokerConfig(Mapping[str, Any]):
         dynamic.check_change(self._values, changed)
         if changed.network != self.network:
             raise ConfigError("Listeners cannot be changed while the broker runs: change the file and restart it.")
+        return changed
 
     def _set(self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> None:
         texts = dynamic.layered(self.static, dynamic_default, dynamic_broker)
         values = _typed(texts)
         self.network = startup.network(values, texts)
         self._values = values
+        self.tls = startup.tls_settings(values, texts, self.network)
         self.dynamic_broker = dict(dynamic_broker)
         self.dynamic_default = dict(dynamic_default)
         self.derived.clear()

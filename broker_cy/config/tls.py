@@ -22,10 +22,22 @@ PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 CLIENT_AUTH: Final = "ssl.client.auth"
 RULES: Final = "ssl.principal.mapping.rules"
+DN_CHANGES: Final = "ssl.allow.dn.changes"
+SAN_CHANGES: Final = "ssl.allow.san.changes"
 ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
 # Those that take effect, with and without the prefix of a listener; at the start only.
 NAMES: Final = frozenset(
-    {*STORE_NAMES.values(), CLIENT_AUTH, RULES, ENDPOINT, "ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites"}
+    {
+        *STORE_NAMES.values(),
+        CLIENT_AUTH,
+        RULES,
+        ENDPOINT,
+        DN_CHANGES,
+        SAN_CHANGES,
+        "ssl.protocol",
+        "ssl.enabled.protocols",
+        "ssl.cipher.suites",
+    }
 )
 # Of TLS 1.3: the others are for TLS 1.2.
 _SUITES_13: Final = frozenset(
@@ -53,6 +65,9 @@ class TlsListener(NamedTuple):
     requires: bool
     rules: str
     stores: StoreSettings
+    # A certificate that replaces ours may have another name, or lack some of the other names (KIP-978).
+    allows_dn_changes: bool = False
+    allows_san_changes: bool = False
 
 
 class TlsSettings(NamedTuple):
@@ -64,6 +79,7 @@ class TlsSettings(NamedTuple):
     to_brokers: ClientSettings | None
     to_controllers: ClientSettings | None
     names: frozenset[str]
+    between_nodes: frozenset[str]
 
 
 def is_served(name: str) -> bool:
@@ -84,8 +100,25 @@ def without_effect(properties: Mapping[str, str], names: Collection[str]) -> Ite
 
 
 def is_of_the_start(name: str) -> bool:
-    """Whether it is one of these settings with a prefix; those without one are refused by themselves."""
-    return name.startswith(PREFIX) and is_served(name)
+    """Whether it is one of these settings with a prefix that cannot be changed while the broker runs; those without a
+    prefix are refused by themselves.
+    """
+    return name.startswith(PREFIX) and is_served(name) and not is_of_a_store(name)
+
+
+def is_of_a_store(name: str) -> bool:
+    """Whether it names the key store or trust store of a listener: that may be changed while the broker runs."""
+    return name.startswith(PREFIX) and name.removeprefix(PREFIX).partition(".")[2] in STORE_NAMES.values()
+
+
+def check_changeable(name: str, settings: TlsSettings) -> None:
+    """Check that the store of this listener may be changed while the broker runs. Raises ConfigError."""
+    listener = name.removeprefix(PREFIX).partition(".")[0].upper()
+    if listener not in settings.listeners or listener in settings.between_nodes:
+        raise ConfigError(
+            f"setting {name} cannot be changed while the broker runs: {listener} is no listener for clients with TLS; "
+            "change the file and restart it"
+        )
 
 
 def resolve(
@@ -105,6 +138,7 @@ def resolve(
         _client(values, properties, *inter_broker),
         _client(values, properties, *controller),
         frozenset(found) | others,
+        frozenset(others),
     )
 
 
@@ -167,7 +201,8 @@ def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener
             "the certificates that clients are checked against"
         )
     asks, requires = client_auth != "none", client_auth == "required"
-    return TlsListener(oldest, newest, ciphers, suites, asks, requires, rules, stores)
+    allowed = (_value(values, properties, listener.name, each) for each in (DN_CHANGES, SAN_CHANGES))
+    return TlsListener(oldest, newest, ciphers, suites, asks, requires, rules, stores, *allowed)
 
 
 def _client_auth(values: Mapping[str, Any], properties: Mapping[str, str], listener: Listener) -> str:

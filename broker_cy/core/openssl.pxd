@@ -74,6 +74,9 @@ cdef class TlsSession:
     cdef ssize_t send_file(self, int fd, long position, size_t size) except? -1
     # Whether `recv` would return something without input from the socket.
     cdef bint has_input(self) noexcept
+    cdef void begin_output(self) noexcept nogil
+    cdef void end_output(self) noexcept nogil
+    cdef void answer(self) noexcept nogil
     cdef int keep_rest(self) except -1
     cdef ssize_t flush(self) noexcept nogil
     cdef ssize_t put(self, const void* data, size_t size, bint more) except? -1

@@ -123,6 +123,7 @@ cdef extern from "openssl/ssl.h" nogil:
     int SSL_CTX_set_session_id_context(SSL_CTX*, const unsigned char*, unsigned int)
     void SSL_CTX_set_security_level(SSL_CTX*, int)
     long SSL_CTX_set_dh_auto(SSL_CTX*, int)
+    int SSL_CTX_set1_groups_list(SSL_CTX*, const char*)
     void SSL_CTX_set_verify(SSL_CTX*, int mode, void* callback)
     X509_STORE* SSL_CTX_get_cert_store(SSL_CTX*)
     int SSL_CTX_set_default_verify_paths(SSL_CTX*)
@@ -369,6 +370,10 @@ cdef class TlsContext:
         SSL_CTX_set_session_id_context(self.context, <const unsigned char*>b"broker-cy", 9)
         SSL_CTX_set_num_tickets(self.context, 0)
         SSL_CTX_set_dh_auto(self.context, 1)
+        # The first is hybrid (ML-KEM), which libraries before 3.5 do not know.
+        if not SSL_CTX_set1_groups_list(self.context, b"X25519MLKEM768:X25519:P-256:P-384"):
+            SSL_CTX_set1_groups_list(self.context, b"X25519:P-256:P-384")
+            ERR_clear_error()
         if not SSL_CTX_set_min_proto_version(self.context, VERSIONS[oldest]) or not SSL_CTX_set_max_proto_version(
                 self.context, VERSIONS[newest]):
             raise TlsError(f"the versions {oldest} to {newest} are not available: {take_reason()}")
@@ -649,6 +654,8 @@ cdef class TlsSession:
         cdef bint is_drained = False
         self.wire.input = self.carry
         self.wire.left = self.carry_size
+        # The library may have to answer with an alert.
+        self.begin_output()
         ERR_clear_error()
         while total < room:
             n = SSL_read(self.ssl, <uint8_t*>into + total, <int>min(room - total, <size_t>RECEIVE_BYTES))
@@ -679,18 +686,34 @@ cdef class TlsSession:
                     self.has_ended = True
                 elif errno != EAGAIN:
                     self.has_ended = True
-                    if total == 0:
-                        received = -errno
-                        self.keep_rest()
-                        return received
                 break
             is_drained = received < <ssize_t>wanted
             self.wire.input = shared_input
             self.wire.left = received
+        self.answer()
         self.keep_rest()
         if total > 0:
             return total
         return 0 if self.has_ended else -EAGAIN
+
+    cdef void begin_output(self) noexcept nogil:
+        self.wire.output = shared_output
+        self.wire.size = 0
+        self.wire.capacity = OUTPUT_BYTES
+        self.wire.may_grow = False
+
+    cdef void end_output(self) noexcept nogil:
+        """Outside of these calls the library cannot write."""
+        self.wire.output = NULL
+        self.wire.size = self.wire.capacity = 0
+
+    cdef void answer(self) noexcept nogil:
+        """Send the alerts that the library wrote while it read. A peer that provokes some and takes none is done."""
+        if self.wire.size > 0:
+            if self.unsent_size > 0 or c_send(self.fd, shared_output, self.wire.size,
+                                              MSG_NOSIGNAL | MSG_DONTWAIT) != <ssize_t>self.wire.size:
+                self.has_ended = True
+        self.end_output()
 
     cdef int keep_rest(self) except -1:
         """Keep the input that the library has not taken."""
@@ -733,25 +756,24 @@ cdef class TlsSession:
         """Encrypt all of it, up to SEND_BYTES_MAX, and send it. 0, -EAGAIN if a part became `unsent`, or a negative errno."""
         cdef ssize_t n
         cdef size_t rest
-        self.wire.output = shared_output
-        self.wire.size = 0
-        self.wire.capacity = OUTPUT_BYTES
-        self.wire.may_grow = False
+        self.begin_output()
         ERR_clear_error()
         n = SSL_write(self.ssl, data, <int>size)
         if n != <ssize_t>size:
             ERR_clear_error()
-            self.wire.output = NULL
+            self.end_output()
             return -EPROTO
         n = c_send(self.fd, shared_output, self.wire.size, MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if more else 0))
         while n < 0 and errno == EINTR:
             n = c_send(self.fd, shared_output, self.wire.size, MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if more else 0))
-        self.wire.output = NULL
         if n < 0:
             if errno != EAGAIN:
-                return -errno
+                n = -errno
+                self.end_output()
+                return n
             n = 0
         rest = self.wire.size - n
+        self.end_output()
         if rest == 0:
             return 0
         self.unsent = <uint8_t*>malloc(rest)
@@ -814,14 +836,11 @@ cdef class TlsSession:
         """Report the end to the peer, if that can be done at once."""
         if not self.is_shaken or self.flush() < 0:
             return 0
-        self.wire.output = shared_output
-        self.wire.size = 0
-        self.wire.capacity = OUTPUT_BYTES
-        self.wire.may_grow = False
+        self.begin_output()
         ERR_clear_error()
         SSL_shutdown(self.ssl)
         ERR_clear_error()
         if self.wire.size > 0:
             c_send(self.fd, shared_output, self.wire.size, MSG_NOSIGNAL | MSG_DONTWAIT)
-        self.wire.output = NULL
+        self.end_output()
         return 0

@@ -58,6 +58,12 @@ _TABLE: tuple[Metric, ...] = (
     Metric("broker_cy_connections_opened_total", "counter", (), "Connections accepted."),
     Metric("broker_cy_connections_closed_total", "counter", (), "Connections closed."),
     Metric(
+        "broker_cy_certificate_expiry_timestamp_seconds",
+        "gauge",
+        ("listener",),
+        "When the certificate of a listener ends, in seconds since 1970.",
+    ),
+    Metric(
         "broker_cy_tls_handshakes_total",
         "counter",
         ("listener", "result"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from broker_cy.replica.partition_table import PartitionTable
     from broker_cy.security.sasl.exchange import Login
     from broker_cy.security.tls.stores import ClientSettings
+    from broker_cy.server.connections.tls_listeners import TlsListeners
     from broker_cy.server.coordinators.group_service import GroupService
     from broker_cy.server.coordinators.txn_markers import TxnMarkers
     from broker_cy.server.coordinators.txn_service import TransactionService
@@ -82,6 +83,8 @@ class Broker:
         self.login_counts = LoginCounts()
         self.quotas = ClientQuotas(config, seams.clock)
         self.tls_counts = TlsCounts()
+        # Of the listeners for clients; put there by the start.
+        self.tls_listeners: TlsListeners | None = None
         self.node_id: int = config.node_id
         self.cluster_id: str = ""
         self.log_manager: LogManager

@@ -43,7 +43,11 @@ class ControllerListeners:
         config = self._broker.config
         names = [listener.name for listener in config.network.controller_listeners]
         self._tls = TlsListeners(
-            self._broker, lambda: self._seams.workers.pool("controller-handshake", HANDSHAKE_WORKERS), names
+            config,
+            self._seams.loop,
+            self._broker.tls_counts,
+            lambda: self._seams.workers.pool("controller-handshake", HANDSHAKE_WORKERS),
+            names,
         )
         if config.quorum_voters:
             # Imported here, because a node that is alone starts sooner without it.

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka import KafkaConsumer, KafkaProducer
 
 from bench.launch.kafka_dist import missing, tool_command
 from bench.launch.nodes import broker_command
 from bench.launch.processes import ProcessError
 from tests.support.broker import target_is_kafka
-from tests.support.certificates import PASSWORD, Authority
+from tests.support.certificates import PASSWORD, Authority, Holder
 from tests.support.confluent import close_consumer, new_consumer
 from tests.support.sasl_broker import ALICE, client_jaas, write_properties
 from tests.support.sasl_broker import PASSWORD as ALICES_PASSWORD
@@ -202,6 +204,35 @@ def test_our_own_client(broker: SecuredBroker, topic: str, tmp_path: Path, proto
     bad = listed(Authority("Other"))
     assert bad.returncode == 3
     assert "certificate verify failed" in bad.stderr
+
+
+def test_a_certificate_is_exchanged(broker: SecuredBroker, tmp_path: Path) -> None:
+    """If this fails, only a restart exchanges a certificate."""
+    admin = AdminClient({**broker.confluent(broker.authority.issue("alice"))})
+
+    def exchanged(holder: Holder, password: str = PASSWORD) -> None:
+        names = {"location": str(holder.write_pkcs12(tmp_path / "new.p12")), "password": password, "type": "PKCS12"}
+        changes = [
+            ConfigEntry(f"listener.name.ssl.ssl.keystore.{name}", text, incremental_operation=AlterConfigOpType.SET)
+            for name, text in names.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=changes)
+        for done in admin.incremental_alter_configs([resource]).values():
+            done.result(TIMEOUT_S)
+
+    def shown() -> bytes | None:
+        with socket.create_connection((broker.host, broker.port), TIMEOUT_S) as plain:
+            return broker.context().wrap_socket(plain, server_hostname="localhost").getpeercert(binary_form=True)
+
+    with pytest.raises(KafkaException, match="DistinguishedName does not match"):
+        exchanged(broker.authority.issue("other"))
+    with pytest.raises(KafkaException, match="the password is wrong"):
+        exchanged(broker.authority.issue("broker"), "wrong")
+    assert shown() == broker.holder.der
+    second = broker.authority.issue("broker")
+    exchanged(second)
+    until(lambda: shown() == second.der, "the new certificate", TIMEOUT_S)
+    assert "wrong" not in broker.stdout() + broker.stderr()
 
 
 # --- what does not fit

@@ -231,13 +231,14 @@ class Listener:
         host, port = incoming.host, incoming.port
         socket = incoming.admit()
 
-        def done(transport: TlsTransport, principal: str) -> None:
+        def done(transport: TlsTransport, principal: str | None) -> None:
             if self.core.stopping:
                 transport.close_now()
                 self.core.left(Ended(self.name, host))
                 return
             connection = Connection(self.core, transport, self.name, host, port, self.local, self.logins)
-            connection.identify(principal)
+            if principal is not None:
+                connection.identify(principal)
             transport.attach(connection.on_readable)
             if self.admission.is_crowded:
                 self.core.close_least_active(self.name)

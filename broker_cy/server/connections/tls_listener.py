@@ -1,21 +1,26 @@
 """What a listener with SSL or SASL_SSL needs: the context of its sessions, its handshakes, and whom a certificate
 stands for.
 
-Imported only where a listener has TLS. The files of key stores and trust stores are read here, at the start.
+Imported only where a listener has TLS. The files of key stores and trust stores are read at the start, when
+settings name others, and when `look` finds them changed; connections that are open keep what they began with.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-from broker_cy.client.tls import read_file
+from broker_cy.client.tls import file_version, read_file
 from broker_cy.config.types import ConfigError
+from broker_cy.core.logs import facts
 from broker_cy.core.openssl import TlsContext, TlsError
 from broker_cy.security.acls import ANONYMOUS
 from broker_cy.security.tls.certificate import CertificateError, read_certificate
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper
-from broker_cy.security.tls.stores import Identity, StoreError, load_identity, load_trusted
+from broker_cy.security.tls.stores import Identity, StoreError, files_of, load_identity, load_trusted
 from broker_cy.server.connections.handshakes import Handshake, Handshakes
+
+LOGGER = logging.getLogger("broker_cy.server.connections.tls")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +29,11 @@ if TYPE_CHECKING:
     from broker_cy.server.connections.tls_transport import TlsTransport
     from broker_cy.server.connections.transport import Transport
     from broker_cy.server.login_counts import TlsCounts
+
+
+def versions_of(settings: Settings) -> tuple[tuple[int, int] | None, ...]:
+    """What tells that a file has changed: its size and time; None for one that is not there."""
+    return tuple(file_version(location) for location in files_of(settings.stores))
 
 
 class TlsListener:
@@ -35,10 +45,49 @@ class TlsListener:
         self.counts = counts
         self._handshakes = handshakes
         self._mapper = PrincipalMapper(settings.rules) if settings.rules else None
-        self.identity, self.context = self._load()
+        self.identity, self.context = self._load(settings)
+        self._versions = versions_of(settings)
 
-    def _load(self) -> tuple[Identity, TlsContext]:
-        settings = self.settings
+    def check(self, settings: Settings) -> None:
+        """Check whether other stores may replace those of now. Raises ConfigError."""
+        self._compatible(settings)
+
+    def replace(self, settings: Settings) -> None:
+        """Use other stores for connections from now on. Raises ConfigError, and nothing changes."""
+        versions = versions_of(settings)
+        self.identity, self.context = self._compatible(settings)
+        self.settings, self._versions = settings, versions
+        LOGGER.info("certificate exchanged", extra=facts(listener=self.name, subject=self.identity.certificate.subject))
+
+    def look(self) -> None:
+        """Use the contents of its files if they have changed; if they do not fit, those of before stay in use."""
+        versions = versions_of(self.settings)
+        if versions == self._versions:
+            return
+        try:
+            self.replace(self.settings)
+        except ConfigError as error:
+            # Reported once for each change.
+            self._versions = versions
+            LOGGER.error("changed key store or trust store not used", extra=facts(reason=error))
+
+    def _compatible(self, settings: Settings) -> tuple[Identity, TlsContext]:
+        """Kafka's rule: whoever checks the old certificate must accept the new one."""
+        found = self._load(settings)
+        old, new = self.identity.certificate, found[0].certificate
+        if old.subject != new.subject and not settings.allows_dn_changes:
+            raise ConfigError(
+                f"listener {self.name}: Keystore DistinguishedName does not match: existing={old.subject}, "
+                f"new={new.subject}; ssl.allow.dn.changes allows it"
+            )
+        if not old.alternative_names <= new.alternative_names and not settings.allows_san_changes:
+            raise ConfigError(
+                f"listener {self.name}: Keystore SubjectAltNames do not match: the new certificate lacks some of the "
+                "names of the one before; ssl.allow.san.changes allows it"
+            )
+        return found
+
+    def _load(self, settings: Settings) -> tuple[Identity, TlsContext]:
         try:
             identity = load_identity(settings.stores, read_file)
             assert identity is not None  # config.tls
@@ -62,7 +111,7 @@ class TlsListener:
     def begin(
         self,
         socket: Transport,
-        on_done: Callable[[TlsTransport, str], None],
+        on_done: Callable[[TlsTransport, str | None], None],
         on_failed: Callable[[str], None],
     ) -> None:
         """Shake hands with a client that has connected. One of the two is called, the first with the principal."""
@@ -83,11 +132,11 @@ class TlsListener:
 
         Handshake(self._handshakes, self.context, socket, shaken, failed)
 
-    def _principal(self, transport: TlsTransport) -> str:
-        """Whom the certificate stands for. On a listener with SASL the login says that."""
+    def _principal(self, transport: TlsTransport) -> str | None:
+        """Whom the certificate stands for; None without one, and on a listener with SASL, where the login says that."""
         if self._mapper is None:
-            return ANONYMOUS
+            return None
         der = transport.session.peer_certificate
         if der is None:
-            return ANONYMOUS
+            return None
         return f"User:{self._mapper.name_of(read_certificate(der).subject)}"

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from broker_cy.config.types import ConfigError
+from broker_cy.core.logs import facts
+
+LOGGER = logging.getLogger("broker_cy.server.connections.tls")
 
 if TYPE_CHECKING:
+    import asyncio
     from concurrent.futures import Executor
 
-    from broker_cy.server.broker import Broker
+    from broker_cy.config import BrokerConfig
+    from broker_cy.config.tls import TlsListener as Settings
     from broker_cy.server.connections.handshakes import Handshakes
     from broker_cy.server.connections.tls_listener import TlsListener
+    from broker_cy.server.login_counts import TlsCounts
 
 HANDSHAKE_WORKERS = 2
+# How often files of certificates are looked at.
+LOOK_S = 5.0
 WITHOUT = (
     "this build has no TLS: there was no OpenSSL when it was built; install cargo and perl, or the headers of OpenSSL "
     ">= 3.0 (Debian: apt-get install libssl-dev), and build again"
@@ -24,11 +33,18 @@ WITHOUT = (
 class TlsListeners:
     """By the name of the listener. Handshakes of all of them share their workers."""
 
-    def __init__(self, broker: Broker, make_pool: Callable[[], Executor], names: Iterable[str]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        counts: TlsCounts,
+        make_pool: Callable[[], Executor],
+        names: Iterable[str],
+    ) -> None:
         """`names` are those of the listeners. Raises ConfigError, also if this build has no TLS."""
         self._handshakes: Handshakes | None = None
         self.listeners: Mapping[str, TlsListener] = {}
-        listeners = broker.config.tls.listeners
+        listeners = config.tls.listeners
         found = {name: listeners[name] for name in names if name in listeners}
         if not found:
             return
@@ -39,11 +55,29 @@ class TlsListeners:
             if not (error.name or "").startswith("broker_cy."):
                 raise
             raise ConfigError(f"listener {next(iter(found))} uses TLS, and {WITHOUT}") from None
-        timeout_s = broker.config["brokercy.authentication.timeout.ms"] / 1000
-        handshakes = self._handshakes = Handshakes(broker.loop, make_pool, timeout_s)
-        self.listeners = {
-            name: TlsListener(name, settings, handshakes, broker.tls_counts) for name, settings in found.items()
-        }
+        timeout_s = config["brokercy.authentication.timeout.ms"] / 1000
+        handshakes = self._handshakes = Handshakes(loop, make_pool, timeout_s)
+        self.listeners = {name: TlsListener(name, settings, handshakes, counts) for name, settings in found.items()}
+
+    def check(self, settings: Mapping[str, Settings]) -> None:
+        """Check whether the stores in these settings may replace those of now. Raises ConfigError."""
+        for name, listener in self.listeners.items():
+            if name in settings and settings[name] != listener.settings:
+                listener.check(settings[name])
+
+    def apply(self, settings: Mapping[str, Settings]) -> None:
+        """Use the stores in these settings; those that do not fit any more are logged, and not used."""
+        for name, listener in self.listeners.items():
+            if name in settings and settings[name] != listener.settings:
+                try:
+                    listener.replace(settings[name])
+                except ConfigError as error:
+                    LOGGER.error("could not exchange a certificate", extra=facts(reason=error))
+
+    def look(self) -> None:
+        """Notice files that have changed."""
+        for listener in self.listeners.values():
+            listener.look()
 
     def close(self) -> None:
         """End the handshakes, and their workers."""

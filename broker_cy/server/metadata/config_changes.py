@@ -254,7 +254,9 @@ def _check_broker_settings(broker: Broker, resource: ResourceChange) -> None:
             )
     current, _ = usable(broker.image.configs.broker(resource.name), per_broker=per_broker)
     try:
-        broker.config.validate_dynamic(apply_changes(resource, current), per_broker=per_broker)
+        changed = broker.config.validate_dynamic(apply_changes(resource, current), per_broker=per_broker)
+        if broker.tls_listeners is not None:
+            broker.tls_listeners.check(changed.tls.listeners)
     except RequirementError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"requirement failed: {error}") from error
     except ConfigError as error:

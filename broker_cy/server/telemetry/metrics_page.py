@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker_cy.server.broker import Broker
     from broker_cy.server.client_quotas import ClientQuotas
     from broker_cy.server.connections.answers import ServerCore
-    from broker_cy.server.login_counts import LoginCounts, TlsCounts
+    from broker_cy.server.login_counts import LoginCounts
     from broker_cy.server.telemetry.loop_watch import LoopWatch
 
 PARTITIONS_PER_SLICE = 2_000
@@ -65,7 +65,7 @@ async def render(broker: Broker, core: ServerCore, watch: LoopWatch, only: froze
     _connections(page, core)
     _logins(page, broker.login_counts)
     _quotas(page, broker.quotas, core)
-    _tls(page, broker.tls_counts)
+    _tls(page, broker)
     topics = list(broker.partitions.by_name.items())
     page.one("broker_cy_topics", len(topics))
     await _partitions(page, topics)
@@ -85,7 +85,7 @@ async def render_controller(broker: Broker, core: ServerCore, watch: LoopWatch) 
     _connections(page, core)
     _logins(page, broker.login_counts)
     _quotas(page, broker.quotas, core)
-    _tls(page, broker.tls_counts)
+    _tls(page, broker)
     _directories(page, broker)
     _quorum(page, broker)
     _process(page, watch)
@@ -145,13 +145,18 @@ def _connections(page: Page, core: ServerCore) -> None:
             page.sample(f"broker_cy_client_{family}", counts[place], name)
 
 
-def _tls(page: Page, counts: TlsCounts) -> None:
+def _tls(page: Page, broker: Broker) -> None:
     version = openssl_version()
     if version is not None:
         page.one("broker_cy_openssl_info", 1, version)
+    if broker.tls_listeners is not None:
+        family = "broker_cy_certificate_expiry_timestamp_seconds"
+        page.family(family)
+        for name, tls in broker.tls_listeners.listeners.items():
+            page.sample(family, tls.identity.certificate.not_after_ms // 1000, name)
     family = "broker_cy_tls_handshakes_total"
     page.family(family)
-    for (listener, is_done), number in counts.handshakes.items():
+    for (listener, is_done), number in broker.tls_counts.handshakes.items():
         page.sample(family, number, listener, "success" if is_done else "failure")
 
 

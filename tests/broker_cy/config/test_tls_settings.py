@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_cy.config import BrokerConfig
+from broker_cy.config.broker import TLS_STORES
 from broker_cy.config.types import ConfigError
 
 BASE = {
@@ -150,13 +151,24 @@ def test_settings_of_no_listener_are_reported() -> None:
     assert "secret" not in str(found)
 
 
-def test_they_are_of_the_start() -> None:
-    """If this fails, a change of a certificate seems to be accepted, and has no effect."""
-    config = BrokerConfig.from_properties(BASE)
-    for name in (
+def test_what_changes_while_the_broker_runs() -> None:
+    """If this fails, a change seems to be accepted and has no effect, or a certificate cannot be exchanged."""
+    config = BrokerConfig.from_properties({**BASE, "listener.name.ssl.ssl.client.auth": "required"})
+    name = "listener.name.ssl.ssl.keystore.location"
+    found = config.validate_dynamic({name: "/new.jks"}, per_broker=True)
+    assert found.tls.listeners["SSL"].stores.keystore_location == "/new.jks"
+    changed: list[frozenset[str]] = []
+    config.on_change(changed.append, TLS_STORES)
+    config.apply_dynamic({name: "/new.jks"}, {})
+    assert len(changed) == 1
+    assert config.tls.listeners["SSL"].stores.keystore_location == "/new.jks"
+    for other in (
         "ssl.keystore.location",
-        "listener.name.ssl.ssl.keystore.location",
         "listener.name.ssl.ssl.client.auth",
+        "listener.name.open.ssl.keystore.location",
+        "listener.name.controller.ssl.keystore.location",
     ):
         with pytest.raises(ConfigError):
-            config.validate_dynamic({name: "required"}, per_broker=True)
+            config.validate_dynamic({other: "required"}, per_broker=True)
+    with pytest.raises(ConfigError, match="default cluster level"):
+        config.validate_dynamic({name: "/new.jks"}, per_broker=False)

@@ -119,6 +119,7 @@ def test_inert_dynamic_setting_is_said_and_refused_ones_are_refused(
     code, message = change(broker, BROKER, "1", ("listener.name.plaintext.ssl.keystore.password", SET, "secret"))
     assert code == ErrorCode.INVALID_REQUEST
     assert message is not None
+    assert "cannot be changed while the broker runs" in message
     assert "secret" not in message
     code, message = change(broker, BROKER, "1", ("listeners", SET, "PLAINTEXT://127.0.0.1:9099"))
     assert (code, message) == (

@@ -6,8 +6,10 @@ import asyncio
 import builtins
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +22,7 @@ from broker_cy.config.types import ConfigError
 from broker_cy.security.tls.stores import StoreSettings
 from broker_cy.server.connections.tls_listeners import TlsListeners
 from broker_cy.server.login_counts import TlsCounts
-from broker_cy.wire import messages
+from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.server.harness import (
@@ -40,6 +42,8 @@ from broker_cy.server.connections.handshakes import Handshakes
 from broker_cy.server.connections.tls_listener import TlsListener
 
 HEARTBEAT_VERSION = 3
+# What the connection reads at most in one call and in one turn of the loop, and what a record holds.
+BUFFER_BYTES, READ_TURN_BYTES, RECORD_BYTES = 262_144, 1_048_576, 16_384
 
 
 class TlsHarness(CoreHarness):
@@ -156,6 +160,44 @@ def test_pipelined_requests_are_all_answered(harness: TlsHarness) -> None:
     client.close()
 
 
+@pytest.mark.parametrize("holds", [True, False])
+def test_what_the_socket_does_not_report_is_handled(harness: TlsHarness, holds: bool) -> None:
+    """If this fails, the last requests of a burst are handled only when the client sends another: they are decrypted,
+    or received and not decrypted, when the broker stops to read, and the socket is empty.
+    """
+
+    def hold() -> None:
+        harness.released = asyncio.Event()
+
+    def release() -> None:
+        assert harness.released is not None
+        harness.released.set()
+
+    client = harness.client()
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+    if holds:
+        harness.on_loop(hold)
+    # As many whole records as fill the buffer, or a turn of the loop, and a smaller one.
+    size = (BUFFER_BYTES if holds else READ_TURN_BYTES) + RECORD_BYTES // 2
+    frame = heartbeat(client)
+    number = size // len(frame)
+    frames = frame + b"".join(heartbeat(client) for _ in range(number - 1))
+    is_sent = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        # The loop stands still until all of it is on its way, or as much as the kernel holds.
+        harness.loop.call_soon_threadsafe(is_sent.wait, 0.5)
+        sending = pool.submit(client.send, frames)
+        sending.add_done_callback(lambda _: is_sent.set())
+        if holds:
+            harness.wait_until(lambda: any(each.pending for each in harness.core.connections))
+            harness.on_loop(release)
+        for expected in range(1, number + 1):
+            found, _ = client.receive(ApiKey.HEARTBEAT, HEARTBEAT_VERSION, messages.HeartbeatResponse)
+            assert found == expected
+        sending.result(DEADLINE_S)
+    client.close()
+
+
 def test_a_slow_reader_gets_every_byte(harness: TlsHarness) -> None:
     """If this fails, what the socket did not take at once is lost, or sent twice."""
     harness.topic("t")
@@ -176,14 +218,38 @@ def test_a_slow_reader_gets_every_byte(harness: TlsHarness) -> None:
     slow.close()
 
 
-def test_a_large_request_in_small_records(harness: TlsHarness) -> None:
-    """If this fails, a broker that waits for the rest of a request waits for more ciphertext than will come."""
+def test_half_of_a_record_is_enough(harness: TlsHarness) -> None:
+    """If this fails, a broker that waits for the rest of a request waits for more ciphertext than will come: a part of
+    it is in the library.
+    """
     harness.topic("t")
-    client = harness.client()
-    frame = client.encode(produce_request("t", 0, batch_of(400_000)), ApiKey.PRODUCE, 9)
-    for at in range(0, len(frame), 1_000):
-        client.send(frame[at : at + 1_000])
-    _, response = client.receive(ApiKey.PRODUCE, 9, messages.ProduceResponse)
+    client = harness.plain_client()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context(cadata=harness.authority.pem)
+    session = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    while True:
+        try:
+            session.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            client.send(outgoing.read())
+            incoming.write(client.socket.recv(65_536))
+    client.send(outgoing.read())
+    frame = client.encode(produce_request("t", 0, batch_of(86_000)), ApiKey.PRODUCE, 9)
+    session.write(frame)
+    data = outgoing.read()
+    # All but some 70 KB of the request, of which 14 KB are in a record that has begun to arrive.
+    at = RECORD_BYTES + 22 + 14_000
+    client.send(data[:at])
+    harness.wait_until(lambda: sum(each.bytes_in for each in harness.core.connections) == RECORD_BYTES)
+    client.send(data[at:])
+    answer = b""
+    while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4]):
+        try:
+            answer += session.read(65_536)
+        except ssl.SSLWantReadError:
+            incoming.write(client.socket.recv(65_536))
+    response = codec.decode(messages.ProduceResponse, 9, answer[9:])
     assert response.responses[0].partition_responses[0].error_code == 0
     client.close()
 
@@ -222,6 +288,29 @@ def test_bad_handshakes_bother_nobody(harness: TlsHarness) -> None:
     assert harness.on_loop(lambda: harness.admission.total) == 1
     good.close()
     harness.wait_until(lambda: harness.admission.total == 0)
+
+
+@pytest.mark.parametrize("newest", ["TLSv1.2", "TLSv1.3"])
+@pytest.mark.parametrize(
+    "sent",
+    [b"\x17\3\3\0\x20" + bytes(32), b"\x16\3\3\0\4\1\0\0\0", bytes(64), b"\x17\3\3\xff\xff" + bytes(70_000)],
+)
+def test_what_was_not_encrypted_ends_the_connection(harness: TlsHarness, newest: str, sent: bytes) -> None:
+    """If this fails, whoever changes bytes on the way ends the broker, or is not noticed."""
+    harness.topic("t")
+    client = harness.client(newest)
+    assert produce_to(client, "t", batch_of(100_000)).error_code == 0
+    assert len(fetch_from(client, "t", 0).records) > 100_000
+    with socket.socket(fileno=client.socket.detach()) as below:
+        below.settimeout(DEADLINE_S)
+        with suppress(ConnectionError):
+            below.sendall(sent)
+            while below.recv(4096):
+                pass
+    harness.wait_until(lambda: not harness.core.connections)
+    other = harness.client()
+    assert produce_to(other, "t", batch_of(100)).error_code == 0
+    other.close()
 
 
 def test_a_slow_handshake_ends(tmp_path: Path) -> None:
@@ -299,6 +388,71 @@ def test_a_build_without_tls_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name, *args)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    broker: Any = SimpleNamespace(config=SimpleNamespace(tls=SimpleNamespace(listeners={"SSL": None})))
+    config: Any = SimpleNamespace(tls=SimpleNamespace(listeners={"SSL": None}))
+    loop: Any = None
     with pytest.raises(ConfigError, match="listener SSL uses TLS, and this build has no TLS"):
-        TlsListeners(broker, lambda: ThreadPoolExecutor(1), ["SSL"])
+        TlsListeners(config, loop, TlsCounts(), lambda: ThreadPoolExecutor(1), ["SSL"])
+
+
+def peer_of(harness: TlsHarness) -> bytes:
+    """The certificate that the listener shows now."""
+    client = harness.client()
+    assert isinstance(client.socket, ssl.SSLSocket)
+    found = client.socket.getpeercert(binary_form=True)
+    client.close()
+    assert found is not None
+    return found
+
+
+def test_a_certificate_is_exchanged(harness: TlsHarness) -> None:
+    """If this fails, the certificate of a broker ends, or its key is stolen, and only a restart helps; or the exchange
+    ends the connections that are open.
+    """
+    harness.topic("t")
+    before = harness.client()
+    tls, authority = harness.listener.tls, harness.authority
+    assert tls is not None
+    first = peer_of(harness)
+    second = authority.issue("broker")
+    stores = tls.settings.stores._replace(keystore_location=str(second.write_pem(harness.files / "second.pem")))
+    harness.on_loop(lambda: tls.replace(tls.settings._replace(stores=stores)))
+    assert peer_of(harness) == second.der != first
+    third = authority.issue("broker")
+    third.write_pem(harness.files / "second.pem")
+    harness.on_loop(tls.look)
+    assert peer_of(harness) == third.der
+    assert produce_to(before, "t", batch_of(100)).error_code == 0
+    before.close()
+
+
+def test_a_certificate_that_does_not_fit_is_refused(harness: TlsHarness) -> None:
+    """If this fails, an exchange makes a broker unreachable, or somebody else."""
+    tls, authority = harness.listener.tls, harness.authority
+    assert tls is not None
+    first = peer_of(harness)
+
+    def stored(holder: Holder, **settings: Any) -> Settings:
+        path = holder.write_pem(harness.files / "other.pem")
+        stores = tls.settings.stores._replace(keystore_location=str(path))
+        return tls.settings._replace(stores=stores, **settings)
+
+    other_name, fewer_names = authority.issue("other"), authority.issue("broker", hosts=("localhost",))
+    for holder, message in (
+        (other_name, "DistinguishedName does not match"),
+        (fewer_names, "SubjectAltNames do not match"),
+    ):
+        settings = stored(holder)
+        for call in (tls.check, tls.replace):
+            with pytest.raises(ConfigError, match=message):
+                harness.on_loop(partial(call, settings))
+    (harness.files / "broken.pem").write_text("nothing")
+    broken = tls.settings.stores._replace(keystore_location=str(harness.files / "broken.pem"))
+    with pytest.raises(ConfigError, match="No private key found"):
+        harness.on_loop(lambda: tls.replace(tls.settings._replace(stores=broken)))
+    # A file that became useless: the one before stays in use.
+    (harness.files / "broker.pem").write_text("nothing")
+    harness.on_loop(tls.look)
+    assert peer_of(harness) == first
+    allowed = stored(other_name, allows_dn_changes=True, allows_san_changes=True)
+    harness.on_loop(lambda: tls.replace(allowed))
+    assert peer_of(harness) == other_name.der
