@@ -1,0 +1,227 @@
+"""How exactly a broker keeps the quotas of bytes: producers and consumers of librdkafka and Java, beside Apache Kafka.
+
+    python -m bench.quota_rates [--seconds 30] [--rate 2000000] [--target broker-cy|kafka]
+
+Four clients at once, each with a client id of its own and a quota for it, send or read as fast as they can. After the
+burst that the windows allow, the rate of the records is measured over the given time: of producers by the end of
+their topic, of consumers by what they printed or got. What a quota counts is about a percent more: requests and
+answers, with their headers.
+
+Compare the two brokers rather than a rate with the quota: windows are forgotten as a whole, so that a client that
+always has more to send alternates between bursts and waits of up to all windows, and may get a good deal less than its
+quota, with Kafka as well.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from bench.launch import kafka_dist
+from bench.targets import BrokerCy, Kafka, Target
+from broker_cy.admin import AdminClient
+
+RECORD_BYTES = 10_000
+# The most in one request or answer of librdkafka.
+REQUEST_BYTES = 100_000
+WARM_UP_S = 20.0  # what was used before the first wait is forgotten after eleven
+TARGETS = {"broker-cy": BrokerCy, "kafka": Kafka}
+_TOOLS = "org.apache.kafka.tools."
+
+Bytes = Callable[[], float]
+
+
+def bootstrap(target: Target) -> str:
+    return "{}:{}".format(*target.address)
+
+
+async def set_quota(target: Target, client_id: str, key: str, rate: float) -> None:
+    async with AdminClient(bootstrap(target)) as client:
+        await client.quotas.alter({"client-id": client_id}, {key: rate})
+
+
+@contextlib.contextmanager
+def java(name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """One of Kafka's tools, ended at the end."""
+    process = subprocess.Popen(
+        [*kafka_dist.tool_command(_TOOLS + name), *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def thread(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    stop = threading.Event()
+    running = threading.Thread(target=work, args=(stop,))
+    running.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        running.join()
+
+
+@contextlib.contextmanager
+def end_of(target: Target, topic: str) -> Iterator[Bytes]:
+    """Bytes of the records in the topic, without a quota."""
+    watcher = Consumer({"bootstrap.servers": bootstrap(target), "group.id": "watcher", "client.id": "watcher"})
+    try:
+        yield lambda: watcher.get_watermark_offsets(TopicPartition(topic, 0), 30.0, False)[1] * float(RECORD_BYTES)
+    finally:
+        watcher.close()
+
+
+@contextlib.contextmanager
+def librdkafka_producer(target: Target, topic: str) -> Iterator[Bytes]:
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap(target),
+            "client.id": topic,
+            "queue.buffering.max.messages": 100,
+            "batch.size": REQUEST_BYTES,
+        }
+    )
+    value = os.urandom(RECORD_BYTES)
+
+    def send(stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                producer.produce(topic, value, partition=0)
+            except BufferError:
+                producer.poll(0.05)
+        producer.purge()
+
+    with end_of(target, topic) as end, thread(send):
+        yield end
+
+
+@contextlib.contextmanager
+def java_producer(target: Target, topic: str) -> Iterator[Bytes]:
+    options = ["--num-records", "100000000", "--record-size", str(RECORD_BYTES), "--throughput", "-1"]
+    properties = [f"bootstrap.servers={bootstrap(target)}", f"client.id={topic}", "acks=1"]
+    with (
+        end_of(target, topic) as end,
+        java("ProducerPerformance", "--topic", topic, *options, "--producer-props", *properties) as process,
+        thread(lambda stop: _drain(process, [0.0])),
+    ):
+        yield end
+        process.kill()
+
+
+def fill(target: Target, topic: str, size: float) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap(target), "client.id": "filler"})
+    value = os.urandom(RECORD_BYTES // 2).hex().encode()
+    for _ in range(int(size / RECORD_BYTES)):
+        while True:
+            try:
+                producer.produce(topic, value, partition=0)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush(120)
+
+
+@contextlib.contextmanager
+def librdkafka_consumer(target: Target, topic: str) -> Iterator[Bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap(target),
+            "client.id": topic,
+            "group.id": topic,
+            "queued.max.messages.kbytes": 256,
+            "fetch.message.max.bytes": REQUEST_BYTES,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    got = [0.0]
+
+    def read(stop: threading.Event) -> None:
+        while not stop.is_set():
+            got[0] += sum(len(message.value() or b"") for message in consumer.consume(100, 0.1))
+
+    with thread(read):
+        yield lambda: got[0]
+    consumer.close()
+
+
+@contextlib.contextmanager
+def java_consumer(target: Target, topic: str) -> Iterator[Bytes]:
+    options = ["--bootstrap-server", bootstrap(target), "--topic", topic, "--from-beginning"]
+    properties = ["--consumer-property", f"client.id={topic}"]
+    got = [0.0]
+    with (
+        java("consumer.ConsoleConsumer", *options, *properties) as process,
+        thread(lambda stop: _drain(process, got)),
+    ):
+        yield lambda: got[0]
+        process.kill()
+
+
+def _drain(process: subprocess.Popen[bytes], got: list[float]) -> None:
+    """Count what the process prints, until it ends."""
+    assert process.stdout is not None
+    while part := os.read(process.stdout.fileno(), 1 << 20):
+        got[0] += len(part)
+
+
+CLIENTS = {
+    "librdkafka producer": ("producer_byte_rate", librdkafka_producer),
+    "Java producer": ("producer_byte_rate", java_producer),
+    "librdkafka consumer": ("consumer_byte_rate", librdkafka_consumer),
+    "Java consumer": ("consumer_byte_rate", java_consumer),
+}
+
+
+def measure(target: Target, rate: float, seconds: float) -> dict[str, float]:
+    """Bytes a second of each client."""
+    with contextlib.ExitStack() as stack:
+        counts: dict[str, Bytes] = {}
+        for name, (key, client) in CLIENTS.items():
+            topic = name.replace(" ", "-")
+            target.create_topic(topic, 1)
+            if key == "consumer_byte_rate":
+                fill(target, topic, rate * (seconds + WARM_UP_S + 15) * 1.1)
+            asyncio.run(set_quota(target, topic, key, rate))
+            counts[name] = stack.enter_context(client(target, topic))
+        time.sleep(WARM_UP_S)
+        before = {name: (time.monotonic(), count()) for name, count in counts.items()}
+        time.sleep(seconds)
+        found = {}
+        for name, count in counts.items():
+            began_s, already = before[name]
+            found[name] = (count() - already) / (time.monotonic() - began_s)
+        return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--rate", type=float, default=2_000_000.0, help="the quota, in bytes a second")
+    parser.add_argument("--target", action="append", choices=list(TARGETS))
+    options = parser.parse_args()
+    if (sentence := kafka_dist.missing()) is not None:
+        print(sentence, file=sys.stderr)
+        return 1
+    print(f"quota {options.rate:,.0f} B/s, over {options.seconds:g} s")
+    for name in options.target or TARGETS:
+        with tempfile.TemporaryDirectory() as directory, TARGETS[name](Path(directory) / "data").running() as target:
+            for client, rate in measure(target, options.rate, options.seconds).items():
+                print(f"{name:10} {client:20} {rate:12,.0f} B/s {rate / options.rate - 1:+7.1%}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
