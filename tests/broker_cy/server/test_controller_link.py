@@ -99,7 +99,12 @@ def test_a_heartbeat_does_not_wait_behind_a_request_of_a_client() -> None:
             OWN, cast(Pool, others), cast(Pool, nodes), lambda: NEXT, lambda node: Address("host", 9000 + node)
         )
         client = SimpleNamespace(
-            api_key=ApiKey.ADD_RAFT_VOTER, version=0, client_id=None, client_host="127.0.0.1", principal="User:a"
+            api_key=ApiKey.ADD_RAFT_VOTER,
+            version=0,
+            client_id=None,
+            client_host="127.0.0.1",
+            principal="User:a",
+            by_token=False,
         )
         request = messages.AddRaftVoterRequest(voter_directory_id=UUID(int=1))
         forwarding = asyncio.ensure_future(
@@ -173,7 +178,12 @@ def test_a_vote_does_not_wait_for_a_flood_of_forwarded_requests(tmp_path: Path) 
         assert reach is not None
         reach.network.open(cast(Any, SimpleNamespace(take=lambda event: None)))
         client = SimpleNamespace(
-            api_key=ApiKey.CREATE_TOPICS, version=7, client_id=None, client_host="127.0.0.1", principal="User:a"
+            api_key=ApiKey.CREATE_TOPICS,
+            version=7,
+            client_id=None,
+            client_host="127.0.0.1",
+            principal="User:a",
+            by_token=False,
         )
         flood = [
             asyncio.ensure_future(
