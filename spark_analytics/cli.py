@@ -28,6 +28,7 @@ from spark_analytics.reassignment import PlanError, read
 from spark_analytics.segments.errors import SegmentsError
 
 if TYPE_CHECKING:
+    from broker_cy.client.login import ClientLogin
     from spark_analytics.jobs.registry import Job
 
 PROGRAM = "broker-analytics"
@@ -115,6 +116,12 @@ def _together(*options: Decorator) -> Decorator:
 
 _with_source = _together(
     click.option("--bootstrap", required=True, metavar="HOST:PORT[,..]", help="Brokers of the cluster."),
+    click.option(
+        "--command-config",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Settings of a Kafka client with the login, such as client.properties.",
+    ),
     click.option("--out", required=True, type=_folder, metavar="LAKE", help="The folder of the lake."),
     click.option("--cluster", metavar="NAME", help="Its name in the lake; by default the cluster's id."),
 )
@@ -155,14 +162,21 @@ def jars() -> None:
 @_with_source
 @click.option("--accept-loss", is_flag=True, help="Go on although records were removed before they were ingested.")
 @click.option("--replaces", metavar="ID", help="The cluster id that this broker had before it was formatted again.")
-def ingest(bootstrap: str, out: Path, cluster: str | None, accept_loss: bool, replaces: str | None) -> None:
+def ingest(
+    bootstrap: str,
+    command_config: Path | None,
+    out: Path,
+    cluster: str | None,
+    accept_loss: bool,
+    replaces: str | None,
+) -> None:
     """Read what has come since the last ingest into the lake, exactly once.
 
     Brokers that are clusters of their own can be the nodes of one cluster in the lake: give them the same --cluster.
     """
     from spark_analytics import ingest as reading
 
-    source = reading.find(bootstrap, cluster)
+    source = reading.find(bootstrap, cluster, _login(command_config))
     done = reading.ingest(Lake(out), source, accept_loss=accept_loss, replaces=replaces, show=_show)
     batches = "1 batch" if done.batches == 1 else f"{done.batches} batches"
     click.echo(f"{done.cluster}: {done.records:,} records in {batches}, {done.seconds:.0f} s")
@@ -303,12 +317,27 @@ def segments(
 @command.command()
 @_with_source
 @click.option("--every", default="10m", show_default=True, metavar="TIME", help="How often: a systemd time span.")
-def schedule(bootstrap: str, out: Path, cluster: str | None, every: str) -> None:
+def schedule(bootstrap: str, command_config: Path | None, out: Path, cluster: str | None, every: str) -> None:
     """Print a systemd service and timer that ingest again and again."""
+    _login(command_config)
+    login = command_config.resolve() if command_config is not None else None
     try:
-        click.echo(timers.units(sys.executable, bootstrap, out.resolve(), every, cluster))
+        click.echo(timers.units(sys.executable, bootstrap, out.resolve(), every, cluster, login))
     except ValueError as error:
         raise click.ClickException(f"--every: {error}") from None
+
+
+def _login(path: Path | None) -> ClientLogin | None:
+    """What the file says."""
+    if path is None:
+        return None
+    from broker_cy.client.errors import ClientError
+    from broker_cy.client.security import read_command_config
+
+    try:
+        return read_command_config(path)
+    except ClientError as error:
+        raise click.ClickException(f"--command-config: {error}") from None
 
 
 def _console() -> Console:

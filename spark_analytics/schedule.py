@@ -9,15 +9,20 @@ from pathlib import Path
 _SPAN = re.compile(r"(\d{1,5}(s|sec|m|min|h|hr|d|w)\s*)+")
 
 
-def units(python: str, bootstrap: str, lake: Path, every: str, cluster: str | None = None) -> str:
+def units(
+    python: str, bootstrap: str, lake: Path, every: str, cluster: str | None = None, login: Path | None = None
+) -> str:
     """Return the text of both units, which are named after the first address, as each broker of a lake may have its
-    own. Raises ValueError for a time span that systemd does not know.
+    own; `login` is the file with the settings of a client. Raises ValueError for a time span that systemd does not
+    know.
     """
     if not _SPAN.fullmatch(every) or not re.search("[1-9]", every):
         raise ValueError(f"{every!r} is not a time span (allowed: 30s, 10m, 1h 30m, 1d)")
     words = [python, "-m", "spark_analytics", "ingest", "--bootstrap", bootstrap, "--out", str(lake)]
     if cluster is not None:
         words += ["--cluster", cluster]
+    if login is not None:
+        words += ["--command-config", str(login)]
     name = "broker-analytics-" + re.sub(r"[^A-Za-z0-9]+", "-", bootstrap.split(",")[0]).strip("-")
     # systemd expands % and $ in a command.
     command = shlex.join(words).replace("%", "%%").replace("$", "$$")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from broker_cy.client.login import ClientLogin
 from spark_analytics.lake import Generation, Lake, LakeError, Offsets, read_facts, write_facts
 
 
@@ -25,13 +26,16 @@ class Topic:
 
 @dataclass(frozen=True)
 class Source:
-    """Where records come from: `cluster` is a name in the lake, `source` the id of the Kafka cluster."""
+    """Where records come from: `cluster` is a name in the lake, `source` the id of the Kafka cluster; `login` is what
+    connections log in with.
+    """
 
     bootstrap: str
     cluster: str
     source: str
     nodes: frozenset[int]
     topics: Mapping[str, Topic]
+    login: ClientLogin | None = None
 
 
 def enter(lake: Lake, source: Source, replaces: str | None = None) -> None:

@@ -177,6 +177,7 @@ def test_units_of_systemd_are_quoted() -> None:
     assert "--out '/my lake/100%%' --cluster prod" in text
     assert "# /etc/systemd/system/broker-analytics-h-de-1.timer" in text
     assert "OnUnitInactiveSec=10m" in text
+    assert "--command-config '/my login'" in units("python3", "a:1", Path("lake"), "1d", login=Path("/my login"))
     for bad in ("often", "0m", "10", "-1h", "10m\nUser=root"):
         with pytest.raises(ValueError, match="is not a time span"):
             units("python3", "a:1", Path("lake"), bad)
