@@ -10,7 +10,7 @@ import pytest
 
 from broker_cy.config import BrokerConfig
 from broker_cy.core.clock import ManualClock
-from broker_cy.core.errors import ErrorCode
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.telemetry import own_topic
 from broker_cy.server.telemetry.own_topic import OwnTopic
 from broker_cy.wire import messages
@@ -70,3 +70,40 @@ def test_the_only_record_is_written_when_the_topic_appears(
         assert topic.dropped == 0
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("code", "attempts"), [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, 1), (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)]
+)
+def test_what_is_refused_for_lack_of_rights_is_not_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: ErrorCode, attempts: int
+) -> None:
+    """If this fails, a node without rights sends its events for ever, each time with a refusal that is an event; or one
+    whose leader has just changed loses them.
+    """
+    monkeypatch.setattr(own_topic, "RETRY_S", 0.001)
+    config = BrokerConfig.from_properties({"node.id": "1", "log.dirs": str(tmp_path)})
+
+    class Refusing(LateMetadata):
+        sent = 0
+
+        async def write(self, leader: int, topic: str, batch: bytes) -> None:
+            self.sent += 1
+            if self.sent == 1:
+                raise KafkaError(code, "no")
+
+    async def work() -> None:
+        leader = Refusing(0)
+        leader.exists = lambda topic: True  # type: ignore[method-assign]
+        loop = asyncio.get_running_loop()
+        topic = OwnTopic(TOPIC, config, ManualClock(), loop, NoReplicas(), None, leader)  # type: ignore[arg-type]
+        topic.write(b"k", b"v", 1)
+        topic.flush()
+        async with asyncio.timeout(30):
+            while topic._waiting or topic._sending is None or not topic._sending.done():
+                await asyncio.sleep(0.001)
+        assert leader.sent == attempts
+        assert topic.dropped == (1 if attempts == 1 else 0)
+        await topic.stop()
+
+    asyncio.run(work())
