@@ -332,10 +332,10 @@ def _login(path: Path | None) -> ClientLogin | None:
     if path is None:
         return None
     from broker_cy.client.errors import ClientError
-    from broker_cy.client.security import read_command_config
+    from broker_cy.client.security import login_without_tls
 
     try:
-        return read_command_config(path)
+        return login_without_tls(path, "the analytics")
     except ClientError as error:
         raise click.ClickException(f"--command-config: {error}") from None
 

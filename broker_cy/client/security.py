@@ -128,6 +128,18 @@ def tls_of(settings: Mapping[str, str], where: str) -> ssl.SSLContext | None:
         raise _invalid(where, str(error)) from None
 
 
+def login_without_tls(path: Path, what: str) -> ClientLogin | None:
+    """The login in a file with the settings of a Kafka client, for `what`, which does not use TLS yet. Raises
+    ClientError.
+    """
+    settings = read_command_config(path)
+    if (protocol := protocol_of(settings, str(path))) in WITH_TLS:
+        raise _invalid(
+            str(path), f"{PROTOCOL}={protocol} is not supported by {what} yet: use PLAINTEXT or SASL_PLAINTEXT"
+        )
+    return login_of(settings, str(path))
+
+
 def login_of(settings: Mapping[str, str], where: str) -> ClientLogin | None:
     """The login that the settings say; None without SASL. Raises ClientError about `where`."""
     if protocol_of(settings, where) not in WITH_SASL:

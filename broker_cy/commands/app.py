@@ -98,13 +98,30 @@ def STORAGE(start: Start, arguments: Sequence[str]) -> None:
     raise SystemExit(start(["storage", *arguments]))
 
 
+def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    if not is_wanted or context.resilient_parsing:
+        return
+    # Loads the library of TLS.
+    from broker_cy.core.tls_version import openssl_version
+
+    click.echo(f"{PROGRAM} {__version__} ({openssl_version() or 'without TLS'})")
+    context.exit()
+
+
 @click.group(
     PROGRAM,
     cls=LazyGroup,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, message=f"{PROGRAM} %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version of this program and of OpenSSL, and exit.",
+)
 def group() -> None:
     """A Kafka-wire-compatible event broker, and tools to operate it and Apache Kafka."""
 

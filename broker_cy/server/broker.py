@@ -126,7 +126,7 @@ class Broker:
         # Imported here, because most nodes have none, and start sooner without it.
         from broker_cy.server.tokens import Tokens
 
-        self.tokens = Tokens(self)
+        self.tokens = Tokens(self.config.token_secret_key, lambda: self.image, self.clock)
         self.controller.subscribe(self.tokens.apply)
 
     def authorize(self) -> Authorization | None:

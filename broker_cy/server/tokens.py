@@ -1,4 +1,4 @@
-"""The delegation tokens of this node: who may ask for them, who logs in with them, and the sessions that end with them.
+"""The delegation tokens of this node: who logs in with them, and the sessions that end with them.
 
 The credential of a token is computed with its first login: a few milliseconds of SCRAM's iterations, once for each
 token, mechanism and node. Kafka does that on each node for each token that is made.
@@ -12,31 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_cy.core import scram as scram_keys
 from broker_cy.core import tokens
-from broker_cy.security.acls import ANONYMOUS
 from broker_cy.security.sasl.scram import Credential, Token
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker_cy.core.clock import Clock
     from broker_cy.core.scram import Mechanism
     from broker_cy.metadata.image import ImageDelta, MetadataImage
-    from broker_cy.server.broker import Broker
-    from broker_cy.server.context import RequestContext
 
 CREDENTIALS_MAX: Final = 10_000
-
-
-def may_ask(ctx: RequestContext) -> bool:
-    """Whether the client may create, renew, expire or describe tokens at all: it has logged in, and not with a token
-    (so that a token ends with its life). A broker that has forwarded the request knows the listener.
-    """
-    if ctx.by_token:
-        return False
-    if ctx.is_forwarded:
-        return True
-    network = ctx.broker.config.network
-    protocol = next(
-        each.protocol for each in (*network.listeners, *network.controller_listeners) if each.name == ctx.listener
-    )
-    return protocol != "PLAINTEXT" and not (protocol == "SSL" and ctx.principal == ANONYMOUS)
 
 
 class TokenSession(Protocol):
@@ -50,17 +35,18 @@ class TokenSession(Protocol):
 class Tokens:
     """The tokens in the metadata image. `apply` has to be subscribed to it."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._secret_key = broker.config.token_secret_key
+    def __init__(self, secret_key: str | None, image: Callable[[], MetadataImage], clock: Clock) -> None:
+        self._secret_key = secret_key
+        self._image = image
+        self._clock = clock
         self._credentials: dict[tuple[str, str, bytes], Credential] = {}
         # By the id of the token.
         self._sessions: dict[str, dict[TokenSession, None]] = {}
 
     def find(self, mechanism: Mechanism, token_id: str, salt: bytes) -> Token | None:
         """The token, if it has not expired."""
-        record = self._broker.image.tokens.get(token_id)
-        if record is None or self._secret_key is None or record.expiration_timestamp <= self._broker.clock.wall_ms():
+        record = self._image().tokens.get(token_id)
+        if record is None or self._secret_key is None or record.expiration_timestamp <= self._clock.wall_ms():
             return None
         key = (mechanism.name, token_id, salt)
         credential = self._credentials.get(key)
@@ -74,7 +60,7 @@ class Tokens:
     def begin(self, token_id: str, session: TokenSession) -> None:
         """Somebody has logged in with the token, which may have changed meanwhile."""
         self._sessions.setdefault(token_id, {})[session] = None
-        record = self._broker.image.tokens.get(token_id)
+        record = self._image().tokens.get(token_id)
         session.end_by(record.expiration_timestamp if record is not None else None)
 
     def ended(self, token_id: str, session: TokenSession) -> None:

@@ -12,12 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.login import ClientLogin
-from broker_cy.client.security import login_of, protocol_of, read_command_config
+from broker_cy.client.security import login_without_tls
 from broker_cy.security.jaas import BY_PASSWORD
 
-_PROTOCOLS: Final = ("PLAINTEXT", "SASL_PLAINTEXT")
 VARIABLE: Final = "BROKER_LOAD_COMMAND_CONFIG"
 
 
@@ -35,11 +33,7 @@ def chosen() -> ClientLogin | None:
 
 @cache
 def _login(path: str) -> ClientLogin | None:
-    settings = read_command_config(Path(path))
-    if (protocol := protocol_of(settings, path)) not in _PROTOCOLS:
-        reason = f"load generators do not support security.protocol={protocol} yet: use {' or '.join(_PROTOCOLS)}"
-        raise ClientError(Failure.INVALID, reason, what=path)
-    return login_of(settings, path)
+    return login_without_tls(Path(path), "load generators")
 
 
 def librdkafka_settings(login: ClientLogin) -> dict[str, Any]:

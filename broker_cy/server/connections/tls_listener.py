@@ -14,7 +14,6 @@ from broker_cy.client.tls import file_version, read_file
 from broker_cy.config.types import ConfigError
 from broker_cy.core.logs import facts
 from broker_cy.core.openssl import TlsContext, TlsError
-from broker_cy.security.acls import ANONYMOUS
 from broker_cy.security.tls.certificate import CertificateError, read_certificate
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper
 from broker_cy.security.tls.stores import Identity, StoreError, files_of, load_identity, load_trusted

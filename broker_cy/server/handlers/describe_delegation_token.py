@@ -14,7 +14,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import handler
-from broker_cy.server.tokens import may_ask
+from broker_cy.server.token_requests import may_ask
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

@@ -13,7 +13,7 @@ from typing import cast
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
-from broker_cy.server.tokens import may_ask
+from broker_cy.server.token_requests import may_ask
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 

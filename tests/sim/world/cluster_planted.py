@@ -191,7 +191,7 @@ def unclean_leaders_never_recover(patch: pytest.MonkeyPatch) -> None:
 
 def rights_outlive_the_rules(patch: pytest.MonkeyPatch) -> None:
     """What was decided once is not decided again when the ACLs change."""
-    patch.setattr(Authorizer, "_forget", lambda self: None)
+    patch.setattr(Authorizer, "forget", lambda self: None)
 
 
 def one_rule_takes_others_with_it(patch: pytest.MonkeyPatch) -> None:
