@@ -39,7 +39,18 @@ FILE_VARIABLE = "BROKER_CY_CLUSTERS"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 # Time limits of a call are shorter than this.
 _TIMEOUT_S_END = 86_400
-_FIELDS: dict[str, type | tuple[type, ...]] = {"bootstrap": str, "timeout_s": (int, float), "readonly": bool}
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "bootstrap": str,
+    "timeout_s": (int, float),
+    "readonly": bool,
+    "metrics_token_file": str,
+}
+_EXPECTED = {
+    "bootstrap": "a text, HOST:PORT",
+    "timeout_s": "a number",
+    "readonly": "true or false",
+    "metrics_token_file": "a text, the path of a file",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +61,8 @@ class ClusterEntry:
     bootstrap: tuple[Address, ...]
     timeout_s: float = DEFAULT_TIMEOUT_S
     is_readonly: bool = False
+    # A file with a token for the brokers' metrics (brokercy.metrics.token.file), which consoles show.
+    metrics_token_file: Path | None = None
     # The settings of security, and where they are; the file of --command-config replaces them.
     secured: Mapping[str, str] = field(default_factory=dict, repr=False)
     where: str = ""
@@ -160,10 +173,7 @@ def _entry(path: Path, name: str, table: Any) -> ClusterEntry:
         kind = _FIELDS[field_name]
         # bool is an int in Python, but not a number in a configuration file.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            expected = {"bootstrap": "a text, HOST:PORT", "timeout_s": "a number", "readonly": "true or false"}[
-                field_name
-            ]
-            raise _invalid(path, f"{where}.{field_name} = {value!r}: expected {expected}")
+            raise _invalid(path, f"{where}.{field_name} = {value!r}: expected {_EXPECTED[field_name]}")
     if "bootstrap" not in table:
         raise _invalid(path, f"{where}.bootstrap is missing")
     timeout_s = float(table.get("timeout_s", DEFAULT_TIMEOUT_S))
@@ -176,7 +186,10 @@ def _entry(path: Path, name: str, table: Any) -> ClusterEntry:
     unknown = sorted(set(secured) - set(NAMES))
     if unknown:
         raise _invalid(path, f"{where}.{unknown[0]} is not supported yet; those of security are {', '.join(NAMES)}")
-    return ClusterEntry(name, bootstrap, timeout_s, table.get("readonly", False), secured, f"{path}: {where}")
+    token_file = Path(table["metrics_token_file"]) if "metrics_token_file" in table else None
+    return ClusterEntry(
+        name, bootstrap, timeout_s, table.get("readonly", False), token_file, secured, f"{path}: {where}"
+    )
 
 
 def _without_security(path: Path, where: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

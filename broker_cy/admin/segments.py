@@ -1,11 +1,13 @@
 """How many segments each partition of a topic has. No Kafka API reports it: broker-cy does at its `/metrics`, whose
-address is the setting `brokercy.metrics.listener`.
+address is the setting `brokercy.metrics.listener`, and which may need a token and TLS.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import ssl
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
@@ -16,6 +18,8 @@ from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
 from broker_cy.client.errors import ClientError
 
 LISTENER: Final = "brokercy.metrics.listener"
+CERTIFICATE: Final = "brokercy.metrics.ssl.certificate.file"
+TOKEN_BYTES_MAX: Final = 4_096
 # The time limit for one broker: the others are shown without it.
 TIMEOUT_S: Final = 2.0
 ANSWER_BYTES_MAX: Final = 64 << 20
@@ -25,39 +29,55 @@ _LINE = re.compile(rb'^broker_cy_partition_segments\{.*partition="(\d+)"\} (\d+)
 _ANY = frozenset({"", "0.0.0.0", "::"})
 
 
-async def segments_of(caller: Caller, topic: str) -> dict[int, int]:
-    """Segments by partition, where brokers report them: Apache Kafka does not, nor a broker whose setting is empty."""
+async def segments_of(
+    caller: Caller, topic: str, token_file: Path | None = None, context: ssl.SSLContext | None = None
+) -> dict[int, int]:
+    """Segments by partition, where brokers report them: Apache Kafka does not, nor a broker whose setting is empty, or
+    that wants another token than the first line of `token_file`. `context`: whom to trust with TLS; None: whom the
+    system trusts.
+    """
     nodes = dict(caller.metadata.nodes)
     resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes]
     try:
-        described = await ConfigCalls(caller).describe(resources, names=[LISTENER])
+        described = await ConfigCalls(caller).describe(resources, names=[LISTENER, CERTIFICATE])
     except ClientError:
         return {}
     found: dict[int, int] = {}
     for resource, entries in described.found.items():
-        value = next((entry.value for entry in entries if entry.name == LISTENER), None)
-        if not value:
+        values = {entry.name: entry.value for entry in entries}
+        if not (value := values.get(LISTENER)):
             continue
         host, _, port = value.rpartition(":")
         host = host.strip("[]")
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 address = nodes[int(resource.name)].address.host if host in _ANY else host
-                page = await _get(address, int(port), f"/metrics?topic={quote(topic, safe='')}")
+                target = f"/metrics?topic={quote(topic, safe='')}"
+                secured = (context or ssl.create_default_context()) if values.get(CERTIFICATE) else None
+                page = await _get(address, int(port), target, _token(token_file), secured)
         except (OSError, ValueError, TimeoutError, h11.ProtocolError):
             continue
         found |= {int(partition): int(count) for partition, count in _LINE.findall(page)}
     return found
 
 
-async def _get(host: str, port: int, target: str) -> bytes:
+def _token(file: Path | None) -> str | None:
+    """Raises OSError and ValueError."""
+    if file is None:
+        return None
+    with file.expanduser().open(encoding="ascii") as lines:
+        return lines.readline(TOKEN_BYTES_MAX).strip()
+
+
+async def _get(host: str, port: int, target: str, token: str | None, context: ssl.SSLContext | None) -> bytes:
     """The body of an answer 200; b"" for another one. Raises OSError and h11.ProtocolError."""
-    reader, writer = await asyncio.open_connection(host, port)
+    reader, writer = await asyncio.open_connection(host, port, ssl=context)
     try:
         http = h11.Connection(h11.CLIENT)
-        request = h11.Request(
-            method="GET", target=target, headers=[("Host", f"{host}:{port}"), ("Connection", "close")]
-        )
+        headers = [("Host", f"{host}:{port}"), ("Connection", "close")]
+        if token is not None:
+            headers.append(("Authorization", f"Bearer {token}"))
+        request = h11.Request(method="GET", target=target, headers=headers)
         writer.write((http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b""))
         body = bytearray()
         while len(body) < ANSWER_BYTES_MAX:

@@ -361,7 +361,7 @@ class Session:
             self._quick.offsets.earliest(keys),
             self._quick.offsets.latest(keys),
             self._quick.log_dirs.describe(topics=[topic]),
-            segments_of(self._quick.caller, topic),
+            segments_of(self._quick.caller, topic, self.entry.metrics_token_file, self.entry.tls),
         )
         on_disk = {
             replica.partition: (replica.size_bytes, directory.path)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
+from pathlib import Path
+
 import pytest
 
 from admin_tui.screens.topics import TopicsView
+from bench.launch.nodes import free_ports
+from broker_cy.admin.address import parse_addresses
+from broker_cy.admin.client import AdminClient
 from broker_cy.admin.configs import ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.segments import segments_of
@@ -12,6 +19,7 @@ from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, drive
 from tests.support.broker import BrokerProcess
+from tests.support.certificates import Authority
 
 
 async def open_topics(terminal: Terminal, name: str, *topics: NewTopic) -> TopicsView:
@@ -171,6 +179,32 @@ def test_partitions_are_counted_by_reading(broker_cy: BrokerProcess, name: str, 
         await terminal.shows("5 records at 5 offsets of 1 partition")
 
     drive(broker_cy.bootstrap, job, size=size)
+
+
+def test_segments_behind_a_token_and_tls(tmp_path: Path, name: str) -> None:
+    """If this fails, consoles do not show segments of brokers whose metrics are protected."""
+    authority, tokens = Authority(), tmp_path / "tokens"
+    tokens.write_text("a-token-that-nobody-guesses\n")
+    settings = {
+        "brokercy.metrics.listener": f"127.0.0.1:{free_ports(1)[0]}",
+        "brokercy.metrics.token.file": str(tokens),
+        "brokercy.metrics.ssl.certificate.file": str(authority.issue("broker").write_pem(tmp_path / "broker.pem")),
+    }
+    broker = BrokerProcess(tmp_path / "data", settings)
+    broker.start()
+
+    async def work() -> None:
+        async with AdminClient(parse_addresses(broker.bootstrap)) as client:
+            (await client.topics.create([NewTopic(name, 2)])).whole()
+            context = ssl.create_default_context(cadata=authority.pem)
+            assert await segments_of(client.caller, name, tokens, context) == {0: 1, 1: 1}
+            assert await segments_of(client.caller, name, None, context) == {}
+            assert await segments_of(client.caller, name, tokens) == {}
+
+    try:
+        asyncio.run(work())
+    finally:
+        broker.close()
 
 
 def test_segments_are_shown(broker_cy: BrokerProcess, name: str) -> None:
