@@ -26,7 +26,7 @@ def key_set(*keys: RSAKey | ECKey | OctKey, **fields: Any) -> bytes:
     return json.dumps({"keys": [{**key.as_dict(private=False), **fields} for key in keys]}).encode()
 
 
-def claims(user: str = "alice", lifetime_s: float = 3_600, **fields: Any) -> dict[str, Any]:
+def claims(user: str = "alice", lifetime_s: float = 86_400, **fields: Any) -> dict[str, Any]:
     """Fields that are None are left out."""
     now_s = int(time.time())
     found = {"sub": user, "iat": now_s, "exp": now_s + lifetime_s, "aud": AUDIENCE, "iss": ISSUER, "scope": "read"}
