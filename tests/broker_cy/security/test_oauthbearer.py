@@ -121,8 +121,8 @@ WRONG: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("what", WRONG)
 def test_tokens_for_others_are_rejected(what: str) -> None:
     """If this fails, a token of another service, or one that has expired, is good enough."""
-    fields = {
-        name: time.time() + value if name in ("exp", "nbf") and type(value) is int else value
+    fields: dict[str, Any] = {
+        name: time.time() + int(value) if name in ("exp", "nbf") and type(value) is int else value
         for name, value in WRONG[what].items()
     }
     assert isinstance(judge(token(RSA, claims(**fields))), Rejected)
