@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import platform
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def node() -> Path:
 
 
 def run_script(
-    name: str, *arguments: str, stdin: bytes = b"", timeout_s: float = 90.0
+    name: str, *arguments: str, stdin: bytes = b"", timeout_s: float = 90.0, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a script of tests/e2e/node to its end."""
-    return run([node(), DIRECTORY / name, *arguments], stdin=stdin, timeout_s=timeout_s)
+    return run([node(), DIRECTORY / name, *arguments], stdin=stdin, timeout_s=timeout_s, env=env)

@@ -4,6 +4,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 type life struct {
@@ -23,14 +26,28 @@ type life struct {
 }
 
 func (l *life) client(options ...kgo.Opt) *kgo.Client {
-	client, err := kgo.NewClient(append([]kgo.Opt{
+	client, err := kgo.NewClient(append(append([]kgo.Opt{
 		kgo.SeedBrokers(l.bootstrap),
 		kgo.FetchMaxWait(50 * time.Millisecond),
 		kgo.MetadataMinAge(100 * time.Millisecond),
-	}, options...)...)
+	}, secured()...), options...)...)
 	must(err)
 	l.opened = append(l.opened, client)
 	return client
+}
+
+// secured is TLS and a login, where the environment names a user.
+func secured() []kgo.Opt {
+	user := os.Getenv("LIFE_USER")
+	if user == "" {
+		return nil
+	}
+	authority, err := os.ReadFile(os.Getenv("LIFE_CA"))
+	must(err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	login := scram.Auth{User: user, Pass: os.Getenv("LIFE_PASSWORD")}
+	return []kgo.Opt{kgo.DialTLSConfig(&tls.Config{RootCAs: roots}), kgo.SASL(login.AsSha512Mechanism())}
 }
 
 func (l *life) admin() *kadm.Client { return kadm.NewClient(l.client()) }

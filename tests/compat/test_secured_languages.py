@@ -1,0 +1,60 @@
+"""Clients in Go and JavaScript log in with SCRAM over TLS; those in Java, C and Python are in test_tls."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from bench.launch import go_programs
+from bench.launch.processes import ProcessError, run
+from tests.support.broker import target_is_kafka
+from tests.support.node import run_script
+from tests.support.tls_broker import TlsBroker
+
+pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own settings")
+TIMEOUT_S = 30.0
+USER, PASSWORD = "gopher", "a password, of somebody"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
+    secured = TlsBroker(tmp_path_factory.mktemp("languages"))
+    secured.start()
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
+    admin = AdminClient({"bootstrap.servers": secured.open_bootstrap})
+    change = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+    for done in admin.alter_user_scram_credentials([change]).values():
+        done.result(TIMEOUT_S)
+    yield secured
+    secured.close()
+
+
+def environment(broker: TlsBroker, password: str = PASSWORD) -> Mapping[str, str]:
+    authority = broker.directory / "authority.pem"
+    return {**os.environ, "LIFE_USER": USER, "LIFE_PASSWORD": password, "LIFE_CA": str(authority)}
+
+
+@pytest.mark.timeout(360)  # the first of them compiles
+@pytest.mark.skipif(go_programs.missing() is not None, reason=str(go_programs.missing()))
+@pytest.mark.parametrize("scenario", ["records", "codecs", "group"])
+def test_franz_go(broker: TlsBroker, topic: str, group: str, scenario: str) -> None:
+    """If this fails, Go programs cannot use a secured cluster."""
+    program = go_programs.program(Path(__file__).with_name("franz_go"))
+    command: list[str | Path] = [program, scenario, broker.sasl_bootstrap, topic, group]
+    run(command, timeout_s=90, env=environment(broker))
+    with pytest.raises(ProcessError, match=r"(?i)sasl|authentication"):
+        run(command, timeout_s=90, env=environment(broker, "guessed"))
+
+
+def test_kafkajs(broker: TlsBroker, topic: str, group: str) -> None:
+    """If this fails, JavaScript programs cannot use a secured cluster."""
+    found = run_script(
+        "kafkajs_life.mjs", "commitAndGoOn", broker.sasl_bootstrap, topic, group, env=environment(broker)
+    )
+    assert json.loads(found.stdout) == ["4", "5", "6", "7", "8", "9"]
