@@ -27,6 +27,10 @@ fi
 tar -cf - -T "$copy/.sources.new" | tar -xf - -C "$copy"
 mv "$copy/.sources.new" "$copy/.sources"
 
+# OpenSSL itself is not built again.
+mkdir -p "$copy/build"
+if [ -d build/openssl ]; then ln -sfn "$root/build/openssl" "$copy/build/openssl"; fi
+
 cd "$copy"
 CC=$compiler BROKER_CY_SANITIZE=1 "$python" setup.py -q build_ext
 
@@ -47,6 +51,6 @@ assert b"__asan_report" in pathlib.Path(cursor.__file__).read_bytes(), "the exte
 EOF
 if [ $# -eq 0 ]; then
     set -- tests/broker_cy/core tests/broker_cy/wire tests/broker_cy/storage tests/broker_cy/server/test_connection.py \
-        tests/broker_cy/server/test_reset.py tests/fuzz
+        tests/broker_cy/server/test_reset.py tests/broker_cy/server/test_tls_listener.py tests/fuzz
 fi
 preloaded "$python" -m pytest -q -p no:cacheprovider -n "${WORKERS:-2}" -m "not soak" --timeout 900 "$@"
