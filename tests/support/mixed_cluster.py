@@ -11,6 +11,7 @@ from bench.launch import kafka_dist
 from bench.launch.cluster_nodes import voters_of
 from bench.launch.nodes import CLUSTER_ID, free_ports
 from broker_cy.client.errors import ClientError
+from tests.support.certificates import Authority
 from tests.support.cluster import READY_S, ClusterNode, quorum
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.sasl_broker import ADMIN_PASSWORD, listener_settings
@@ -34,10 +35,11 @@ MixedNode = KafkaPeer | ClusterNode
 
 @contextmanager
 def mixed_cluster(
-    directory: Path, kinds: Sequence[str], settings: Mapping[str, str] | None = None, *, logs_in: bool = False
+    directory: Path, kinds: Sequence[str], settings: Mapping[str, str] | None = None, *, protocol: str = "PLAINTEXT"
 ) -> Iterator[list[MixedNode]]:
     """Start one node for each of `kinds` ("kafka" or "ours"), with the ids from 1 on, and yield them when clients of
-    each see all brokers. All nodes have the `settings`. With `logs_in` they log in to each other, and have authorizers.
+    each see all brokers. All nodes have the `settings`. With a `protocol` of SASL they log in to each other
+    by it, and have authorizers.
     """
     nodes: list[MixedNode] = []
     common = settings or {}
@@ -52,9 +54,13 @@ def mixed_cluster(
             nodes.append(ClusterNode(place, number, "broker,controller", {**AS_KAFKA, **common}))
     for node in nodes:
         node.choose_ports()
+    logs_in = protocol.startswith("SASL_")
+    authority = Authority()
     if logs_in:
         for node in nodes:
-            node.settings |= _with_logins(node)
+            node.settings |= _with_logins(node, protocol)
+            if protocol == "SASL_SSL":
+                node.settings |= _stores(node, authority)
     voters = voters_of(nodes)
     added = ("--add-scram", f"SCRAM-SHA-512=[name=admin,password={ADMIN_PASSWORD}]") if logs_in else ()
     with ThreadPoolExecutor(len(nodes)) as pool:
@@ -78,7 +84,7 @@ def mixed_cluster(
                 node.close()
 
 
-def _with_logins(node: MixedNode) -> dict[str, str]:
+def _with_logins(node: MixedNode, protocol: str) -> dict[str, str]:
     """A further listener, at which brokers log in with SCRAM; at controllers, nodes log in with PLAIN. Clients need no
     login, and may do everything.
     """
@@ -89,7 +95,7 @@ def _with_logins(node: MixedNode) -> dict[str, str]:
     return {
         "listeners": f"{clients},{inner},{controller}",
         "advertised.listeners": f"{clients},{inner}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INNER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,INNER:{protocol},CONTROLLER:{protocol}",
         "inter.broker.listener.name": "INNER",
         "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
         "sasl.mechanism.controller.protocol": "PLAIN",
@@ -98,6 +104,18 @@ def _with_logins(node: MixedNode) -> dict[str, str]:
         "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:admin;User:ANONYMOUS",
+    }
+
+
+def _stores(node: MixedNode, authority: Authority) -> dict[str, str]:
+    """A certificate of the node, which it also shows at controllers: they want one."""
+    node.directory.mkdir(parents=True, exist_ok=True)
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue("node").write_pem(node.directory / "node.pem")),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.write_pem(node.directory / "authority.pem")),
+        "listener.name.controller.ssl.client.auth": "required",
     }
 
 
