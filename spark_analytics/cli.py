@@ -28,7 +28,7 @@ from spark_analytics.reassignment import PlanError, read
 from spark_analytics.segments.errors import SegmentsError
 
 if TYPE_CHECKING:
-    from broker_cy.client.login import ClientLogin
+    from broker_cy.client.security import ClientSecurity
     from spark_analytics.jobs.registry import Job
 
 PROGRAM = "broker-analytics"
@@ -176,7 +176,7 @@ def ingest(
     """
     from spark_analytics import ingest as reading
 
-    source = reading.find(bootstrap, cluster, _login(command_config))
+    source = reading.find(bootstrap, cluster, _security(command_config))
     done = reading.ingest(Lake(out), source, accept_loss=accept_loss, replaces=replaces, show=_show)
     batches = "1 batch" if done.batches == 1 else f"{done.batches} batches"
     click.echo(f"{done.cluster}: {done.records:,} records in {batches}, {done.seconds:.0f} s")
@@ -319,7 +319,7 @@ def segments(
 @click.option("--every", default="10m", show_default=True, metavar="TIME", help="How often: a systemd time span.")
 def schedule(bootstrap: str, command_config: Path | None, out: Path, cluster: str | None, every: str) -> None:
     """Print a systemd service and timer that ingest again and again."""
-    _login(command_config)
+    _security(command_config)
     login = command_config.resolve() if command_config is not None else None
     try:
         click.echo(timers.units(sys.executable, bootstrap, out.resolve(), every, cluster, login))
@@ -327,15 +327,15 @@ def schedule(bootstrap: str, command_config: Path | None, out: Path, cluster: st
         raise click.ClickException(f"--every: {error}") from None
 
 
-def _login(path: Path | None) -> ClientLogin | None:
+def _security(path: Path | None) -> ClientSecurity | None:
     """What the file says."""
     if path is None:
         return None
     from broker_cy.client.errors import ClientError
-    from broker_cy.client.security import login_without_tls
+    from broker_cy.client.security import security_of
 
     try:
-        return login_without_tls(path, "the analytics")
+        return security_of(path)
     except ClientError as error:
         raise click.ClickException(f"--command-config: {error}") from None
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reader import Reader
-from broker_cy.client.login import ClientLogin
+from broker_cy.client.security import OPEN, ClientSecurity
 from broker_cy.metrics import events, sample
 from broker_cy.wire.records import Record
 from spark_analytics import rows
@@ -55,20 +55,20 @@ class Ingested:
     seconds: float
 
 
-def find(bootstrap: str, cluster: str | None, login: ClientLogin | None = None) -> Source:
-    """Look at the cluster; by default its name in the lake is its id; `login` is for brokers that want one. Raises
+def find(bootstrap: str, cluster: str | None, security: ClientSecurity | None = None) -> Source:
+    """Look at the cluster; by default its name in the lake is its id; `security` is for brokers that want it. Raises
     IngestError if it cannot be reached, or has neither topic, and LakeError for a name that no cluster can have.
     """
     if cluster is not None:
         checked(cluster)
     try:
-        return asyncio.run(_find(bootstrap, cluster, login))
+        return asyncio.run(_find(bootstrap, cluster, security or OPEN))
     except ClientError as error:
         raise IngestError(f"{bootstrap}: {error}") from None
 
 
-async def _find(bootstrap: str, cluster: str | None, login: ClientLogin | None) -> Source:
-    async with AdminClient(bootstrap, login=login) as client:
+async def _find(bootstrap: str, cluster: str | None, security: ClientSecurity) -> Source:
+    async with AdminClient(bootstrap, login=security.login, tls=security.tls) as client:
         known = {topic.name: topic for topic in await client.topics.list_all() if topic.name in TOPICS}
         if not known:
             raise IngestError(
@@ -92,7 +92,7 @@ async def _find(bootstrap: str, cluster: str | None, login: ClientLogin | None) 
             for name, of_topic in parts.items()
         }
         nodes = frozenset(each.broker_id for each in described.brokers)
-        return Source(bootstrap, cluster or source, source, nodes, topics, login)
+        return Source(bootstrap, cluster or source, source, nodes, topics, security)
 
 
 def ingest(
@@ -121,7 +121,7 @@ def _again(source: Source) -> Source:
     """Look at the source again, now that the lake is locked: another ingest may have read past the ends that were seen
     before. Raises IngestError if it is another cluster now.
     """
-    found = find(source.bootstrap, source.cluster, source.login)
+    found = find(source.bootstrap, source.cluster, source.security)
     if found.source != source.source:
         raise IngestError(f"{source.bootstrap} was cluster {source.source}, and is {found.source} now: ingest again")
     return found
@@ -181,7 +181,7 @@ async def _run(
     """Ingest up to the source's ends, a batch after the other; returns batches, records, and how many were left out."""
     number = first = generation.complete
     records = left_out = 0
-    async with AdminClient(source.bootstrap, login=source.login) as client:
+    async with AdminClient(source.bootstrap, login=source.security.login, tls=source.security.tls) as client:
         with ThreadPoolExecutor(min(THREADS_MAX, os.cpu_count() or 1)) as pool:
             while ends := _next_ends(source, starts):
                 batch = _Batch(generation, number, pool)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker_cy.client.login import ClientLogin
+from broker_cy.client.security import OPEN, ClientSecurity
 from spark_analytics.lake import Generation, Lake, LakeError, Offsets, read_facts, write_facts
 
 
@@ -26,8 +26,8 @@ class Topic:
 
 @dataclass(frozen=True)
 class Source:
-    """Where records come from: `cluster` is a name in the lake, `source` the id of the Kafka cluster; `login` is what
-    connections log in with.
+    """Where records come from: `cluster` is a name in the lake, `source` the id of the Kafka cluster; `security` is
+    what its brokers want of connections.
     """
 
     bootstrap: str
@@ -35,7 +35,7 @@ class Source:
     source: str
     nodes: frozenset[int]
     topics: Mapping[str, Topic]
-    login: ClientLogin | None = None
+    security: ClientSecurity = OPEN
 
 
 def enter(lake: Lake, source: Source, replaces: str | None = None) -> None:

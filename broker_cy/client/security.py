@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.login import ClientLogin
@@ -128,16 +128,20 @@ def tls_of(settings: Mapping[str, str], where: str) -> ssl.SSLContext | None:
         raise _invalid(where, str(error)) from None
 
 
-def login_without_tls(path: Path, what: str) -> ClientLogin | None:
-    """The login in a file with the settings of a Kafka client, for `what`, which does not use TLS yet. Raises
-    ClientError.
-    """
+class ClientSecurity(NamedTuple):
+    """What connections are protected by, and log in with; None where they are not, or do not."""
+
+    login: ClientLogin | None = None
+    tls: ssl.SSLContext | None = None
+
+
+OPEN: Final = ClientSecurity()
+
+
+def security_of(path: Path) -> ClientSecurity:
+    """What a file with the settings of a Kafka client says. Raises ClientError."""
     settings = read_command_config(path)
-    if (protocol := protocol_of(settings, str(path))) in WITH_TLS:
-        raise _invalid(
-            str(path), f"{PROTOCOL}={protocol} is not supported by {what} yet: use PLAINTEXT or SASL_PLAINTEXT"
-        )
-    return login_of(settings, str(path))
+    return ClientSecurity(login_of(settings, str(path)), tls_of(settings, str(path)))
 
 
 def login_of(settings: Mapping[str, str], where: str) -> ClientLogin | None:

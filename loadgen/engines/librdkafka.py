@@ -316,9 +316,12 @@ def settings_of(work: Work) -> dict[str, Any]:
     }  # fmt: skip
     if work.ledger is not None and not spec.idempotent:
         settings["retries"] = 0
-    if (login := logins.chosen()) is not None:
+    security = logins.chosen()
+    if security.tls is not None:
+        raise EngineError(f"{spec.name}: the engine librdkafka has no TLS yet: use gevent")
+    if security.login is not None:
         try:
-            settings |= logins.librdkafka_settings(login)
+            settings |= logins.librdkafka_settings(security.login)
         except ValueError as error:
             raise EngineError(f"{spec.name}: {error}") from None
     return settings

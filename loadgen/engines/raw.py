@@ -67,8 +67,8 @@ class RawEngine:
     def prepare(self) -> None:
         """Check the options, and encode the batches. Raises EngineError."""
         spec = self._work.spec
-        if logins.chosen() is not None:
-            raise EngineError(f"{spec.name}: the engine raw cannot log in: use gevent or librdkafka")
+        if any(each is not None for each in logins.chosen()):
+            raise EngineError(f"{spec.name}: the engine raw has neither logins nor TLS: use gevent")
         if spec.kind != "producer":
             raise EngineError(f"{spec.name}: the engine raw is for users of kind producer, not {spec.kind}")
         if is_idempotent(self._work) and spec.acks != "all":

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import gevent
 from gevent import socket
 from gevent.event import Event
+from gevent.lock import Semaphore
 from greenlet import getcurrent, greenlet
 
 from broker_cy.client.errors import ClientError
@@ -34,6 +35,7 @@ from broker_cy.wire import codec
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.codec import Message
 from loadgen.net import login as logins
+from loadgen.net.tls import TlsSocket
 
 R = TypeVar("R", bound=Message)
 Address = tuple[str, int]
@@ -126,6 +128,10 @@ class Connection:
         self._partial = memoryview(b"")
         self._filled = 0
         self._sized = False
+        # Held by whoever waits for room in the socket: what others send comes after it.
+        self._sender = Semaphore()
+        if isinstance(sock, TlsSocket):
+            sock.on_pending = self._readable
         self._watcher = self._hub.loop.io(sock.fileno(), _READ)
         self._watcher.start(self._readable)
 
@@ -237,6 +243,8 @@ class Connection:
             raise NetError(self.closed.name, str(self.closed), sent=False)
 
     def _send(self, data: bytes | bytearray) -> None:
+        if self._sender.locked():
+            return self._send_rest(memoryview(data))
         try:
             sent = self._socket._sock.send(data)
         except BlockingIOError:
@@ -245,12 +253,16 @@ class Connection:
             raise self._break(error) from None
         if sent < len(data):
             self._send_rest(memoryview(data)[sent:])
+        return None
 
     def _send_rest(self, data: memoryview) -> None:
-        try:
-            self._socket.sendall(data)
-        except OSError as error:
-            raise self._break(error) from None
+        with self._sender:
+            if self.closed is not None:
+                raise NetError(self.closed.name, str(self.closed), sent=False)
+            try:
+                self._socket.sendall(data)
+            except OSError as error:
+                raise self._break(error) from None
 
     def _wait(self, call: _Call) -> memoryview:
         if call.body is None and call.error is None:
@@ -357,14 +369,16 @@ def _wake(call: _Call) -> None:
 def connect(address: Address, client_id: str, timeout_s: float, *, negotiate: bool = True) -> Connection:
     """Open a connection, ask for the broker's versions, and log in if the process has a login. Raises NetError."""
     try:
-        login = logins.chosen()
+        security = logins.chosen()
     except ClientError as error:
         raise NetError("INVALID_CONFIG", str(error), sent=False) from None
     until_s = time.monotonic() + timeout_s
     try:
-        sock = socket.create_connection(address, timeout_s)
+        sock: Any = socket.create_connection(address, timeout_s)
         sock.setsockopt(plain.IPPROTO_TCP, plain.TCP_NODELAY, 1)
         sock.settimeout(None)
+        if security.tls is not None:
+            sock = TlsSocket(sock, security.tls, address[0], until_s - time.monotonic())
     except OSError as error:
         name = "TIMED_OUT" if isinstance(error, TimeoutError) else "CONNECTION_FAILED"
         text = f"{address[0]}:{address[1]}: {error.strerror or error}"
@@ -373,8 +387,8 @@ def connect(address: Address, client_id: str, timeout_s: float, *, negotiate: bo
     try:
         if negotiate:
             connection.negotiate()
-        if login is not None:
-            connection.log_in(login)
+        if security.login is not None:
+            connection.log_in(security.login)
         connection.timeout_s = timeout_s
     except BaseException:
         connection.close()

@@ -13,27 +13,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker_cy.client.login import ClientLogin
-from broker_cy.client.security import login_without_tls
+from broker_cy.client.security import OPEN, ClientSecurity, security_of
 from broker_cy.security.jaas import BY_PASSWORD
 
 VARIABLE: Final = "BROKER_LOAD_COMMAND_CONFIG"
 
 
 def choose(path: Path) -> None:
-    """Log in with what the file says, from now on, also in processes that this one starts. Raises ClientError."""
-    _login(str(path))
+    """Use what the file says from now on, also in processes that this one starts. Raises ClientError."""
+    _security(str(path))
     os.environ[VARIABLE] = str(path.absolute())
 
 
-def chosen() -> ClientLogin | None:
-    """The login of this process; None if it needs none. Raises ClientError."""
+def chosen() -> ClientSecurity:
+    """What connections of this process need. Raises ClientError."""
     path = os.environ.get(VARIABLE)
-    return _login(path) if path else None
+    return _security(path) if path else OPEN
 
 
 @cache
-def _login(path: str) -> ClientLogin | None:
-    return login_without_tls(Path(path), "load generators")
+def _security(path: str) -> ClientSecurity:
+    return security_of(Path(path))
 
 
 def librdkafka_settings(login: ClientLogin) -> dict[str, Any]:

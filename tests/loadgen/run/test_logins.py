@@ -10,7 +10,9 @@ import pytest
 
 from tests.loadgen.run.kit import UNDISTURBED, Load, load, producers
 from tests.support.broker import target_is_kafka
+from tests.support.certificates import Authority
 from tests.support.sasl_broker import ALICE, PASSWORD, SaslBroker, client_jaas, write_properties
+from tests.support.tls_broker import TlsBroker
 
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own settings")
 SESSION_MS = 1_500
@@ -87,6 +89,42 @@ def test_a_run_with_a_login(
     assert PASSWORD not in shown
 
 
+def test_a_run_over_tls(tmp_path: Path) -> None:
+    """If this fails, nobody can put load on a cluster with TLS, or answers that arrive together wait for others."""
+    pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+    broker = TlsBroker(tmp_path / "broker")
+    try:
+        broker.start()
+        login = tmp_path / "tls.properties"
+        settings = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": client_jaas("PLAIN", ALICE, PASSWORD),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(broker.directory / "authority.pem"),
+        }
+        write_properties(login, settings)
+        options = ("--command-config", login, "--processes", "2")
+        run = load(tmp_path, broker.sasl_bootstrap, "--scenario", producers(tmp_path, topic()), *options)
+        assert run.code in UNDISTURBED, run.stdout + run.stderr
+        produced = run.of.operations["Produce"]
+        assert (produced.failures, produced.requests > 1_000) == (0, True)
+        engine = with_engine(producers(tmp_path, topic()), "librdkafka")
+        refused = load(tmp_path, broker.sasl_bootstrap, "--scenario", engine, "--command-config", login)
+        assert refused.code not in UNDISTURBED
+        assert "the engine librdkafka has no TLS yet" in refused.stdout + refused.stderr
+        write_properties(
+            login, settings | {"ssl.truststore.location": str(Authority("Other").write_pem(tmp_path / "o"))}
+        )
+        stranger = load(
+            tmp_path, broker.sasl_bootstrap, "--scenario", producers(tmp_path, topic()), "--command-config", login
+        )
+        assert stranger.code not in UNDISTURBED
+        assert "certificate verify failed" in stranger.stdout + stranger.stderr
+    finally:
+        broker.close()
+
+
 def test_what_cannot_log_in_says_so(broker: SaslBroker, tmp_path: Path) -> None:
     """If this fails, a run on a secured cluster ends without a reason."""
     wrong = load(
@@ -104,7 +142,7 @@ def test_what_cannot_log_in_says_so(broker: SaslBroker, tmp_path: Path) -> None:
         *("--command-config", properties(tmp_path, "PLAIN")),
     )
     assert raw.code not in UNDISTURBED
-    assert "the engine raw cannot log in" in raw.stdout + raw.stderr
+    assert "the engine raw has neither logins nor TLS" in raw.stdout + raw.stderr
     missing = load(tmp_path, broker.bootstrap, "--command-config", tmp_path / "none")
     assert missing.code not in UNDISTURBED
     assert "--command-config" in missing.stderr
