@@ -83,9 +83,14 @@ class Tab:
     def panel(self, title: str) -> Locator:
         return self.page.locator("section.panel").filter(has=self.page.get_by_role("heading", name=title, exact=True))
 
-    def act(self, label: str, values: dict[str, str] | None = None, *, typed: str | None = None) -> str:
-        """Press the button of an act, fill in its form, confirm its plan; return the command line that it showed."""
-        self.page.get_by_role("button", name=label, exact=True).first.click()
+    def act(
+        self, label: str, values: dict[str, str] | None = None, *, typed: str | None = None, panel: str | None = None
+    ) -> str:
+        """Press the button of an act, that of a panel if several have it, fill in its form, confirm its plan; return
+        the command line that it showed.
+        """
+        place: Page | Locator = self.page if panel is None else self.panel(panel)
+        place.get_by_role("button", name=label, exact=True).first.click()
         dialog = self.page.locator("dialog.dialog")
         dialog.wait_for()
         if values is not None:

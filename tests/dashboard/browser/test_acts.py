@@ -30,6 +30,8 @@ TESTED = {
     # test_operating.py, with several nodes:
     "cordon-broker", "uncordon-broker", "drain-broker", "decommission-broker", "fill-broker", "balance-brokers",
     "cancel-moves", "stop-moves", "elect-preferred", "elect-unclean", "add-voter", "remove-voter", "upgrade-quorum",
+    # test_rights.py, with an authorizer:
+    "create-acl", "delete-acls", "create-user", "set-password", "delete-user",
 }  # fmt: skip
 
 

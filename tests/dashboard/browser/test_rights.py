@@ -65,3 +65,19 @@ def test_rights_are_changed_and_explained(secured: str, new_tab: Callable[..., T
     assert SECRET not in dialog.inner_text()
     dialog.locator(".dialog-buttons button").last.click()
     tab.panel("Users of SCRAM").get_by_text("carol").wait_for()
+    users = "Users of SCRAM"
+    row = {"user": "carol", "password": SECRET, "again": SECRET}
+    tab.panel(users).locator("[col-id=_mark] input").last.check()
+    command = tab.act("Set password", {**row, "password": f"{SECRET}-2", "again": f"{SECRET}-2"}, panel=users)
+    assert command.startswith("broker-cy users alter carol")
+    assert SECRET not in command
+    # A table that was drawn again has no marks.
+    tab.panel(users).locator("[col-id=_mark] input").last.check()
+    command = tab.act("Delete marked", typed="carol", panel=users)
+    assert command.startswith("broker-cy users delete carol")
+    tab.panel(users).get_by_text("carol").wait_for(state="hidden")
+
+    tab.panel("ACLs").locator("[col-id=_mark] input").last.check()
+    command = tab.act("Delete marked", panel="ACLs")
+    assert command.startswith("broker-cy acls delete")
+    tab.panel("ACLs").get_by_text("User:bob").wait_for(state="hidden")
