@@ -108,6 +108,14 @@ def tls_of(settings: Mapping[str, str], where: str) -> ssl.SSLContext | None:
         return None
     from broker_cy.client.tls import context_of, read_file
 
+    try:
+        return context_of(_tls_settings(settings, where), read_file)
+    except StoreError as error:
+        raise _invalid(where, str(error)) from None
+
+
+def _tls_settings(settings: Mapping[str, str], where: str) -> ClientSettings:
+    """Raises ClientError and StoreError."""
     found = {field: settings[name] for field, name in STORE_NAMES.items() if name in settings}
     for field, name in STORE_NAMES.items():
         if f"{name}.file" in settings or f"{name}.env" in settings:
@@ -121,11 +129,8 @@ def tls_of(settings: Mapping[str, str], where: str) -> ssl.SSLContext | None:
     if algorithm and algorithm.lower() != "https":
         raise _invalid(where, f"{ENDPOINT}={algorithm} is not supported: use https, or leave it empty")
     stores = StoreSettings(**found)
-    try:
-        check_settings(stores)
-        return context_of(ClientSettings(stores, min(versions), max(versions), bool(algorithm)), read_file)
-    except StoreError as error:
-        raise _invalid(where, str(error)) from None
+    check_settings(stores)
+    return ClientSettings(stores, min(versions), max(versions), bool(algorithm))
 
 
 class ClientSecurity(NamedTuple):
@@ -142,6 +147,32 @@ def security_of(path: Path) -> ClientSecurity:
     """What a file with the settings of a Kafka client says. Raises ClientError."""
     settings = read_command_config(path)
     return ClientSecurity(login_of(settings, str(path)), tls_of(settings, str(path)))
+
+
+def librdkafka_settings(path: Path) -> dict[str, str]:
+    """The settings of security of librdkafka that say what such a file says; some of them are secrets. Raises
+    ClientError, also for a login that has no user and no password.
+    """
+    settings, where = read_command_config(path), str(path)
+    login, protocol = login_of(settings, where), protocol_of(settings, where)
+    found = {"security.protocol": protocol}
+    if login is not None:
+        user, password = login.user_and_password() or ("", "")
+        if login.mechanism not in jaas.BY_PASSWORD or not user:
+            raise _invalid(where, f"librdkafka logs in with a user and a password, not with {login}")
+        found |= {"sasl.mechanism": login.mechanism, "sasl.username": user, "sasl.password": password}
+    if protocol not in WITH_TLS:
+        return found
+    from broker_cy.client.tls import pem_texts, read_file
+
+    try:
+        wanted = _tls_settings(settings, where)
+        texts = pem_texts(wanted, read_file)
+    except StoreError as error:
+        raise _invalid(where, str(error)) from None
+    names = {"ssl.ca.pem": texts.trusted, "ssl.key.pem": texts.key, "ssl.certificate.pem": texts.chain}
+    found |= {name: text for name, text in names.items() if text is not None}
+    return found | {"ssl.endpoint.identification.algorithm": "https" if wanted.checks_host else "none"}
 
 
 def login_of(settings: Mapping[str, str], where: str) -> ClientLogin | None:

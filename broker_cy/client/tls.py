@@ -12,7 +12,7 @@ import os
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_cy.security.tls.stores import ClientSettings, Read, StoreError, load_identity, load_trusted
 
@@ -62,6 +62,31 @@ def context_of(settings: ClientSettings, read: Read) -> ssl.SSLContext:
     except ssl.SSLError as error:
         raise StoreError(f"the key store or trust store cannot be used: {error.reason or error}") from None
     return context
+
+
+class PemTexts(NamedTuple):
+    """The same for a client that takes texts: the trusted certificates, None for those of the system; the key and its
+    chain, None without one. The key is a secret.
+    """
+
+    trusted: str | None
+    key: str | None
+    chain: str | None
+
+
+def pem_texts(settings: ClientSettings, read: Read) -> PemTexts:
+    """Raises StoreError."""
+    trusted = load_trusted(settings.stores, read)
+    identity = load_identity(settings.stores, read)
+
+    def certificates(found: Sequence[bytes]) -> str:
+        return b"".join(_pem("CERTIFICATE", each) for each in found).decode()
+
+    return PemTexts(
+        None if trusted is None else certificates(trusted),
+        None if identity is None else _pem("PRIVATE KEY", identity.key).decode(),
+        None if identity is None else certificates(identity.chain),
+    )
 
 
 def _show(context: ssl.SSLContext, key: bytes, chain: Sequence[bytes]) -> None:

@@ -20,6 +20,7 @@ from gevent.event import Event
 from gevent.threadpool import ThreadPool
 
 from broker_cy.client.address import Address
+from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
 from loadgen.engines.base import EngineError, Work
 from loadgen.net import login as logins
@@ -316,14 +317,10 @@ def settings_of(work: Work) -> dict[str, Any]:
     }  # fmt: skip
     if work.ledger is not None and not spec.idempotent:
         settings["retries"] = 0
-    security = logins.chosen()
-    if security.tls is not None:
-        raise EngineError(f"{spec.name}: the engine librdkafka has no TLS yet: use gevent")
-    if security.login is not None:
-        try:
-            settings |= logins.librdkafka_settings(security.login)
-        except ValueError as error:
-            raise EngineError(f"{spec.name}: {error}") from None
+    try:
+        settings |= logins.librdkafka_settings()
+    except ClientError as error:
+        raise EngineError(f"{spec.name}: {error}") from None
     return settings
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from broker_cy.client.login import ClientLogin
 from broker_cy.client.security import OPEN, ClientSecurity, security_of
-from broker_cy.security.jaas import BY_PASSWORD
+from broker_cy.client.security import librdkafka_settings as of_librdkafka
 
 VARIABLE: Final = "BROKER_LOAD_COMMAND_CONFIG"
 
@@ -36,14 +35,7 @@ def _security(path: str) -> ClientSecurity:
     return security_of(Path(path))
 
 
-def librdkafka_settings(login: ClientLogin) -> dict[str, Any]:
-    """The settings of confluent-kafka that say the same. Raises ValueError where there are none."""
-    user, password = login.user_and_password() or ("", "")
-    if login.mechanism not in BY_PASSWORD or not user:
-        raise ValueError(f"the engine librdkafka logs in with a user and a password, not with {login}")
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": login.mechanism,
-        "sasl.username": user,
-        "sasl.password": password,
-    }
+def librdkafka_settings() -> dict[str, str]:
+    """The settings of confluent-kafka that say the same. Raises ClientError where there are none."""
+    path = os.environ.get(VARIABLE)
+    return of_librdkafka(Path(path)) if path else {}
