@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from broker_cy import __version__
 from broker_cy.commands import COMPLETE_VARIABLE
 
 # Objects created during the start live as long as the process, so the garbage collector can skip them. Objects of the
@@ -46,9 +45,9 @@ class _Version(argparse.Action):
     """Loads the library of TLS only if it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from broker_cy.core.tls_version import openssl_version
+        from broker_cy.core.tls_version import version_text
 
-        print(f"broker-cy {__version__} ({openssl_version() or 'without TLS'})")
+        print(version_text())
         parser.exit()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+from functools import cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -16,10 +17,10 @@ import h11
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
 from broker_cy.client.errors import ClientError
+from broker_cy.client.secrets import first_line
 
 LISTENER: Final = "brokercy.metrics.listener"
 CERTIFICATE: Final = "brokercy.metrics.ssl.certificate.file"
-TOKEN_BYTES_MAX: Final = 4_096
 # The time limit for one broker: the others are shown without it.
 TIMEOUT_S: Final = 2.0
 ANSWER_BYTES_MAX: Final = 64 << 20
@@ -53,20 +54,19 @@ async def segments_of(
             async with asyncio.timeout(TIMEOUT_S):
                 address = nodes[int(resource.name)].address.host if host in _ANY else host
                 target = f"/metrics?topic={quote(topic, safe='')}"
-                secured = (context or ssl.create_default_context()) if values.get(CERTIFICATE) else None
-                page = await _get(address, int(port), target, _token(token_file), secured)
+                secured = (context or _system_context()) if values.get(CERTIFICATE) else None
+                token = None if token_file is None else first_line(token_file).strip()
+                page = await _get(address, int(port), target, token, secured)
         except (OSError, ValueError, TimeoutError, h11.ProtocolError):
             continue
         found |= {int(partition): int(count) for partition, count in _LINE.findall(page)}
     return found
 
 
-def _token(file: Path | None) -> str | None:
-    """Raises OSError and ValueError."""
-    if file is None:
-        return None
-    with file.expanduser().open(encoding="ascii") as lines:
-        return lines.readline(TOKEN_BYTES_MAX).strip()
+@cache
+def _system_context() -> ssl.SSLContext:
+    """The authorities of the system are read for it."""
+    return ssl.create_default_context()
 
 
 async def _get(host: str, port: int, target: str, token: str | None, context: ssl.SSLContext | None) -> bytes:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.login import ClientLogin
 from broker_cy.client.oauth import TokenSource
+from broker_cy.client.secrets import first_line
 from broker_cy.core import fetch
 from broker_cy.core.properties import PropertiesError, read_properties_file
 from broker_cy.security import jaas
@@ -75,7 +76,6 @@ _HANDLERS: Final = frozenset(
 )
 # Settings that begin like this and are not among NAMES protect something: they are refused, and not ignored.
 PREFIXES: Final = ("security.", "sasl.", "ssl.")
-PASSWORD_BYTES_MAX: Final = 4_096
 
 
 def read_command_config(path: Path) -> dict[str, str]:
@@ -237,8 +237,7 @@ def _secret(settings: Mapping[str, str], where: str, user: str, file_name: str, 
         return found
     assert file is not None
     try:
-        with open(Path(file).expanduser(), encoding="utf-8") as lines:
-            found = lines.readline(PASSWORD_BYTES_MAX).rstrip("\r\n")
+        found = first_line(Path(file))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is no text"
         raise _invalid(where, f"{file_name}={file}: {reason}") from None

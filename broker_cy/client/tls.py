@@ -23,22 +23,22 @@ _LINE_CHARACTERS: Final = 64
 STORE_BYTES_MAX: Final = 16 << 20
 
 
-def read_file(location: str) -> bytes:
+def read_file(location: str, bytes_max: int = STORE_BYTES_MAX) -> bytes:
     """Raises OSError."""
     with Path(location).open("rb") as file:
-        data = file.read(STORE_BYTES_MAX + 1)
-    if len(data) > STORE_BYTES_MAX:
-        raise OSError(None, f"larger than {STORE_BYTES_MAX} bytes")
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise OSError(None, f"larger than {bytes_max} bytes")
     return data
 
 
-def file_version(location: str) -> tuple[int, int] | None:
-    """Size and time (ns) of a file; None if it is not there."""
+def file_version(location: str) -> tuple[int, ...] | None:
+    """What differs if a file was written or replaced; None if it is not there."""
     try:
         found = os.stat(location)
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def context_of(settings: ClientSettings, read: Read) -> ssl.SSLContext:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from broker_cy import __version__
 from broker_cy.commands import COMPLETE_VARIABLE, PROGRAM
 from broker_cy.commands.output import EXIT_INTERRUPTED, EXIT_USAGE
 
@@ -102,9 +101,9 @@ def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -
     if not is_wanted or context.resilient_parsing:
         return
     # Loads the library of TLS.
-    from broker_cy.core.tls_version import openssl_version
+    from broker_cy.core.tls_version import version_text
 
-    click.echo(f"{PROGRAM} {__version__} ({openssl_version() or 'without TLS'})")
+    click.echo(version_text())
     context.exit()
 
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import click
 
-BYTES_MAX: Final = 4_096
+from broker_cy.client.secrets import SECRET_BYTES_MAX, first_line
+
 STDIN: Final = "-"
 
 
@@ -48,16 +49,11 @@ def password_of(file: str | None, variable: str | None, whose: str) -> str:
 
 def _of_file(file: str) -> str:
     try:
-        if file == STDIN:
-            line = sys.stdin.readline(BYTES_MAX)
-        else:
-            with open(Path(file).expanduser(), encoding="utf-8") as lines:
-                line = lines.readline(BYTES_MAX)
+        found = sys.stdin.readline(SECRET_BYTES_MAX).rstrip("\r\n") if file == STDIN else first_line(Path(file))
     except OSError as error:
         raise click.UsageError(f"--password-file {file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise click.UsageError(f"--password-file {file}: is no text in UTF-8") from None
-    found = line.rstrip("\r\n")
     if not found:
         raise click.UsageError(f"--password-file {file}: the first line is empty")
     return found

@@ -123,12 +123,14 @@ class Session:
     def __init__(self, entry: ClusterEntry, *, client_id: str, timeout_s: float | None = None) -> None:
         self.entry = entry
         self._owner = LoopOwner()
+        # The stores of keys are read for it.
+        self._tls = entry.tls
         self.client = AdminClient(
             entry.bootstrap,
             timeout_s=timeout_s or entry.timeout_s,
             client_id=client_id,
             login=entry.login,
-            tls=entry.tls,
+            tls=self._tls,
         )
         # A user waits for these, so an unreachable broker is reported soon.
         self._quick = self.client.with_timeout(min(8.0, timeout_s or entry.timeout_s))
@@ -361,7 +363,7 @@ class Session:
             self._quick.offsets.earliest(keys),
             self._quick.offsets.latest(keys),
             self._quick.log_dirs.describe(topics=[topic]),
-            segments_of(self._quick.caller, topic, self.entry.metrics_token_file, self.entry.tls),
+            segments_of(self._quick.caller, topic, self.entry.metrics_token_file, self._tls),
         )
         on_disk = {
             replica.partition: (replica.size_bytes, directory.path)

@@ -72,6 +72,7 @@ cdef class TlsSession:
     cdef ssize_t recv(self, void* into, size_t room) except? -1
     cdef ssize_t send(self, const void* data, size_t size, bint more) except? -1
     cdef ssize_t send_file(self, int fd, long position, size_t size) except? -1
+    cdef ssize_t send_chunks(self, const uint8_t* data, int fd, long position, size_t size, bint more) except? -1
     # Whether `recv` would return something without input from the socket.
     cdef bint has_input(self) noexcept
     cdef void begin_output(self) noexcept nogil

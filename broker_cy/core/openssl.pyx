@@ -785,8 +785,16 @@ cdef class TlsSession:
         return -EAGAIN
 
     cdef ssize_t send(self, const void* data, size_t size, bint more) except? -1:
+        return self.send_chunks(<const uint8_t*>data, -1, 0, size, more)
+
+    cdef ssize_t send_file(self, int fd, long position, size_t size) except? -1:
+        return self.send_chunks(NULL, fd, position, size, False)
+
+    cdef ssize_t send_chunks(self, const uint8_t* data, int fd, long position, size_t size, bint more) except? -1:
+        """Send what is at `data`, or, where that is NULL, in a file from `position` on."""
         cdef size_t taken = 0
-        cdef size_t chunk
+        cdef ssize_t chunk
+        cdef const uint8_t* at
         cdef ssize_t n = self.flush()
         if n < 0:
             return n
@@ -795,34 +803,18 @@ cdef class TlsSession:
             taken = 1
         while taken < size:
             chunk = min(size - taken, <size_t>SEND_BYTES_MAX)
-            n = self.put(<const uint8_t*>data + taken, chunk, more or taken + chunk < size)
-            if n == -EAGAIN:
-                self.owes = True
-                taken += chunk - 1
-                return taken if taken > 0 else -EAGAIN
-            if n < 0:
-                return n
-            taken += chunk
-        return taken
-
-    cdef ssize_t send_file(self, int fd, long position, size_t size) except? -1:
-        cdef size_t taken = 0
-        cdef ssize_t chunk
-        cdef ssize_t n = self.flush()
-        if n < 0:
-            return n
-        if self.owes:
-            self.owes = False
-            taken = 1
-        while taken < size:
-            chunk = pread(fd, shared_plain, min(size - taken, <size_t>SEND_BYTES_MAX), position + taken)
-            if chunk < 0:
-                if errno == EINTR:
-                    continue
-                return -errno
-            if chunk == 0:
-                break
-            n = self.put(shared_plain, chunk, taken + chunk < size)
+            if data != NULL:
+                at = data + taken
+            else:
+                at = shared_plain
+                chunk = pread(fd, shared_plain, chunk, position + taken)
+                if chunk < 0:
+                    if errno == EINTR:
+                        continue
+                    return -errno
+                if chunk == 0:
+                    break
+            n = self.put(at, chunk, more or taken + chunk < size)
             if n == -EAGAIN:
                 self.owes = True
                 taken += chunk - 1

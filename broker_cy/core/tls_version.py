@@ -1,6 +1,8 @@
-"""Which OpenSSL this build is linked with."""
+"""The version of the program, and of the OpenSSL that this build is linked with."""
 
 from __future__ import annotations
+
+from broker_cy import __version__
 
 
 def openssl_version() -> str | None:
@@ -10,3 +12,8 @@ def openssl_version() -> str | None:
     except ImportError:
         return None
     return openssl.version()
+
+
+def version_text() -> str:
+    """For --version. Loads the library of TLS."""
+    return f"broker-cy {__version__} ({openssl_version() or 'without TLS'})"

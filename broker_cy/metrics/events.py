@@ -6,6 +6,8 @@ the fields of its class. Its key is the subject of the event (a group, a topic, 
 only ever added; a change of meaning raises the version, and readers skip versions and fields they do not know.
 """
 
+# The file is long because it is the list of all events, and docs/events.md follows its order.
+
 from __future__ import annotations
 
 import json

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from broker_cy.security.acls import (
     CLUSTER_NAME,
+    OPERATIONS,
     WILDCARD,
     Binding,
     Operation,
@@ -22,38 +23,6 @@ from broker_cy.security.acls import (
 
 E = TypeVar("E", bound=IntEnum)
 
-# Operations for which brokers ask, by type of resource; ALL stands for each of them.
-OPERATIONS: Final = {
-    ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
-    ),
-    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT),
-    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
-    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
-}
 TYPES: Final = tuple(OPERATIONS)
 ACL_HELP: Final = "PERMISSION PRINCIPAL [from HOST] OPERATION TYPE:NAME[*]"
 RESOURCE_HELP: Final = "TYPE:NAME, such as topic:orders, group:* or cluster"

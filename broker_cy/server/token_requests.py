@@ -1,9 +1,16 @@
-"""Who may ask for delegation tokens at all."""
+"""What the requests about delegation tokens have in common: who may ask at all, and how the time of one is changed."""
 
 from __future__ import annotations
 
+from typing import Any, Final, TypeVar, cast
+
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import ANONYMOUS
 from broker_cy.server.context import RequestContext
+from broker_cy.wire import messages
+
+R = TypeVar("R", messages.RenewDelegationTokenResponse, messages.ExpireDelegationTokenResponse)
+_NO_TIME_MS: Final = -1
 
 
 def may_ask(ctx: RequestContext) -> bool:
@@ -19,3 +26,16 @@ def may_ask(ctx: RequestContext) -> bool:
         each.protocol for each in (*network.listeners, *network.controller_listeners) if each.name == ctx.listener
     )
     return protocol != "PLAINTEXT" and not (protocol == "SSL" and ctx.principal == ANONYMOUS)
+
+
+async def change_time(ctx: RequestContext, request: Any, response: type[R], operation: Any) -> R:
+    """Have `operation`, RenewToken or ExpireToken with the request, run by the active controller."""
+    try:
+        if not may_ask(ctx):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        found = await ctx.broker.controller.forward(ctx, request, response)
+        if found is None:
+            found = await ctx.broker.controller.submit(operation)
+    except KafkaError as error:
+        found = response(error_code=int(error.code), expiry_timestamp_ms=_NO_TIME_MS)
+    return cast(R, found)

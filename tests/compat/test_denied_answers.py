@@ -2,7 +2,8 @@
 same ACLs.
 
 Brokers and clients are all anonymous, so that rights are given by host: the broker itself, and the client that prepares
-everything, come from 127.0.0.1 and may do everything; the client under test comes from 127.0.0.3.
+everything, come from 127.0.0.1 and may do everything; the client under test comes from 127.0.0.3. The file is long
+because it is one table: a request for each API.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def set_quota(broker: Target) -> Iterator[SetQuota]:
 
 
 def test_librdkafka_is_told_how_long_it_waits(broker: Target, topic: str, set_quota: SetQuota) -> None:
-    """If this fails, a client beyond its quota loses records, gets errors, or is not told why it is slow."""
+    """If this fails, a client beyond its quota loses records, gets errors, or does not see why it is slow."""
     create_topic(broker.bootstrap, topic)
     client_id = f"client-{uuid.uuid4().hex[:8]}"
     set_quota(client_id, "producer_byte_rate", BYTES_PER_S)
@@ -72,7 +72,7 @@ def test_librdkafka_is_told_how_long_it_waits(broker: Target, topic: str, set_qu
         )
     assert producer.flush(60) == 0
     assert not failed
-    until(lambda: producer.poll(0.1) >= 0 and max(waits, default=0) > 0, "the producer to be told of its wait")
+    until(lambda: producer.poll(0.1) >= 0 and max(waits, default=0) > 0, "the wait to be reported to the producer")
     set_quota(client_id, "consumer_byte_rate", BYTES_PER_S)
     waits.clear()
     del settings["batch.num.messages"], settings["compression.type"]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from broker_cy.server.login_counts import TlsCounts
 
 
-def versions_of(settings: Settings) -> tuple[tuple[int, int] | None, ...]:
+def versions_of(settings: Settings) -> tuple[tuple[int, ...] | None, ...]:
     """What tells that a file has changed: its size and time; None for one that is not there."""
     return tuple(file_version(location) for location in files_of(settings.stores))
 

@@ -119,7 +119,7 @@ def _creatable(ctx: RequestContext, names: list[str]) -> set[str]:
 
 
 def _refused(name: str, is_internal: bool = False) -> Any:
-    """The id is not told either: whether the topic exists is not for this client."""
+    """The id is not shown either: whether the topic exists is not for this client."""
     return Response.MetadataResponseTopic(
         error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name, is_internal=is_internal
     )

@@ -8,16 +8,11 @@ delegation.token.secret.key; DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_
 
 from __future__ import annotations
 
-from typing import cast
-
-from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
-from broker_cy.server.token_requests import may_ask
+from broker_cy.server.token_requests import change_time
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
-
-_NO_TIME_MS = -1
 
 
 @handler(ApiKey.RENEW_DELEGATION_TOKEN, versions=(1, 2), on=BOTH, requires="a login; its owner and renewers may")
@@ -27,13 +22,5 @@ async def renew_delegation_token(
     # Imported here, because most nodes are never asked, and start sooner without it.
     from broker_cy.controller.token_ops import RenewToken
 
-    response = messages.RenewDelegationTokenResponse
-    try:
-        if not may_ask(ctx):
-            raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-        found = await ctx.broker.controller.forward(ctx, request, response)
-        if found is None:
-            found = await ctx.broker.controller.submit(RenewToken(request, ctx.principal))
-    except KafkaError as error:
-        found = response(error_code=int(error.code), expiry_timestamp_ms=_NO_TIME_MS)
-    return cast(messages.RenewDelegationTokenResponse, found)
+    operation = RenewToken(request, ctx.principal)
+    return await change_time(ctx, request, messages.RenewDelegationTokenResponse, operation)

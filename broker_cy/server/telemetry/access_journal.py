@@ -3,7 +3,8 @@ rules that nobody needs can be found.
 
 What is noted are accesses, and not the ACLs that decided: which of them decides, or would decide, follows from the
 accesses (security.past). Each access is noted once in a period of PERIOD_S and written up to WRITE_S later. When a
-period ends everything is noted anew, also what connections have in their caches: `on_period` has to let them forget it.
+period ends everything is noted again, also what connections have in their caches: `on_period` has to let them
+forget it.
 Bounds of a period are those of `ROOM`; a list of all topics takes no room of what clients name, nor does what is
 refused.
 """

@@ -16,12 +16,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import os
 import ssl
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
+from broker_cy.client.tls import file_version, read_file
 from broker_cy.server.connections.sockets import ListenError
 
 LOGGER = logging.getLogger("broker_cy.server.metrics")
@@ -83,7 +82,7 @@ class MetricsAccess:
         return any(hmac.compare_digest(digest, each) for each in self._tokens)
 
     def _stamps(self) -> tuple[object, ...]:
-        return tuple(_stamp(path) for path in (self._token_file, self._certificate, self._key))
+        return tuple(path and file_version(path) for path in (self._token_file, self._certificate, self._key))
 
     def _read_tokens(self) -> tuple[bytes, ...] | None:
         if self._token_file is None:
@@ -132,26 +131,11 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def _stamp(path: str | None) -> object:
-    if path is None:
-        return None
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        return error.errno
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
 def _read(name: str, path: str) -> str:
     """Raises ListenError."""
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
+        return read_file(path, FILE_BYTES_MAX).decode()
     except OSError as error:
         raise ListenError(f"{name}={path}: cannot be read: {error.strerror}") from None
-    if len(data) > FILE_BYTES_MAX:
-        raise ListenError(f"{name}={path}: larger than {FILE_BYTES_MAX} bytes")
-    try:
-        return data.decode()
     except UnicodeDecodeError:
         raise ListenError(f"{name}={path}: is no text") from None

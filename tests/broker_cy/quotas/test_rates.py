@@ -97,7 +97,7 @@ def test_a_strict_quota_refuses_and_draws_nothing() -> None:
 
 
 def test_a_lenient_quota_changes_all_and_waits_afterwards() -> None:
-    """If this fails, an old client is told an error that it does not know."""
+    """If this fails, an old client gets an error that it does not know."""
     quota = MutationQuota(Bucket(WHO, 2.0, 11, 1000, 0), strict=False)
     for count in (30, 30):
         quota.take(count, 0)

@@ -231,7 +231,7 @@ def test_a_request_has_few_elements() -> None:
 
 
 def test_a_failed_login() -> None:
-    """If this fails, the client is not told, or is told which part was wrong."""
+    """If this fails, the client gets no answer, or one that says which part was wrong."""
     of = authenticator()
     of.take(handshake("SCRAM-SHA-256"), 0)
     outcome = of.take(token(b"n,,n=alice"), 0)

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from broker_cy.security import acl_words
-from broker_cy.security.acl_words import OPERATIONS, parse_operation, parse_principal, parse_resource, shown, word_of
-from broker_cy.security.acls import Binding, Operation, PatternType, Permission, ResourceType
+from broker_cy.security.acl_words import parse_operation, parse_principal, parse_resource, shown, word_of
+from broker_cy.security.acls import OPERATIONS, Binding, Operation, PatternType, Permission, ResourceType
 from broker_cy.security.authorizer import Reason
 from broker_cy.security.explain import NEAREST_MAX, Asked, authorizer_of, differences, explain, nearest
 

@@ -48,10 +48,9 @@ _ABORTED = (
 )
 _EMPTY = "the code for names that are not allowed; Kafka's handler fails on the empty one with UNKNOWN_SERVER_ERROR"
 
-# ACLs, SASL, KIP-848, share and streams groups, the quorum.
+# Moving replicas between directories, KIP-848, share and streams groups.
 _NOT_SERVED = (
-    *(29, 30, 31, 17, 36),
-    *(34, 55, 80, 81),
+    34,
     *(68, 69, 76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92),
 )
 _FEATURES = ("group.version", "share.version", "streams.version")
