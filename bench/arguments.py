@@ -7,6 +7,7 @@ from typing import Any
 
 from bench import faults
 from bench.drivers.group import ASSIGNORS
+from bench.endpoint import check_config
 from bench.failover.rounds import FREEZE_S, KINDS
 from bench.keyed_log import KEYS_MAX
 from bench.modes import compaction, failover, flush, growth, lifecycle, offsets, producers, reassign, recovery, run
@@ -26,6 +27,25 @@ def value(parse: Callable[[Any], object]) -> Callable[[str], object]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return convert
+
+
+def client_config(text: str) -> Path:
+    """Check a file with settings of a Kafka client, as an argparse type."""
+    try:
+        check_config(Path(text))
+    except OSError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return Path(text)
+
+
+def add_command_config(parser: argparse.ArgumentParser) -> None:
+    """Add the option of modes whose targets may be addresses."""
+    parser.add_argument(
+        "--command-config",
+        type=client_config,
+        metavar="FILE",
+        help="security settings of a Kafka client, for targets that are HOST:PORT",
+    )
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -58,6 +78,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     several = argparse.ArgumentParser(add_help=False)
     several.add_argument("-t", "--target", action="append", required=True, metavar="TARGET",
                          help="a target file, ours, kafka, floor or HOST:PORT; may be repeated")  # fmt: skip
+    add_command_config(several)
     pairs = argparse.ArgumentParser(add_help=False)
     pairs.add_argument(
         "--pairs",
@@ -87,6 +108,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="TARGET",
         help="the first target is compared with each of the others, and so are workloads",
     )
+    add_command_config(compared)
     # Fewer than six pairs give no 95 % interval.
     compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
     for name, words in (("start", "start to first response"), ("idle", "memory of idle connections"),

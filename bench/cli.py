@@ -68,11 +68,11 @@ def find(kind: str, name: str) -> Path:
     return known[name]
 
 
-def find_target(name: str) -> TargetSpec:
-    """Find a target file, one that comes with the tool, or HOST:PORT."""
+def find_target(name: str, client_config: Path | None = None) -> TargetSpec:
+    """Find a target file, one that comes with the tool, or HOST:PORT, whose clients `client_config` is for."""
     if ":" in name and not name.endswith(".toml"):
         try:
-            return targets.from_address(name)
+            return targets.from_address(name, client_config)
         except ValueError as error:
             raise SpecError(f"--target: {error}") from None
     return targets.load(find("targets", name))
@@ -186,8 +186,11 @@ def windows(options: argparse.Namespace, targets: int) -> int:
 def run_mode(options: argparse.Namespace) -> int:
     """Run the mode, print and write its results, and return the exit code. Raises SpecError, PerfError and OSError."""
     asked = workloads_of(options)
+    client_config = getattr(options, "command_config", None)
     names = options.targets if options.mode == "compare" else ["floor"] if options.mode == "floor" else options.target
-    specs = [find_target(name) for name in names]
+    specs = [find_target(name, client_config) for name in names]
+    if client_config is not None and all(spec.kind != "address" for spec in specs):
+        raise SpecError(f"--command-config {client_config}: only for HOST:PORT, not for {', '.join(names)}")
     if len({spec.name for spec in specs}) < len(specs):
         raise SpecError(f"targets {', '.join(names)}: name each target once")
     if options.mode == "compare" and len(specs) < 2 and len(asked) < 2:

@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from bench.sequences cimport Producer
+from bench.system cimport iovec
 
 
 cdef enum:
@@ -13,6 +14,7 @@ cdef enum:
     INBOX_STEP = 64 << 10
     FRAME_MAX = 65 << 20        # bytes of one response
     IOV_MAX_USED = 192          # at most four per frame
+    RECORD = 16384              # the plaintext of one record of TLS
     EVENTS = 256                # returned by one epoll call
     CORRELATION_AT = 8
     HEAD = 12                   # size, api key, version, correlation id: written per request
@@ -48,6 +50,7 @@ cdef struct Flight:             # one request between its due time and its respo
 cdef struct Conn:
     int fd
     bint wants_write, dead
+    bint is_tls, is_pending     # with TLS; more is decrypted than there was room for
     Template* templates
     int template_count, next_template
     Slot* slots
@@ -82,6 +85,10 @@ cdef class Connections:
     cdef bint _has_room(self, Conn* conn) noexcept nogil
     cdef void _issue(self, Conn* conn, int64_t due_ns) noexcept nogil
     cdef int _flush(self, Conn* conn) noexcept nogil
+    cdef Py_ssize_t _put(self, Conn* conn, const iovec* iov, int count) noexcept nogil
+    cdef Py_ssize_t _encrypt(self, Conn* conn, uint8_t* data, Py_ssize_t size) noexcept with gil
+    cdef Py_ssize_t _take(self, Conn* conn, uint8_t* into, Py_ssize_t room) noexcept nogil
+    cdef Py_ssize_t _decrypt(self, Conn* conn, uint8_t* into, Py_ssize_t room) noexcept with gil
     cdef void _flushed(self, Conn* conn) noexcept nogil
     cdef int _watch(self, Conn* conn, bint write) noexcept nogil
     cdef bint _grow_inbox(self, Conn* conn, Py_ssize_t wanted) noexcept nogil

@@ -9,23 +9,26 @@ response of up to FRAME_MAX), and 80 bytes for each of its templates. With a pro
 batch header.
 """
 
+from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, errno
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.errno cimport EAGAIN, ECONNRESET, EINTR, EPROTO, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, strerror
 from posix.unistd cimport close
 
-import socket
+import ssl
 import struct
 
+from bench.endpoint import connect
 from bench.sequences import shift_of
 
 from bench.sequences cimport BATCH_HEADER, next_sequence, stamp_header
 from bench.system cimport (
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, bench_crc32c, epoll_create1, epoll_ctl,
-    epoll_event, iovec, now_ns, put32, put64, writev,
+    epoll_event, iovec, now_ns, put32, put64, recv, writev,
 )
 
 # size, api key 18, version 0, correlation id 0, empty client id
@@ -44,8 +47,8 @@ cdef class Connections:
     acks=0. `producers`: one (producer id, epoch) for each connection, which is written into each batch with the
     sequence number of its partition, starting at 0; templates then need a separate payload. `giving_up`: a connection
     whose request is refused is given up like a lost one, because the broker would refuse all later sequences, too.
-    `address` is that of the target, or a list with one for each connection. Raises OSError if a connection cannot be
-    made. A connection that is lost later adds its unanswered requests to `errors`, at least one unless `giving_up`, and is
+    `address` is that of the target, or a list with one for each connection; with TLS, if its clients need it (see
+    bench.endpoint), by Python's ssl, so that the generator costs more. Raises OSError if a connection cannot be made. A connection that is lost later adds its unanswered requests to `errors`, at least one unless `giving_up`, and is
     named in `first_error`.
     """
 
@@ -170,9 +173,9 @@ cdef class Connections:
     cdef int _connect(self, int index) except -1:
         cdef Conn* conn = &self.conns[index]
         cdef epoll_event event
-        sock = socket.create_connection(self.addresses[index], 30)
+        sock = connect(self.addresses[index], 30)
         self.sockets[index] = sock
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        conn.is_tls = isinstance(sock, ssl.SSLSocket)
         if index % GROUP == GROUP - 1:
             _wait_for_answer(sock)
         sock.setblocking(False)
@@ -352,7 +355,7 @@ cdef class Connections:
     cdef int _flush(self, Conn* conn) noexcept nogil:
         """Write the issued requests; if the socket is full, wait for EPOLLOUT."""
         cdef iovec iov[IOV_MAX_USED]
-        cdef int used
+        cdef int used, code
         cdef int64_t number
         cdef Py_ssize_t skip, wrote
         cdef Flight* flight
@@ -383,13 +386,14 @@ cdef class Connections:
                     used += 1
                 number += 1
                 skip = 0
-            wrote = writev(conn.fd, iov, used)
+            wrote = self._put(conn, iov, used) if conn.is_tls else writev(conn.fd, iov, used)
             if wrote < 0:
-                if errno == EAGAIN:
+                code = <int> -wrote if conn.is_tls else errno
+                if code == EAGAIN:
                     return self._watch(conn, True)
-                if errno == EINTR:
+                if code == EINTR:
                     continue
-                return self._lose(conn, "writev: %s%.0lld", strerror(errno), 0)
+                return self._lose(conn, "writev: %s%.0lld", strerror(code), 0)
             conn.partial += wrote
             while conn.flushed < conn.issued:
                 template = &conn.templates[conn.ring[conn.flushed % conn.ring_size].template_index]
@@ -399,6 +403,49 @@ cdef class Connections:
                 self._flushed(conn)
         # Without responses, a closed loop continues when the socket has room.
         return self._watch(conn, self.unanswered and not self.open_loop and self.begun < self.total)
+
+    cdef Py_ssize_t _put(self, Conn* conn, const iovec* iov, int count) noexcept nogil:
+        """Like writev, with TLS; a negative errno if it fails. A repeated call begins at the same byte, as it has to."""
+        cdef uint8_t record[RECORD]
+        cdef Py_ssize_t size = 0, part
+        cdef int i
+        for i in range(count):
+            part = min(<Py_ssize_t> iov[i].iov_len, RECORD - size)
+            memcpy(record + size, iov[i].iov_base, part)
+            size += part
+            if size == RECORD:
+                break
+        return self._encrypt(conn, record, size)
+
+    cdef Py_ssize_t _encrypt(self, Conn* conn, uint8_t* data, Py_ssize_t size) noexcept with gil:
+        try:
+            return self.sockets[conn - self.conns].send(PyMemoryView_FromMemory(<char*> data, size, PyBUF_READ))
+        except Exception as error:
+            return _refused(error)
+
+    cdef Py_ssize_t _take(self, Conn* conn, uint8_t* into, Py_ssize_t room) noexcept nogil:
+        """Like recv, with TLS if the connection has it; a negative errno if it fails."""
+        cdef Py_ssize_t got
+        if conn.is_tls:
+            return self._decrypt(conn, into, room)
+        got = recv(conn.fd, into, room, 0)
+        return -errno if got < 0 else got
+
+    cdef Py_ssize_t _decrypt(self, Conn* conn, uint8_t* into, Py_ssize_t room) noexcept with gil:
+        cdef Py_ssize_t total = 0, got
+        sock = self.sockets[conn - self.conns]
+        try:
+            while total < room:
+                got = sock.recv_into(PyMemoryView_FromMemory(<char*> into + total, room - total, PyBUF_WRITE))
+                if got == 0:
+                    break
+                total += got
+        except Exception as error:
+            if total == 0:
+                return _refused(error)
+        # The loop is not woken for what the library has decrypted, and nobody has read.
+        conn.is_pending = total == room and sock.pending() > 0
+        return total
 
     cdef void _flushed(self, Conn* conn) noexcept nogil:
         """Handle that the oldest unsent request is sent completely."""
@@ -449,6 +496,15 @@ cdef class Connections:
     def first_error(self):
         """The first error, or None."""
         return (<bytes> self.problem).decode(errors="replace") if self.problem[0] else None
+
+
+cdef Py_ssize_t _refused(error) noexcept:
+    """Return the negative errno that a system call would set."""
+    if isinstance(error, (ssl.SSLWantReadError, ssl.SSLWantWriteError)):
+        return -EAGAIN
+    if isinstance(error, ssl.SSLEOFError):
+        return -ECONNRESET
+    return -EPROTO if isinstance(error, ssl.SSLError) else -(getattr(error, "errno", None) or EPROTO)
 
 
 def _wait_for_answer(sock):

@@ -110,13 +110,13 @@ class Session:
         if spec.nodes > 1:
             return Cluster(directory, spec)
         if spec.kind == "ours":
-            return BrokerCy(directory, spec.settings)
+            return BrokerCy(directory, spec.settings, spec.security)
         if spec.kind == "floor":
             return Floor(directory)
         if spec.kind == "kafka":
-            return Kafka(directory, spec.settings, spec.jvm)
+            return Kafka(directory, spec.settings, spec.jvm, spec.security)
         assert spec.bootstrap is not None  # TargetSpec: an address has one
-        return Attached(spec.bootstrap, spec.pid)
+        return Attached(spec.bootstrap, spec.pid, spec.client_config)
 
 
 def make_driver(target: Target, topic: str, workload: Workload) -> LoadDriver:

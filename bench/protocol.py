@@ -6,12 +6,12 @@ name), CreateTopics 5, CreatePartitions 2, DeleteTopics 4, IncrementalAlterConfi
 """
 
 import random
-import socket
 import struct
 import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from bench.endpoint import connect
 from bench.raw import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 18, 19, 20
@@ -219,7 +219,7 @@ class Client:
     """A blocking connection: one request, one response. Raises OSError and ProtocolError."""
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 30) -> None:
-        self.socket = socket.create_connection(address, timeout_s)
+        self.socket = connect(address, timeout_s)
         self.correlation_id = 0
 
     def close(self) -> None:

@@ -37,6 +37,7 @@ cdef class Driver(Connections):
     cdef int64_t _due_ns(self, int64_t number) noexcept nogil
     cdef void _flushed(self, Conn* conn) noexcept nogil
     cdef int _receive(self, Conn* conn) noexcept nogil
+    cdef int _receive_once(self, Conn* conn) noexcept nogil
     cdef int _answer(self, Conn* conn, const uint8_t* p, Py_ssize_t size) noexcept nogil
     cdef void _produced(self, Conn* conn, Template* template, int64_t due_ns, View* view, Verdict* v) noexcept nogil
     cdef void _fetched(self, Conn* conn, Template* template, View* view, Verdict* verdict) noexcept nogil

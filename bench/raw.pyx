@@ -27,8 +27,7 @@ from bench.replies cimport (
 )
 from bench.schedule cimport Schedule, due_s, due_until
 from bench.system cimport (
-    EPOLLOUT, PR_SET_TIMERSLACK, bench_crc32c, epoll_event, epoll_pwait2, get32, load_acquire, now_ns, prctl, recv,
-    store_release, thread_cpu_ns,
+    EPOLLOUT, PR_SET_TIMERSLACK, bench_crc32c, epoll_event, epoll_pwait2, get32, load_acquire, now_ns, prctl, store_release, thread_cpu_ns,
 )
 
 
@@ -354,13 +353,21 @@ cdef class Driver(Connections):
         self._record(conn.heard_ns - flight.due_ns)
 
     cdef int _receive(self, Conn* conn) noexcept nogil:
+        conn.is_pending = True
+        while conn.is_pending:
+            conn.is_pending = False
+            if self._receive_once(conn) < 0:
+                return -1
+        return 0
+
+    cdef int _receive_once(self, Conn* conn) noexcept nogil:
         """Receive once, then handle every complete response in the inbox."""
         cdef Py_ssize_t got, at = 0, size, room = conn.inbox_capacity - conn.inbox_size
-        got = recv(conn.fd, conn.inbox + conn.inbox_size, room, 0)
+        got = self._take(conn, conn.inbox + conn.inbox_size, room)
         if got == 0:
             return self._lose(conn, "the target closed the connection%s%.0lld", "", 0)
         if got < 0:
-            return 0 if errno in (EAGAIN, EINTR) else self._lose(conn, "recv: %s%.0lld", strerror(errno), 0)
+            return 0 if -got in (EAGAIN, EINTR) else self._lose(conn, "recv: %s%.0lld", strerror(<int> -got), 0)
         conn.inbox_size += got
         conn.heard_ns = now_ns()
         while conn.inbox_size - at >= 4:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench import proc, protocol
+from bench.endpoint import Endpoint
 from bench.launch import kafka_dist, nodes
 from bench.launch.nodes import Node
 from bench.launch.processes import ProcessError
@@ -114,9 +115,9 @@ class Attached(Target):
 
     name = "target"
 
-    def __init__(self, address: Address, pid: int | None) -> None:
+    def __init__(self, address: Address, pid: int | None, client_config: Path | None = None) -> None:
         super().__init__(Path(os.environ.get("TMPDIR", "/tmp")))
-        self.address, self.pid = address, pid or 0  # 0: on another host, or not given
+        self.address, self.pid = Endpoint(*address, client_config), pid or 0  # 0: on another host, or not given
 
     def start(self) -> None:
         host, port = self.address
@@ -139,9 +140,10 @@ class Attached(Target):
 class Spawned(Target):
     """A target that is a child process. Its data directory is the node's; the node's outputs are next to it."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, security: str = "PLAINTEXT") -> None:
         super().__init__(node.data_dir)
         self.node = node
+        node.security = security
 
     def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -152,7 +154,7 @@ class Spawned(Target):
             self.node.start()
         except ProcessError as error:
             raise TargetError(str(error)) from error
-        self.pid, self.address = self.node.pid, (self.node.host, self.node.port)
+        self.pid, self.address = self.node.pid, Endpoint(self.node.host, self.node.port, self.node.client_config)
         try:
             self.wait_for_answer(begun + self.node.ready_timeout_s)
         except BaseException:
@@ -209,9 +211,9 @@ class BrokerCy(Spawned):
     name = "broker-cy"
     compiles = False
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, security: str = "PLAINTEXT") -> None:
         settings = BROKER_SETTINGS if settings is None else settings
-        super().__init__(nodes.BrokerCy(_outputs(directory), settings, directory))
+        super().__init__(nodes.BrokerCy(_outputs(directory), settings, directory), security)
 
     def version(self) -> str:
         command = [*nodes.broker_command(), "--version"]
@@ -224,10 +226,14 @@ class Kafka(Spawned):
     name = "kafka"
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, str] | None = None, jvm_flags: Sequence[str] = ()
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        jvm_flags: Sequence[str] = (),
+        security: str = "PLAINTEXT",
     ) -> None:
         settings = BROKER_SETTINGS if settings is None else settings
-        super().__init__(nodes.Kafka(_outputs(directory), settings, directory, jvm_flags))
+        super().__init__(nodes.Kafka(_outputs(directory), settings, directory, jvm_flags), security)
 
     def version(self) -> str:
         return f"Apache Kafka {kafka_dist.VERSION}"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bench.batches import Batch
+from bench.endpoint import Endpoint, config_of, connect
 from bench.protocol import ACKS_ALL, TIMEOUT_MS, Client, ProtocolError, Reader, check, compact, frame, uvarint
 from bench.raw import crc32c
 
@@ -68,7 +69,7 @@ def coordinator(address: tuple[str, int], transactional_id: str) -> tuple[str, i
             host, port, code = reader.string(), reader.number(4), reader.number(2)
             if code not in NOT_YET or time.monotonic() > deadline:
                 check(code, f"FindCoordinator of {transactional_id}", reader.string())
-                return host or "", port
+                return Endpoint(host or "", port, config_of(address))
             time.sleep(RETRY_S)
 
 
@@ -124,13 +125,12 @@ class Connection:
     """One request, one response on a blocking socket, with as little overhead as possible in Python."""
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 30) -> None:
-        self.socket = socket.create_connection(address, timeout_s)
+        self.socket = connect(address, timeout_s)
         # Python's timeout would cost one poll for each receive; the kernel's costs nothing.
         self.socket.settimeout(None)
         timeval = struct.pack("@ll", int(timeout_s), int(timeout_s % 1 * 1e6))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self.socket.setsockopt(socket.SOL_SOCKET, option, timeval)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 0
 
     def close(self) -> None:

@@ -43,6 +43,7 @@ class ConsumerClient:
         workload = self.spec.workload
         fetch_max_bytes = max(RECEIVE_BYTES_MIN, workload.fetch_bytes)
         return {
+            **self.spec.security,
             "bootstrap.servers": self.spec.bootstrap,
             "group.id": self.spec.group,
             "auto.offset.reset": "earliest",

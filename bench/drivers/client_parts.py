@@ -9,7 +9,7 @@ total), ("failed", text). A closed socket means that the other side has ended.
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -40,6 +40,7 @@ class ClientSpec:
     workload: Workload
     group: str
     flush_s: float  # how long after the window records may stay unacknowledged
+    security: dict[str, str] = field(default_factory=dict, repr=False)  # librdkafka's settings
 
     @property
     def stamps(self) -> bool:

@@ -53,6 +53,7 @@ class ProducerClient:
         workload = self.spec.workload
         linger_ms = workload.linger_s * 1000
         return {
+            **self.spec.security,
             "bootstrap.servers": self.spec.bootstrap,
             "acks": workload.acks,
             "compression.codec": workload.codec,

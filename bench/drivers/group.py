@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.drivers.base import DriverError
+from bench.endpoint import Endpoint, for_librdkafka
 from bench.stalls import Took
 
 READY_TIMEOUT_S = 60.0  # for a group to assign its partitions: it waits for the session of a killed member to expire
@@ -33,7 +34,7 @@ class Member:
         self._taken = taken  # of all members; threads only append to it
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bench.drivers.group_member", json.dumps(settings), topic],
+            [sys.executable, "-m", "bench.drivers.group_member", topic],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -41,6 +42,10 @@ class Member:
             env={**os.environ, "PYTHONPATH": path},
             process_group=0,  # Ctrl-C in a terminal is for the parent
         )
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # `check` reports that it has ended
+            self.process.stdin.write(json.dumps(settings) + "\n")
+            self.process.stdin.flush()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -95,13 +100,13 @@ class Group:
     def __init__(
         self, address: tuple[str, int], topic: str, partitions: int, session_timeout_s: float, assignor: str
     ) -> None:
-        host, port = address
         self.topic, self.partitions = topic, partitions
         self.taken: list[Took] = []
         self.members: list[Member] = []  # the current members, the newest last
         self._gone: list[Member] = []
         self._settings: dict[str, object] = {
-            "bootstrap.servers": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            **for_librdkafka(address),
+            "bootstrap.servers": Endpoint(*address).text,
             "group.id": f"broker-bench-{uuid.uuid4()}",
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": COMMIT_MS,

@@ -1,11 +1,13 @@
-"""A member of a group as a process: `python -m bench.drivers.group_member SETTINGS TOPIC`, see bench.drivers.group.
+"""A member of a group as a process: `python -m bench.drivers.group_member TOPIC`, see bench.drivers.group.
 
-SETTINGS are librdkafka's, as JSON. Lines on stdout: `assigned PARTITIONS`, `took AT_NS PARTITION FIRST LAST` (offsets,
-including the last), `failed TEXT`. It leaves the group in order when its stdin ends, also because its parent ended.
+The first line of stdin has librdkafka's settings as JSON, because some are secrets. Lines on stdout:
+`assigned PARTITIONS`, `took AT_NS PARTITION FIRST LAST` (offsets, including the last), `failed TEXT`. It leaves the
+group in order when its stdin ends, also because its parent ended.
 """
 
 import contextlib
 import json
+import os
 import select
 import signal
 import sys
@@ -50,6 +52,13 @@ def tell(messages: list[Message]) -> None:
     say("\n".join(f"took {now_ns} {partition} {each[0]} {each[-1]}" for partition, each in offsets.items()))
 
 
+def _first_line() -> bytes:
+    found = b""
+    while not found.endswith(b"\n") and (part := os.read(sys.stdin.fileno(), 1)):
+        found += part
+    return found
+
+
 def say(text: str) -> None:
     print(text, flush=True)
 
@@ -59,9 +68,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(BrokenPipeError):
         try:
-            consumer = Consumer(json.loads(sys.argv[1]))
+            # Unbuffered: `serve` waits for the end of the descriptor.
+            consumer = Consumer(json.loads(_first_line()))
             try:
-                serve(consumer, sys.argv[2])
+                serve(consumer, sys.argv[1])
             finally:
                 consumer.close()
         except (KafkaException, RuntimeError) as error:

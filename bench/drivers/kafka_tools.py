@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bench.drivers.base import SAMPLE_S, DriverError, DriverResult, Sample
 from bench.drivers.series import Series
+from bench.endpoint import Endpoint, config_of, for_librdkafka
 from bench.histogram import Histogram
 from bench.launch import kafka_dist
 from bench.launch.processes import ProcessError, die_with_parent
@@ -131,8 +132,12 @@ class KafkaToolsDriver:
 
     @property
     def _bootstrap(self) -> str:
-        host, port = self.address
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return Endpoint(*self.address).text
+
+    @property
+    def _security(self) -> tuple[str, ...]:
+        path = config_of(self.address)
+        return () if path is None else ("--command-config", str(path))
 
     def _record_rate(self) -> float:
         """Return the records per second of one producer; 0: as fast as possible."""
@@ -156,7 +161,7 @@ class KafkaToolsDriver:
     def _available(self) -> int:
         """Return the number of records in the topic."""
         settings = {"bootstrap.servers": self._bootstrap, "group.id": "broker-bench", "log_level": 2}
-        consumer = Consumer(settings)
+        consumer = Consumer({**settings, **for_librdkafka(self.address)})
         count = 0
         try:
             for partition in range(self.workload.partitions):
@@ -192,7 +197,7 @@ class KafkaToolsDriver:
             "org.apache.kafka.tools.ProducerPerformance",
             *("--bootstrap-server", self._bootstrap, "--topic", self.topic, "--num-records", str(count)),
             *("--record-size", str(record), "--throughput", str(self._record_rate() or -1)),
-            *("--reporting-interval", str(round(SAMPLE_S * 1000)), "--command-property"),
+            *(*self._security, "--reporting-interval", str(round(SAMPLE_S * 1000)), "--command-property"),
             *(f"{name}={value}" for name, value in properties.items()),
         ]
 
@@ -201,7 +206,7 @@ class KafkaToolsDriver:
             "org.apache.kafka.tools.ConsumerPerformance",
             *("--bootstrap-server", self._bootstrap, "--topic", self.topic, "--num-records", str(count)),
             *("--fetch-size", str(self.workload.fetch_bytes), "--group", f"broker-bench-{uuid.uuid4()}"),
-            *("--timeout", str(round(TIMEOUT_S * 1000)), "--hide-header"),
+            *("--timeout", str(round(TIMEOUT_S * 1000)), "--hide-header", *self._security),
         ]
 
     def _run(

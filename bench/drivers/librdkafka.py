@@ -24,6 +24,7 @@ from bench.deliveries import STAMP_BYTES
 from bench.drivers.base import DriverError, DriverResult, Sample
 from bench.drivers.client_parts import ClientSpec
 from bench.drivers.series import Series
+from bench.endpoint import Endpoint, for_librdkafka
 from bench.spec.workload import Workload
 
 PROCESSES_MAX = 64
@@ -111,12 +112,12 @@ class LibrdkafkaDriver:
         """Start the processes; wait until producers have metadata and consumers have partitions. Raises DriverError."""
         self._check()
         group = f"broker-bench-{uuid.uuid4()}"
-        host, port = self.address
-        bootstrap = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        bootstrap = Endpoint(*self.address).text
         try:
+            security = for_librdkafka(self.address)
             for role, count in (("consumer", self.workload.consumers), ("producer", self.workload.producers)):
                 for index in range(count):
-                    spec = ClientSpec(role, index, bootstrap, self.topic, self.workload, group, self.flush_s)
+                    spec = ClientSpec(role, index, bootstrap, self.topic, self.workload, group, self.flush_s, security)
                     self._clients.append(_Client(spec))
                     self._clients[-1].connection.send(spec)
             self._await_ready()

@@ -20,6 +20,7 @@ from typing import Self
 
 from bench.launch import kafka_dist
 from bench.launch.processes import Child, ProcessError
+from bench.launch.secured import secure, write_private
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
@@ -49,7 +50,9 @@ _SINGLE_NODE = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "listener.security.protocol.map": (
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+    ),
 }
 
 
@@ -91,8 +94,11 @@ class Node:
         self.ready_timeout_s = READY_TIMEOUT_S
         # Prefix of the command line: nsenter, prlimit or valgrind with their arguments.
         self.wrapper: Sequence[str] = ()
+        self.security = "PLAINTEXT"  # the protocol of its listener
+        self.client_config: Path | None = None  # what its clients need: set when it is first prepared
         self._child: Child | None = None
         self._starts = 0
+        self._secured: dict[str, str] = {}
 
     def command(self) -> Sequence[str | Path]:
         """Return the command line of the next start."""
@@ -177,6 +183,14 @@ class Node:
     def prepare(self) -> None:
         """Write what the process reads at its start; the ports are chosen."""
 
+    def secure(self) -> dict[str, str]:
+        """Return the settings of a listener that is not open, whose files are written for the first start."""
+        if self.security == "PLAINTEXT":
+            return {}
+        if self.client_config is None:
+            self._secured, self.client_config = secure(self.directory / "security", self.security, self.host)
+        return self._secured
+
     def _start_once(self) -> Self:
         self.prepare()
         self.launch()
@@ -225,9 +239,18 @@ class BrokerCy(Node):
 
     name = "broker-cy"
 
+    def prepare(self) -> None:
+        if secured := self.secure():
+            listener = {"listeners": f"{self.security}://{self.host}:{self.port}"}
+            text = "".join(f"{name}={value}\n" for name, value in {**listener, **secured}.items())
+            write_private(self.directory / "server.properties", text)
+
     def command(self) -> Sequence[str | Path]:
         argv: list[str | Path] = [*broker_command(), "start", "--data-dir", self.data_dir]
-        argv += ["--listener", f"{self.host}:{self.port}"]
+        if self.security == "PLAINTEXT":
+            argv += ["--listener", f"{self.host}:{self.port}"]
+        else:
+            argv += ["--config", self.directory / "server.properties"]
         for name, value in self.settings.items():
             argv += ["--set", f"{name}={value}"]
         return argv
@@ -262,6 +285,8 @@ class Kafka(Node):
         """Return whether Kafka answers ApiVersions; it does not print its address."""
         try:
             with socket.create_connection((self.host, self.port), _PROBE_TIMEOUT_S) as connection:
+                if "SSL" in self.security:
+                    return True  # who wants an answer begins with a handshake
                 connection.sendall(_API_VERSIONS)
                 return len(connection.recv(64)) > 0
         except OSError:
@@ -287,13 +312,14 @@ class Kafka(Node):
 
     def _write_properties(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        listener = f"PLAINTEXT://{self.host}:{self.port}"
+        listener = f"{self.security}://{self.host}:{self.port}"
         merged = {
             **_SINGLE_NODE,
             "controller.quorum.voters": f"1@{self.host}:{self.controller_port}",
             "listeners": f"{listener},CONTROLLER://{self.host}:{self.controller_port}",
             "advertised.listeners": listener,
             "log.dirs": str(self.data_dir),
+            **self.secure(),
             **self.settings,
         }
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in merged.items()))
+        write_private(self._properties, "".join(f"{name}={value}\n" for name, value in merged.items()))

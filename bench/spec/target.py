@@ -12,6 +12,7 @@ from bench.spec.toml_file import Table, read
 BROKER_SETTINGS = {"log.retention.ms": "-1", "log.segment.delete.delay.ms": "1000"}
 NODES_MAX = 9
 SHARDS_MAX = 8
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 KINDS = ("ours", "kafka", "floor", "address")
 
 
@@ -27,24 +28,26 @@ class TargetSpec:
     jvm: tuple[str, ...] = ()  # flags in addition to those of Kafka's own script
     nodes: int = 1  # of a cluster that is started here, each of them broker and controller
     shards: int = 1  # brokers of each node of such a cluster of ours, under one parent process
+    security: str = "PLAINTEXT"  # the protocol of the listener of a broker that is started here
+    client_config: Path | None = None  # of an address: a file with settings of Kafka's clients, some of them secrets
 
     def describe(self) -> dict[str, Any]:
         """Return the settings for the report."""
-        return asdict(self)
+        return {**asdict(self), "client_config": None if self.client_config is None else str(self.client_config)}
 
 
 def load(path: Path) -> TargetSpec:
     """Read a target file. Raises SpecError."""
-    return parse(read(path), path.stem)
+    return parse(read(path), path.stem, path.parent)
 
 
-def from_address(value: str) -> TargetSpec:
+def from_address(value: str, client_config: Path | None = None) -> TargetSpec:
     """Parse a target named as HOST:PORT on the command line. Raises ValueError."""
-    return TargetSpec(value, "address", _bootstrap(value))
+    return TargetSpec(value, "address", _bootstrap(value), client_config=client_config)
 
 
-def parse(top: Table, name: str) -> TargetSpec:
-    """Parse a target from the top table of its file."""
+def parse(top: Table, name: str, directory: Path = Path()) -> TargetSpec:
+    """Parse a target from the top table of its file, which is in `directory`."""
     kind = top.take("kind", units.one_of(*KINDS))
     defaults = BROKER_SETTINGS if kind in ("ours", "kafka") else {}
     settings = top.take("settings", _settings, {})
@@ -57,6 +60,8 @@ def parse(top: Table, name: str) -> TargetSpec:
         jvm=top.take("jvm", _flags, ()),
         nodes=top.take("nodes", _nodes, 1),
         shards=top.take("shards", units.integer(1, SHARDS_MAX), 1),
+        security=top.take("security", units.one_of(*PROTOCOLS), "PLAINTEXT"),
+        client_config=top.take("client_config", lambda value: _file(value, directory), None),
     )
     top.finish()
     if (kind == "address") != (spec.bootstrap is not None):
@@ -69,6 +74,10 @@ def parse(top: Table, name: str) -> TargetSpec:
         raise top.error("nodes", 'only for kind = "ours" and kind = "kafka"')
     if spec.shards > 1 and (kind != "ours" or spec.nodes == 1):
         raise top.error("shards", 'only for kind = "ours" with `nodes`')
+    if spec.security != "PLAINTEXT" and (kind not in ("ours", "kafka") or spec.nodes > 1):
+        raise top.error("security", 'only for kind = "ours" and kind = "kafka" with one node')
+    if spec.client_config is not None and kind != "address":
+        raise top.error("client_config", 'only for kind = "address": the clients of others follow from `security`')
     if spec.jvm and kind != "kafka":
         raise top.error("jvm", 'only for kind = "kafka"')
     return spec
@@ -97,6 +106,12 @@ def _settings(value: Any) -> dict[str, str]:
             raise ValueError(f'{key}: {setting!r} is not a value (quote names with dots: "log.segment.bytes" = 1000)')
         found[key] = str(setting).lower() if isinstance(setting, bool) else str(setting)
     return found
+
+
+def _file(value: Any, directory: Path) -> Path:
+    if not isinstance(value, str) or not (path := directory / value).is_file():
+        raise ValueError(f"{value!r} is not a file with the settings of a Kafka client")
+    return path
 
 
 def _flags(value: Any) -> tuple[str, ...]:

@@ -1,0 +1,131 @@
+"""Addresses of targets, and how a socket is connected to one: with TLS and a login where its clients need them.
+
+The security of a target is a file with settings of Kafka's clients, so that the generators that are other programs can
+read it, and no secret is in a process list, a report or a message between processes.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from broker_cy.client.errors import ClientError
+from broker_cy.client.login import (
+    AUTHENTICATE_VERSION,
+    HANDSHAKE_VERSION,
+    TOKENS_MAX,
+    ClientLogin,
+    check_handshake,
+    read_token,
+    token_request,
+)
+from broker_cy.client.security import OPEN, ClientSecurity, librdkafka_settings, security_of
+from broker_cy.security.sasl.exchange import LoginFailed
+
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+ANSWER_BYTES_MAX: Final = 1 << 20  # of a login
+CLIENT_ID: Final = b"broker-cy-bench"
+
+
+class Endpoint(tuple[str, int]):
+    """Host and port; `client_config` is the file with the settings of security of its clients, None without any."""
+
+    client_config: Path | None
+
+    def __new__(cls, host: str, port: int, client_config: Path | None = None) -> Endpoint:
+        made = super().__new__(cls, (host, port))
+        made.client_config = client_config
+        return made
+
+    def __getnewargs__(self) -> tuple[str, int, Path | None]:
+        return self[0], self[1], self.client_config
+
+    @property
+    def text(self) -> str:
+        """Return it as in `bootstrap.servers`."""
+        host, port = self
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def config_of(address: tuple[str, int]) -> Path | None:
+    """Return the file with the settings of the clients of an address."""
+    return address.client_config if isinstance(address, Endpoint) else None
+
+
+@cache
+def check_config(path: Path) -> ClientSecurity:
+    """Read a file with settings of a Kafka client. Raises OSError."""
+    try:
+        return security_of(path)
+    except ClientError as error:
+        raise OSError(str(error)) from None
+
+
+def for_librdkafka(address: tuple[str, int]) -> dict[str, str]:
+    """Return the settings of security of librdkafka; some are secrets. Raises OSError."""
+    if (path := config_of(address)) is None:
+        return {}
+    try:
+        return librdkafka_settings(path)
+    except ClientError as error:
+        raise OSError(str(error)) from None
+
+
+def connect(address: tuple[str, int], timeout_s: float) -> socket.socket:
+    """Return a connected socket, after the handshake and the login; for TLS it is an ssl.SSLSocket. Raises OSError."""
+    path = config_of(address)
+    security = OPEN if path is None else check_config(path)
+    sock = socket.create_connection(address, timeout_s)
+    # Otherwise the first request waits 40 ms for the acknowledgement of the end of the handshake.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        if security.tls is not None:
+            sock = security.tls.wrap_socket(sock, server_hostname=address[0])
+        if security.login is not None:
+            _log_in(sock, security.login)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _log_in(sock: socket.socket, login: ClientLogin) -> None:
+    try:
+        exchange = login.begin()
+        answer = _ask(sock, SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake)
+        check_handshake(answer, login.mechanism)
+        token = exchange.first()
+        for _ in range(TOKENS_MAX):
+            answer = _ask(sock, SASL_AUTHENTICATE, AUTHENTICATE_VERSION, token_request(token))
+            following = exchange.step(read_token(answer)[0])
+            if exchange.is_complete:
+                return
+            if following is None:
+                break
+            token = following
+        raise LoginFailed("the login does not end")
+    except LoginFailed as error:
+        raise ConnectionRefusedError(f"the login failed: {error}") from None
+
+
+def _ask(sock: socket.socket, key: int, version: int, body: bytes) -> memoryview:
+    """Send a request whose headers are not flexible; returns the body of the response. Raises OSError."""
+    head = struct.pack(">hhih", key, version, 0, len(CLIENT_ID)) + CLIENT_ID
+    sock.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+    (size,) = struct.unpack(">i", _exactly(sock, 4))
+    if not 4 <= size <= ANSWER_BYTES_MAX:
+        raise ConnectionResetError(f"a response of {size} bytes to a login")
+    return memoryview(_exactly(sock, size))[4:]
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        part = sock.recv(size - len(found))
+        if not part:
+            raise ConnectionResetError("the target closed the connection")
+        found += part
+    return found
