@@ -151,7 +151,7 @@ cdef extern from "openssl/ssl.h" nogil:
     int SSL_VERIFY_NONE, SSL_VERIFY_PEER, SSL_VERIFY_FAIL_IF_NO_PEER_CERT
     unsigned long SSL_OP_NO_TICKET, SSL_OP_NO_RENEGOTIATION, SSL_OP_NO_COMPRESSION, SSL_OP_CIPHER_SERVER_PREFERENCE
     unsigned long SSL_OP_PRIORITIZE_CHACHA
-    long SSL_MODE_RELEASE_BUFFERS, SSL_SESS_CACHE_OFF
+    long SSL_MODE_RELEASE_BUFFERS, SSL_MODE_NO_AUTO_CHAIN, SSL_SESS_CACHE_OFF
     int TLS1_2_VERSION, TLS1_3_VERSION
 
 cdef enum:
@@ -365,7 +365,9 @@ cdef class TlsContext:
         # Resumption saves little and skips the checks of certificates, so there are no tickets and no cache.
         SSL_CTX_set_options(self.context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION
                             | SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA)
-        SSL_CTX_set_mode(self.context, SSL_MODE_RELEASE_BUFFERS)
+        # The chain is that of the key store, as in Java: the library would otherwise look for it among the trusted certificates,
+        # and check it, in each handshake.
+        SSL_CTX_set_mode(self.context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_NO_AUTO_CHAIN)
         SSL_CTX_set_session_cache_mode(self.context, SSL_SESS_CACHE_OFF)
         SSL_CTX_set_session_id_context(self.context, <const unsigned char*>b"broker-cy", 9)
         SSL_CTX_set_num_tickets(self.context, 0)

@@ -8,7 +8,7 @@ settings name others, and when `look` finds them changed; connections that are o
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker_cy.client.tls import file_version, read_file
 from broker_cy.config.types import ConfigError
@@ -18,6 +18,8 @@ from broker_cy.security.tls.certificate import CertificateError, read_certificat
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper
 from broker_cy.security.tls.stores import Identity, StoreError, files_of, load_identity, load_trusted
 from broker_cy.server.connections.handshakes import Handshake, Handshakes
+
+PRINCIPALS_MAX: Final = 1_000
 
 LOGGER = logging.getLogger("broker_cy.server.connections.tls")
 
@@ -44,6 +46,8 @@ class TlsListener:
         self.counts = counts
         self._handshakes = handshakes
         self._mapper = PrincipalMapper(settings.rules) if settings.rules else None
+        # By the certificate, in DER.
+        self._principals: dict[bytes, str] = {}
         self.identity, self.context = self._load(settings)
         self._versions = versions_of(settings)
 
@@ -138,4 +142,10 @@ class TlsListener:
         der = transport.session.peer_certificate
         if der is None:
             return None
-        return f"User:{self._mapper.name_of(read_certificate(der).subject)}"
+        # Clients come back with the certificate that they had; reading one takes longer than the rest of this.
+        if (known := self._principals.get(der)) is None:
+            known = f"User:{self._mapper.name_of(read_certificate(der).subject)}"
+            if len(self._principals) >= PRINCIPALS_MAX:
+                self._principals.clear()
+            self._principals[der] = known
+        return known
