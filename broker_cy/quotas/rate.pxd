@@ -3,6 +3,11 @@
 `windows` + 1 samples, each of which begins with the first use after the one before it is `window_ms` old. A sample counts until
 nothing was added to it for all windows. The rate is over the time since the oldest sample began, and over at least `windows` - 1
 whole windows and what has passed of the current one.
+
+Kafka lets clients wait by this rate, and forgets a window as a whole: who always has more to send alternates between bursts and
+waits, and gets up to half less than its quota. `PacedRate` measures the same, and lets clients wait by a bucket (as KIP-599 has it
+for changes of partitions): what was not used in the last `windows` - 1 windows may be used in a burst, as with Kafka, and over any
+longer time a client gets exactly its quota.
 """
 
 from libc.stdint cimport int64_t
@@ -35,3 +40,10 @@ cdef class Rate:
     cdef double measure(self, int64_t now_ms) noexcept
     cdef int64_t wait_of(self, int64_t now_ms) noexcept
     cdef int64_t charge_at(self, double value, int64_t now_ms) except -1
+
+cdef class PacedRate(Rate):
+    cdef double credit                  # what may be used now; negative: what has to be waited for
+    cdef int64_t credit_ms              # when it was that
+
+    cdef double most(self) noexcept     # that may be used in a burst
+    cdef double credit_at(self, int64_t now_ms) noexcept

@@ -1,7 +1,7 @@
 # cython: cdivision=True
 """How much one entity has used of one quota; the .pxd says how it is measured."""
 
-from libc.math cimport floor
+from libc.math cimport ceil, floor
 from libc.stdlib cimport calloc, free
 
 cdef int64_t WAIT_MS_MAX = 0x7fffffff   # throttle_time_ms is an int32
@@ -119,3 +119,44 @@ cdef class Rate:
     def note_wait(self, int64_t ms):
         self.waits += 1
         self.waited_ms += ms
+
+
+cdef class PacedRate(Rate):
+    """With a bound of waits, what is owed is bounded, too: it is never more than what may be used in a burst."""
+
+    def __init__(self, tuple entity, double limit, int windows, int64_t window_ms, int64_t now_ms,
+                 int64_t wait_ms_max=WAIT_MS_MAX):
+        self.credit = self.most()
+        self.credit_ms = now_ms
+
+    cdef double most(self) noexcept:
+        return self.limit * (max(1, self.windows - 1) * self.window_ms) / 1000
+
+    cdef double credit_at(self, int64_t now_ms) noexcept:
+        if now_ms > self.credit_ms:
+            self.credit += self.limit * (now_ms - self.credit_ms) / 1000
+            self.credit_ms = now_ms
+        if self.credit > self.most():
+            self.credit = self.most()
+        return self.credit
+
+    cdef int add(self, double value, int64_t now_ms) except -1:
+        self.credit_at(now_ms)
+        self.credit -= value
+        if self.wait_ms_max < WAIT_MS_MAX and self.credit < -self.most():
+            self.credit = -self.most()
+        return Rate.add(self, value, now_ms)
+
+    cdef int64_t wait_of(self, int64_t now_ms) noexcept:
+        cdef double credit = self.credit_at(now_ms)
+        cdef double wait
+        if not credit < 0:
+            return 0
+        if self.limit <= 0:
+            return self.wait_ms_max
+        # Rounded up: who comes back then is in time.
+        wait = ceil(-credit * 1000 / self.limit)
+        return self.wait_ms_max if wait > self.wait_ms_max else <int64_t>wait
+
+    def is_idle(self, int64_t now_ms):
+        return Rate.is_idle(self, now_ms) and not self.credit_at(now_ms) < self.most()

@@ -18,7 +18,7 @@ from broker_cy.metadata import quotas
 from broker_cy.quotas.account import Account
 from broker_cy.quotas.bucket import Bucket, MutationQuota
 from broker_cy.quotas.entities import Entities, Meter
-from broker_cy.quotas.rate import Rate
+from broker_cy.quotas.rate import PacedRate
 
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
@@ -43,12 +43,12 @@ class ClientQuotas:
         changes_windows = config["controller.quota.window.num"]
         changes_window_ms = config["controller.quota.window.size.seconds"] * 1000
 
-        def rates(wait_ms_max: int = 2**31 - 1) -> Entities[Rate]:
-            return Entities(lambda tags, limit, now_ms: Rate(tags, limit, windows, window_ms, now_ms, wait_ms_max))
+        def rates(wait_ms_max: int = 2**31 - 1) -> Entities[PacedRate]:
+            return Entities(lambda tags, limit, now_ms: PacedRate(tags, limit, windows, window_ms, now_ms, wait_ms_max))
 
         self.produce = rates()
         self.fetch = rates()
-        # As in Kafka, one long request does not stop a client for longer than a window.
+        # As in Kafka, no wait is longer than a window; and one long request is not waited for over minutes.
         self.time = rates(window_ms)
         self._changes: Entities[Bucket] = Entities(
             lambda tags, limit, now_ms: Bucket(tags, limit, changes_windows, changes_window_ms, now_ms)

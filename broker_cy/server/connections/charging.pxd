@@ -7,6 +7,6 @@ from broker_cy.server.connections.answers cimport AnswerQueue, Reply
 
 cdef Account account_of(AnswerQueue connection)
 cdef int64_t charge_fetch(AnswerQueue connection, Reply reply, Py_ssize_t size) except -1
-cdef int32_t fetch_bytes_max(Account account, int32_t wanted) noexcept
+cdef int32_t fetch_bytes_max(AnswerQueue connection, int32_t wanted) noexcept
 cdef int charge_answer(AnswerQueue connection, int16_t key, object response) except -1
 cdef object timed(object handling, AnswerQueue connection)

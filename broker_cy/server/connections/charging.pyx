@@ -6,7 +6,8 @@ again when the client id, the principal or the quotas are different.
 - Produce is executed, and answered at once with its throttle_time_ms; the connection handles no further request for that time. The
   bytes are those of the request.
 - A Fetch that has to wait is answered with no records, and what it would have got does not count. The bytes are those of the answer.
-  It is never asked for more than the quota lets through in all windows, because that would always have to wait.
+  It is given no more than the quota lets through now, or in a window: a client with large fetches gets many that are smaller, rather
+  than few with long waits.
 - Time is what the loop spends on reading, handling and answering the client's requests, in percent of one second. As with the network
   threads of Kafka, the time of a request counts for those after it. A wait for it is at most one window.
 - A change of the controller's (`client_quotas.Changes`) has put its wait into the response.
@@ -18,7 +19,7 @@ longer one counts.
 from libc.stdint cimport uint8_t
 
 from broker_cy.core.clock cimport coarse_ms, now_ns
-from broker_cy.quotas.rate cimport Rate
+from broker_cy.quotas.rate cimport PacedRate, Rate
 from broker_cy.server.connections.answers cimport ServerCore
 from broker_cy.server.connections.buffers cimport RecvBuffer
 
@@ -98,13 +99,17 @@ cdef int charge_fetches(AnswerQueue connection, int32_t correlation_id, int16_t 
     return connection.server.plain[FETCH_KEY](connection, correlation_id, version, p, n, owner)
 
 
-cdef int32_t fetch_bytes_max(Account account, int32_t wanted) noexcept:
-    """How much of `wanted` a fetch may get if the client has got nothing in all windows."""
-    cdef Rate rate = account.fetch
+cdef int32_t fetch_bytes_max(AnswerQueue connection, int32_t wanted) noexcept:
+    """How much of `wanted` a fetch may get: what the client may have now, or, if that is less, what it gets in a window, after a
+    wait for it.
+    """
+    cdef PacedRate rate = connection.account.fetch
     cdef double largest
     if rate is None:
         return wanted
-    largest = rate.limit * (rate.windows - 1) * rate.window_ms / 1000
+    # A part is left for what is around the records: an answer that is a little too large would have none of them.
+    largest = rate.credit_at(coarse_ms(&connection.clock.source)) * 15 / 16
+    largest = min(rate.most(), max(largest, rate.limit * rate.window_ms / 1000))
     return <int32_t>largest if largest < wanted else wanted
 
 

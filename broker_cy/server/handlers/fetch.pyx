@@ -731,7 +731,7 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
     reply.read_committed = _view.isolation_level == READ_COMMITTED
     reply.max_bytes = min(_view.max_bytes, server.fetch_bytes_max)
     if connection.account is not None and reply.replica_id < 0:
-        reply.max_bytes = fetch_bytes_max(connection.account, reply.max_bytes)
+        reply.max_bytes = fetch_bytes_max(connection, reply.max_bytes)
     reply.min_bytes = min(_view.min_bytes, reply.max_bytes)
     reply.max_wait_ms = _view.max_wait_ms
     if server.authorization is not None:

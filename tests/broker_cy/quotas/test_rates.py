@@ -10,7 +10,7 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.quotas import entities
 from broker_cy.quotas.bucket import Bucket, MutationQuota
 from broker_cy.quotas.entities import Entities
-from broker_cy.quotas.rate import Rate
+from broker_cy.quotas.rate import PacedRate, Rate
 from broker_cy.wire import messages
 
 WHO = ("u", "c")
@@ -102,6 +102,62 @@ def test_a_lenient_quota_changes_all_and_waits_afterwards() -> None:
     for count in (30, 30):
         quota.take(count, 0)
     assert quota.wait_ms(0) == 19_000
+
+
+def test_who_always_has_more_to_send_gets_the_quota() -> None:
+    """If this fails, a client gets more or less than its quota over half a minute, after the burst that it may send."""
+    for seed in range(200):
+        draw = Random(f"paced {seed}")
+        limit = draw.choice([1000.0, 2e6])
+        sizes = [limit * share for share in draw.choice([(0.005,), (0.1, 0.5), (2.0,), (0.01, 6.0)])]
+        rate = PacedRate(WHO, limit, 11, 1000, 0)
+        gives_back = draw.random() < 0.5  # a consumer, which gets nothing when it has to wait
+        now_ms, uses, size = 0, list[tuple[int, float]](), draw.choice(sizes)
+        while now_ms < 100_000:
+            wait_ms = rate.charge(size, now_ms)
+            if wait_ms and gives_back:
+                rate.record(-size, now_ms)
+            else:
+                uses.append((now_ms, size))
+                size = draw.choice(sizes)
+            now_ms += wait_ms + draw.randint(0, 3)
+        for begin_ms in range(12_000, 70_000, 7_000):
+            used = sum(value for ms, value in uses if begin_ms <= ms < begin_ms + 30_000)
+            assert abs(used - 30 * limit) <= max(sizes) + 0.02 * 30 * limit, f"seed {seed}: {used / 30} of {limit}"
+
+
+def test_what_was_not_used_before_may_be_used_in_a_burst() -> None:
+    """If this fails, a client that was silent waits where Kafka would not let it, or may save more than all windows."""
+    for silent_ms in (0, 5_000, 1_000_000):
+        paced, kafkas = PacedRate(WHO, 100.0, 11, 1000, 0), Rate(WHO, 100.0, 11, 1000, 0)
+        for size in (400.0, 600.0, 0.5, 99.5, 3000.0):
+            assert abs(paced.charge(size, silent_ms) - kafkas.charge(size, silent_ms)) <= 1
+        assert paced.wait_ms(silent_ms) == 31_000
+        assert paced.wait_ms(silent_ms + 30_999) == 1
+        assert paced.wait_ms(silent_ms + 31_000) == 0
+
+
+def test_what_is_owed_is_bounded_where_waits_are() -> None:
+    """If this fails, one long request slows its client for minutes; or, of bytes, is not paid for."""
+    time = PacedRate(WHO, 10.0, 11, 1000, 0, 1000)
+    assert time.charge(1e6, 0) == 1000
+    assert time.wait_ms(9_990) == 10
+    assert time.wait_ms(10_000) == 0
+    assert PacedRate(WHO, 10.0, 11, 1000, 0).charge(1e6, 0) == 99_990_000
+
+
+def test_a_paced_rate_is_kept_until_it_is_as_new() -> None:
+    """If this fails, who has to wait is served because others came."""
+    rate = PacedRate(WHO, 1.0, 11, 1000, 0)
+    rate.record(1000.0, 0)
+    assert not rate.is_idle(999_999)
+    assert rate.is_idle(1_000_000)
+
+
+@pytest.mark.parametrize("limit", [0.0, float("nan"), float("inf")])
+def test_paced_limits_that_are_no_rates(limit: float) -> None:
+    rate = PacedRate(WHO, limit, 11, 1000, 0)
+    assert rate.charge(1e30, 5) == (2**31 - 1 if limit == 0.0 else 0)
 
 
 class TestEntities:
