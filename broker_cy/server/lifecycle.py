@@ -376,7 +376,7 @@ class BrokerServer:
             self._executor,
             broker.outgoing,
         )
-        broker.auto_topics = AutoTopics(self.config, broker.controller.submit, broker.log_events)
+        broker.auto_topics = AutoTopics(self.config, self.loop, broker.log_events)
         self._partitions = PartitionService(
             self.config,
             self.clock,
