@@ -69,7 +69,9 @@ class AdminClient:
         listeners with TLS.
         """
         addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
-        metadata = Metadata(Pool(client_id, replace(MACHINE, login=login, tls=tls)), addresses)
+        metadata = Metadata(
+            Pool(client_id, replace(MACHINE, login=login, tls=None if tls is None else lambda: tls)), addresses
+        )
         self._set_up(
             Caller(metadata, timeout_s),
             Coordinators(metadata, CoordinatorType.GROUP),

@@ -40,24 +40,23 @@ async def is_own(host: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Outgoing:
     """`connect(protocol, host, port)`, with a fourth argument for TLS, connects to an address, of which the protocol
-    gets a transport, and raises
-    OSError if that fails; `clock` measures how long a computation has kept the loop; `is_own(host)`: whether all
-    addresses of the host are certainly those of this machine; `login` is what each connection logs in with, if
-    anything; `tls` protects it.
+    gets a transport, and raises OSError if that fails; `clock` measures how long a computation has kept the loop;
+    `is_own(host)`: whether all addresses of the host are certainly those of this machine; `login` is what each
+    connection logs in with, if anything; `tls()` protects it: a node may exchange its certificates.
     """
 
     connect: Callable[..., Awaitable[None]]
     clock: Clock
     is_own: Callable[[str], Awaitable[bool]] = is_own
     login: ClientLogin | None = None
-    tls: ssl.SSLContext | None = None
+    tls: Callable[[], ssl.SSLContext] | None = None
 
     async def open(self, protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
         """Connect, with TLS if there is some. Raises OSError."""
         if self.tls is None:
             await self.connect(protocol, host, port)
         else:
-            await self.connect(protocol, host, port, self.tls)
+            await self.connect(protocol, host, port, self.tls())
 
 
 async def connect(protocol: asyncio.BufferedProtocol, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker_cy.security.tls.stores import ClientSettings, Read, StoreError, load_identity, load_trusted
+from broker_cy.security.tls.stores import ClientSettings, Identity, Read, StoreError, load_identity, load_trusted
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _LINE_CHARACTERS: Final = 64
@@ -43,6 +43,11 @@ def file_version(location: str) -> tuple[int, ...] | None:
 
 def context_of(settings: ClientSettings, read: Read) -> ssl.SSLContext:
     """Raises StoreError."""
+    return context_and_identity(settings, read)[0]
+
+
+def context_and_identity(settings: ClientSettings, read: Read) -> tuple[ssl.SSLContext, Identity | None]:
+    """What connections need, and whom they show; None without a key store. Raises StoreError."""
     trusted = load_trusted(settings.stores, read)
     identity = load_identity(settings.stores, read)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -61,7 +66,7 @@ def context_of(settings: ClientSettings, read: Read) -> ssl.SSLContext:
             _show(context, identity.key, identity.chain)
     except ssl.SSLError as error:
         raise StoreError(f"the key store or trust store cannot be used: {error.reason or error}") from None
-    return context
+    return context, identity
 
 
 class PemTexts(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
 import click
 
@@ -66,6 +68,33 @@ iterations_option = click.option(
 )
 
 
+class Credentials(NamedTuple):
+    """The credentials that a user is to have, as the options of a command name them."""
+
+    user: str
+    mechanisms: Sequence[Mechanism]
+    iterations: int
+    password_file: str | None
+    password_env: str | None
+
+    def password(self) -> str:
+        return password_of(self.password_file, self.password_env, self.user)
+
+
+def credential_options(job: Callable[[Target, AdminClient, Credentials], Awaitable[int]]) -> Callable[..., Any]:
+    """The user, --mechanism, --iterations and the options of passwords, as Credentials for `job`."""
+
+    @user_argument
+    @mechanism_option
+    @iterations_option
+    @password_options
+    @functools.wraps(job)
+    async def body(target: Target, client: AdminClient, **options: Any) -> int:
+        return await job(target, client, Credentials(**options))
+
+    return body
+
+
 @click.group("users", epilog=EPILOG)
 def command() -> None:
     """Users that log in with SCRAM-SHA-256 or SCRAM-SHA-512.
@@ -91,54 +120,32 @@ async def list_users(target: Target, client: AdminClient, users: Sequence[str]) 
 
 @command.command("create", epilog=EPILOG)
 @cluster_command
-@user_argument
-@mechanism_option
-@iterations_option
-@password_options
-async def create(
-    target: Target,
-    client: AdminClient,
-    user: str,
-    mechanisms: Sequence[Mechanism],
-    iterations: int,
-    password_file: str | None,
-    password_env: str | None,
-) -> int:
+@credential_options
+async def create(target: Target, client: AdminClient, asked: Credentials) -> int:
     """Create a user, or give one a credential for another mechanism; SCRAM-SHA-512 without --mechanism. The password is
     in a file, a variable of the environment, or asked for.
     """
     target.require_writable()
-    wanted = list(dict.fromkeys(mechanisms or (DEFAULT,)))
-    there = await _mechanisms(client, user)
+    wanted = list(dict.fromkeys(asked.mechanisms or (DEFAULT,)))
+    there = await _mechanisms(client, asked.user)
     for each in wanted:
         if each.name in there:
             reason = f"has a credential for {each.name} already: use `users alter` to set another password"
-            raise ClientError(Failure.REFUSED, reason, what=f"user {user}")
-    return await _set(target, client, user, wanted, iterations, password_of(password_file, password_env, user))
+            raise ClientError(Failure.REFUSED, reason, what=f"user {asked.user}")
+    return await _set(target, client, asked, wanted)
 
 
 @command.command("alter", epilog=EPILOG)
 @cluster_command
-@user_argument
-@mechanism_option
-@iterations_option
-@password_options
-async def alter(
-    target: Target,
-    client: AdminClient,
-    user: str,
-    mechanisms: Sequence[Mechanism],
-    iterations: int,
-    password_file: str | None,
-    password_env: str | None,
-) -> int:
+@credential_options
+async def alter(target: Target, client: AdminClient, asked: Credentials) -> int:
     """Give a user another password. Without --mechanism, for all mechanisms that the user has."""
     target.require_writable()
-    there = await _mechanisms(client, user)
-    wanted = list(dict.fromkeys(mechanisms)) or _known(there)
+    there = await _mechanisms(client, asked.user)
+    wanted = list(dict.fromkeys(asked.mechanisms)) or _known(there)
     if missing := _missing(wanted, there):
-        raise ClientError(Failure.REFUSED, f"{missing}: use `users create`", what=f"user {user}")
-    return await _set(target, client, user, wanted, iterations, password_of(password_file, password_env, user))
+        raise ClientError(Failure.REFUSED, f"{missing}: use `users create`", what=f"user {asked.user}")
+    return await _set(target, client, asked, wanted)
 
 
 @command.command("delete", epilog=EPILOG)
@@ -193,14 +200,12 @@ async def _mechanisms(client: AdminClient, user: str) -> list[str]:
     return [each.mechanism for credentials in outcome.found.values() for each in credentials]
 
 
-async def _set(
-    target: Target, client: AdminClient, user: str, mechanisms: Sequence[Mechanism], iterations: int, password: str
-) -> int:
-    new = NewCredential(password, iterations)
-    outcome = await client.scram_users.alter({CredentialKey(user, each): new for each in mechanisms})
+async def _set(target: Target, client: AdminClient, asked: Credentials, mechanisms: Sequence[Mechanism]) -> int:
+    new = NewCredential(asked.password(), asked.iterations)
+    outcome = await client.scram_users.alter({CredentialKey(asked.user, each): new for each in mechanisms})
     done = [key.mechanism.name for key in outcome.found]
     if target.as_json:
-        print_json({"user": user, "set": done, "iterations": iterations})
+        print_json({"user": asked.user, "set": done, "iterations": asked.iterations})
     elif done:
-        click.echo(f"set {', '.join(done)} of user {user}, with {iterations:,} iterations")
+        click.echo(f"set {', '.join(done)} of user {asked.user}, with {asked.iterations:,} iterations")
     return target.tell_failures([outcome])

@@ -15,7 +15,7 @@ from broker_cy.config.listeners import Listener
 from broker_cy.config.types import ConfigError, Password
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper
 from broker_cy.security.tls.stores import NAMES as STORE_NAMES
-from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings, check_settings
+from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings, check_settings, has_trusted
 
 PREFIX: Final = "listener.name."
 PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
@@ -72,14 +72,20 @@ class TlsListener(NamedTuple):
 
 class TlsSettings(NamedTuple):
     """`listeners` are those with TLS, by name. The next two are None where nodes use no TLS among themselves. `names`
-    are those of listeners with TLS here and on other nodes.
+    are those of listeners with TLS here and on other nodes, `names_to` those of the two between nodes.
     """
 
     listeners: Mapping[str, TlsListener]
     to_brokers: ClientSettings | None
     to_controllers: ClientSettings | None
     names: frozenset[str]
-    between_nodes: frozenset[str]
+    names_to: tuple[str, str]
+
+    @property
+    def outgoing(self) -> Mapping[str, ClientSettings]:
+        """How this node connects to others, by the name of their listener."""
+        both = zip(self.names_to, (self.to_brokers, self.to_controllers), strict=True)
+        return {name: settings for name, settings in both if settings is not None}
 
 
 def is_served(name: str) -> bool:
@@ -114,10 +120,10 @@ def is_of_a_store(name: str) -> bool:
 def check_changeable(name: str, settings: TlsSettings) -> None:
     """Check that the store of this listener may be changed while the broker runs. Raises ConfigError."""
     listener = name.removeprefix(PREFIX).partition(".")[0].upper()
-    if listener not in settings.listeners or listener in settings.between_nodes:
+    if listener not in settings.names:
         raise ConfigError(
-            f"setting {name} cannot be changed while the broker runs: {listener} is no listener for clients with TLS; "
-            "change the file and restart it"
+            f"setting {name} cannot be changed while the broker runs: {listener} is no listener with TLS; change the "
+            "file and restart it"
         )
 
 
@@ -138,7 +144,7 @@ def resolve(
         _client(values, properties, *inter_broker),
         _client(values, properties, *controller),
         frozenset(found) | others,
-        frozenset(others),
+        (inter_broker[0], controller[0]),
     )
 
 
@@ -157,7 +163,8 @@ def _client(
     algorithm = _value(values, properties, name, ENDPOINT)
     if algorithm and algorithm.lower() != "https":
         raise ConfigError(f"setting {ENDPOINT}={algorithm} is not supported: use https, or leave it empty")
-    return ClientSettings(stores, oldest, newest, bool(algorithm))
+    allowed = (_value(values, properties, name, each) for each in (DN_CHANGES, SAN_CHANGES))
+    return ClientSettings(stores, oldest, newest, bool(algorithm), *allowed)
 
 
 def _stores(values: Mapping[str, Any], properties: Mapping[str, str], name: str) -> StoreSettings:
@@ -194,7 +201,7 @@ def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener
             "and ssl.keystore.certificate.chain"
         )
     client_auth = _client_auth(values, properties, listener)
-    if client_auth != "none" and stores.truststore_location is None and stores.truststore_certificates is None:
+    if client_auth != "none" and not has_trusted(stores):
         # Java would trust every authority that the machine trusts.
         raise ConfigError(
             f"{where}{CLIENT_AUTH}={client_auth} needs ssl.truststore.location or ssl.truststore.certificates, with "

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from broker_cy.client.login import ClientLogin
 from broker_cy.client.outgoing import Outgoing
-from broker_cy.config.types import ConfigError
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.login_counts import LoginCounts, TlsCounts
@@ -18,7 +17,6 @@ from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
 from broker_cy.server.telemetry.refusals import Refusals
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
     from concurrent.futures import Executor
 
@@ -27,8 +25,7 @@ if TYPE_CHECKING:
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
     from broker_cy.security.sasl.exchange import Login
-    from broker_cy.security.tls.stores import ClientSettings
-    from broker_cy.server.connections.tls_listeners import TlsListeners
+    from broker_cy.server.connections.node_tls import NodeTls
     from broker_cy.server.coordinators.group_service import GroupService
     from broker_cy.server.coordinators.txn_markers import TxnMarkers
     from broker_cy.server.coordinators.txn_service import TransactionService
@@ -45,18 +42,14 @@ def _login(login: Login | None, randomness: Randomness) -> ClientLogin | None:
     return ClientLogin(login, randomness) if login is not None else None
 
 
-def _tls(listener: str, settings: ClientSettings | None) -> ssl.SSLContext | None:
-    """Raises ConfigError."""
-    if settings is None:
+def _tls(config: BrokerConfig) -> NodeTls | None:
+    """None where there is no TLS at all. Raises ConfigError."""
+    if not config.tls.names:
         return None
     # Imported here, because a broker without TLS needs none of it.
-    from broker_cy.client.tls import context_of, read_file
-    from broker_cy.security.tls.stores import StoreError
+    from broker_cy.server.connections.node_tls import NodeTls
 
-    try:
-        return context_of(settings, read_file)
-    except StoreError as error:
-        raise ConfigError(f"listener {listener}, to other nodes: {error}") from None
+    return NodeTls(config)
 
 
 class Broker:
@@ -67,24 +60,24 @@ class Broker:
         self.clock = seams.clock
         self.randomness = seams.randomness
         self.loop = seams.loop
+        self.tls = _tls(config)
+        outgoing_tls = {} if self.tls is None else self.tls.outgoing
         # To other brokers, on the listener between brokers, and to controllers, each with its login.
         self.outgoing = Outgoing(
             seams.network.connect,
             seams.clock,
             login=_login(config.sasl.to_brokers, seams.randomness),
-            tls=_tls(config.network.inter_broker, config.tls.to_brokers),
+            tls=outgoing_tls.get(config.tls.names_to[0]),
         )
         self.to_controllers = replace(
             self.outgoing,
             login=_login(config.sasl.to_controllers, seams.randomness),
-            tls=_tls(",".join(config.network.controller_names), config.tls.to_controllers),
+            tls=outgoing_tls.get(config.tls.names_to[1]),
         )
         self.log_events = LogEvents(seams.clock)
         self.login_counts = LoginCounts()
         self.quotas = ClientQuotas(config, seams.clock)
         self.tls_counts = TlsCounts()
-        # Of the listeners for clients; put there by the start.
-        self.tls_listeners: TlsListeners | None = None
         self.node_id: int = config.node_id
         self.cluster_id: str = ""
         self.log_manager: LogManager

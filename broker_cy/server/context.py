@@ -75,6 +75,20 @@ class RequestContext:
         """The client, as records of the metadata name it."""
         return Author(self.client_id or "", self.client_host, self.principal)
 
+    def as_request_of(self, api_key: int, version: int) -> RequestContext:
+        """Of another request that the broker makes in the name of this client."""
+        return RequestContext(
+            self.broker,
+            api_key,
+            version,
+            self.client_id,
+            self.client_host,
+            self.listener,
+            self.connection_id,
+            self.principal,
+            self.by_token,
+        )
+
     def changes(self, *, strict: bool) -> Changes | None:
         """What the client may still change of partitions (KIP-599); None without a quota for it. With `strict` what is
         beyond it is refused.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from broker_cy.core import uuid as uuids
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
+from broker_cy.server.connections.tls_listeners import LOOK_S
 from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.metadata.controller_service import ControllerService
@@ -46,7 +47,7 @@ class ControllerServer:
         self._executor = seams.workers.pool("background", BACKGROUND_WORKERS)
         self._jobs = LoopJobs(seams.loop, self._executor)
         self._controllers = ControllerListeners(self.broker, seams)
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = LoopWatch(seams.loop, seams.clock)
 
     @property
@@ -105,6 +106,8 @@ class ControllerServer:
         self._controllers.start()
         await broker.controller.start({})
         self._tick()
+        if broker.tls is not None:
+            self._look_at_certificates()
         self._watch.start()
         if self.metrics_server is not None:
             self.metrics_server.start()
@@ -135,12 +138,17 @@ class ControllerServer:
 
     def _tick(self) -> None:
         self.broker.log_manager.tick(self.clock.wall_ms(), _no_partition)
-        self._timer = self.loop.call_later(STORAGE_TICK_S, self._tick)
+        self._timers["storage"] = self.loop.call_later(STORAGE_TICK_S, self._tick)
+
+    def _look_at_certificates(self) -> None:
+        assert self.broker.tls is not None
+        self.broker.tls.look()
+        self._timers["certificates"] = self.loop.call_later(LOOK_S, self._look_at_certificates)
 
     async def stop(self) -> None:
         """Resign, and mark the data directory as clean."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
         self._watch.stop()
         self.broker.stop_reports()
         await self.broker.events.close()

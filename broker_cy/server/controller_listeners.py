@@ -48,6 +48,7 @@ class ControllerListeners:
             self._broker.tls_counts,
             lambda: self._seams.workers.pool("controller-handshake", HANDSHAKE_WORKERS),
             names,
+            self._broker.tls,
         )
         if config.quorum_voters:
             # Imported here, because a node that is alone starts sooner without it.

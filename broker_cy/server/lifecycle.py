@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker_cy.client.address import Address
-from broker_cy.config.broker import TLS_STORES
 from broker_cy.config.definitions import BROKER
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata import topic_names
@@ -158,7 +157,12 @@ class BrokerServer:
         """
         names = [listener.name for listener in self.config.listeners]
         self._tls = TlsListeners(
-            self.config, self.loop, self.broker.tls_counts, lambda: self._pool("handshake", HANDSHAKE_WORKERS), names
+            self.config,
+            self.loop,
+            self.broker.tls_counts,
+            lambda: self._pool("handshake", HANDSHAKE_WORKERS),
+            names,
+            self.broker.tls,
         )
         acceptors = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
         await self._controllers.bind()
@@ -214,8 +218,8 @@ class BrokerServer:
             self._all_opened()
         self._every("storage", STORAGE_TICK_S, self._storage_tick)
         self._every("quotas", EXPIRE_S, self.broker.quotas.expire)
-        if self._tls.listeners:
-            self._every("certificates", LOOK_S, self._tls.look)
+        if self.broker.tls is not None:
+            self._every("certificates", LOOK_S, self.broker.tls.look)
         flush_check_s = self.config["log.flush.scheduler.interval.ms"] / 1000
         if 0 < flush_check_s < STORAGE_TICK_S:
             self._every("flush", flush_check_s, lambda: self.broker.log_manager.flush_old(self.clock.wall_ms()))
@@ -372,7 +376,7 @@ class BrokerServer:
             self._executor,
             broker.outgoing,
         )
-        broker.auto_topics = AutoTopics(self.config, broker.controller.submit, broker.log_events)
+        broker.auto_topics = AutoTopics(self.config, self.loop, broker.log_events)
         self._partitions = PartitionService(
             self.config,
             self.clock,
@@ -537,8 +541,6 @@ class BrokerServer:
                 cleaner.reconfigure(self._cleaner_settings())
 
         self.config.on_change(cleaner_changed, *(name for name in BROKER if name.startswith("log.cleaner.")))
-        self.broker.tls_listeners = self._tls
-        self.config.on_change(lambda _: self._tls.apply(self.config.tls.listeners), TLS_STORES)
         names = ("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
         self.config.on_change(limits_changed, *names, "max.connection.creation.rate")
         self.config.on_change(expiration_changed, "producer.id.expiration.ms")

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar, cast
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import ANONYMOUS
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.context import RequestContext
 from broker_cy.wire import messages
 
@@ -28,14 +29,19 @@ def may_ask(ctx: RequestContext) -> bool:
     return protocol != "PLAINTEXT" and not (protocol == "SSL" and ctx.principal == ANONYMOUS)
 
 
+def _check(ctx: RequestContext, _: Any) -> None:
+    if not may_ask(ctx):
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
 async def change_time(ctx: RequestContext, request: Any, response: type[R], operation: Any) -> R:
     """Have `operation`, RenewToken or ExpireToken with the request, run by the active controller."""
-    try:
-        if not may_ask(ctx):
-            raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-        found = await ctx.broker.controller.forward(ctx, request, response)
-        if found is None:
-            found = await ctx.broker.controller.submit(operation)
-    except KafkaError as error:
-        found = response(error_code=int(error.code), expiry_timestamp_ms=_NO_TIME_MS)
-    return cast(R, found)
+
+    def failed(_ctx: RequestContext, _request: Any, error: KafkaError) -> R:
+        return response(error_code=int(error.code), expiry_timestamp_ms=_NO_TIME_MS)
+
+    @at_controller(response, failed, before=_check)
+    async def change(ctx: RequestContext, _: Any) -> R:
+        return cast(R, await ctx.broker.controller.submit(operation))
+
+    return await change(ctx, request)

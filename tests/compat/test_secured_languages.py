@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from bench.launch import go_programs
 from bench.launch.processes import ProcessError, run
@@ -18,7 +17,6 @@ from tests.support.tls_broker import TlsBroker
 
 pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own settings")
-TIMEOUT_S = 30.0
 USER, PASSWORD = "gopher", "a password, of somebody"
 
 
@@ -26,11 +24,7 @@ USER, PASSWORD = "gopher", "a password, of somebody"
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
     secured = TlsBroker(tmp_path_factory.mktemp("languages"))
     secured.start()
-    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
-    admin = AdminClient({"bootstrap.servers": secured.open_bootstrap})
-    change = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
-    for done in admin.alter_user_scram_credentials([change]).values():
-        done.result(TIMEOUT_S)
+    secured.add_user(USER, PASSWORD, ["SCRAM-SHA-512"])
     yield secured
     secured.close()
 

@@ -233,6 +233,9 @@ def test_a_certificate_is_exchanged(broker: SecuredBroker, tmp_path: Path) -> No
     exchanged(second)
     until(lambda: shown() == second.der, "the new certificate", TIMEOUT_S)
     assert "wrong" not in broker.stdout() + broker.stderr()
+    broker.stop()
+    broker.start()
+    assert shown() == second.der
 
 
 # --- what does not fit

@@ -24,7 +24,7 @@ class TlsNode(SaslNode):
     """SASL_SSL between brokers, with a key store in PKCS12; SSL with certificates of both ends at controllers."""
 
     def __init__(self, directory: Path, node_id: int, roles: str, authority: Authority, issuer: Authority) -> None:
-        """Its certificate is of `issuer`, and it trusts `authority`."""
+        """Its certificate is of `issuer`, and it trusts both."""
         super().__init__(directory, node_id, roles, "SCRAM-SHA-512")
         self.authority = authority
         self.issuer = issuer
@@ -34,13 +34,16 @@ class TlsNode(SaslNode):
         text = self.properties.read_text()
         text = text.replace(f"{INNER}:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT", f"{INNER}:SASL_SSL,CONTROLLER:SSL")
         assert "SASL_SSL" in text
+        trusted = self.directory / "authority.pem"
+        # A broker that did not accept itself would not start.
+        trusted.write_text("".join(each.pem for each in dict.fromkeys((self.authority, self.issuer))))
         store = self.issuer.issue(f"node-{self.node_id}").write_pkcs12(self.directory / "node.p12")
         settings = {
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.location": store,
             "ssl.keystore.password": PASSWORD,
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.authority.write_pem(self.directory / "authority.pem"),
+            "ssl.truststore.location": trusted,
             "listener.name.controller.ssl.client.auth": "required",
         }
         self.properties.write_text(text + "".join(f"{name}={value}\n" for name, value in settings.items()))

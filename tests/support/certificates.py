@@ -113,6 +113,7 @@ class Authority:
 
     def write_truststore(self, path: Path, kind: str = "JKS", password: str = PASSWORD) -> Path:
         pem = self.write_pem(path.with_suffix(".from.pem"))
+        path.unlink(missing_ok=True)
         keytool(
             *("-importcert", "-noprompt", "-alias", "authority", "-file", pem),
             *("-keystore", path, "-storetype", kind, "-storepass", password),

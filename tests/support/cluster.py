@@ -146,12 +146,12 @@ def running(nodes: Sequence[ClusterNode]) -> Iterator[None]:
             node.close()
 
 
-def ask(listener: Listener, request: Message, response: type[R]) -> R:
+def ask(listener: Listener, request: Message, response: type[R], client_id: str = "test") -> R:
     """Send a request to a listener in the newest version. Raises ClientError."""
     address = listener if isinstance(listener, Address) else Address("127.0.0.1", listener)
 
     async def work() -> R:
-        pool = Pool("test", MACHINE)
+        pool = Pool(client_id, MACHINE)
         try:
             found, _ = await pool.ask(Peer(address), request, response, Deadline(30.0))
         finally:

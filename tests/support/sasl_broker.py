@@ -1,4 +1,4 @@
-"""Our broker with a listener that wants a login, and one for the test that wants none."""
+"""Our broker with listeners that want a login or TLS, and one for the test that wants neither."""
 
 from __future__ import annotations
 
@@ -49,24 +49,39 @@ def write_properties(path: Path, settings: Mapping[str, str]) -> None:
     path.write_text("".join(f"{name}={value}\n".replace("\\", "\\\\") for name, value in settings.items()))
 
 
-class SaslBroker(BrokerProcess):
-    """`port` is that of the listener with SASL, `open_port` that of the other. Secrets are in a file."""
+class SecuredBroker(BrokerProcess):
+    """A broker whose `listeners` are in a file, as secrets are. The last of them, OPEN, wants no login: it is for the
+    test, at `open_port`; the first is at `port`.
+    """
+
+    # The names of the listeners, which are the names of their protocols, apart from the last one.
+    listeners: Sequence[str] = ()
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(directory, {**QUICK, **(settings or {})})
+        self.ports: Sequence[int] = ()
         self.open_port = 0
 
     def choose_ports(self) -> None:
-        self.port, self.open_port = free_ports(2)
+        self.ports = free_ports(len(self.listeners) + 1)
+        self.port, self.open_port = self.ports[0], self.ports[-1]
+
+    def secrets(self) -> dict[str, str]:
+        """The settings of logins and keys."""
+        raise NotImplementedError
 
     def prepare(self) -> None:
+        names = [*self.listeners, "OPEN"]
+        protocols = [f"{name}:{name}" for name in self.listeners]
         write_properties(
             self.directory / "server.properties",
             {
-                "listeners": f"SASL_PLAINTEXT://{self.host}:{self.port},OPEN://{self.host}:{self.open_port}",
-                "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,OPEN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "listeners": ",".join(
+                    f"{name}://{self.host}:{port}" for name, port in zip(names, self.ports, strict=True)
+                ),
+                "listener.security.protocol.map": ",".join([*protocols, "OPEN:PLAINTEXT", "CONTROLLER:PLAINTEXT"]),
                 "inter.broker.listener.name": "OPEN",
-                **listener_settings("SASL_PLAINTEXT"),
+                **self.secrets(),
                 **self.settings,
             },
         )
@@ -95,3 +110,12 @@ class SaslBroker(BrokerProcess):
         for change in changes:
             for done in admin.alter_user_scram_credentials([change]).values():
                 done.result(TIMEOUT_S)
+
+
+class SaslBroker(SecuredBroker):
+    """`port` is that of the listener with SASL, `open_port` that of the other."""
+
+    listeners = ("SASL_PLAINTEXT",)
+
+    def secrets(self) -> dict[str, str]:
+        return listener_settings("SASL_PLAINTEXT")

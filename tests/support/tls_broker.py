@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from bench.launch.nodes import broker_command, free_ports
-from tests.support.broker import QUICK, BrokerProcess
 from tests.support.certificates import Authority, Holder
-from tests.support.sasl_broker import listener_settings, write_properties
+from tests.support.sasl_broker import SecuredBroker, listener_settings
 
 
-class TlsBroker(BrokerProcess):
+class TlsBroker(SecuredBroker):
     """`port` is that of the listener with SSL, `sasl_port` of SASL_SSL, `open_port` of PLAINTEXT. Its key is in PEM."""
 
+    listeners = ("SSL", "SASL_SSL")
+
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(directory, {**QUICK, **(settings or {})})
-        self.sasl_port = self.open_port = 0
+        super().__init__(directory, settings)
         self.authority = Authority()
         self.holder = self.authority.issue("broker")
 
-    def choose_ports(self) -> None:
-        self.port, self.sasl_port, self.open_port = free_ports(3)
+    @property
+    def sasl_port(self) -> int:
+        return self.ports[1]
 
     def stores(self) -> dict[str, str]:
         """The settings of its own key; overridden by tests of others."""
@@ -34,33 +34,8 @@ class TlsBroker(BrokerProcess):
             "ssl.truststore.location": str(self.authority.write_pem(self.directory / "authority.pem")),
         }
 
-    def prepare(self) -> None:
-        host = self.host
-        write_properties(
-            self.directory / "server.properties",
-            {
-                "listeners": f"SSL://{host}:{self.port},SASL_SSL://{host}:{self.sasl_port},OPEN://{host}:{self.open_port}",
-                "listener.security.protocol.map": "SSL:SSL,SASL_SSL:SASL_SSL,OPEN:PLAINTEXT,CONTROLLER:PLAINTEXT",
-                "inter.broker.listener.name": "OPEN",
-                **listener_settings("SASL_SSL"),
-                **self.stores(),
-                **self.settings,
-            },
-        )
-
-    def command(self) -> Sequence[str | Path]:
-        return [
-            *broker_command(),
-            "start",
-            "--data-dir",
-            self.data_dir,
-            "--config",
-            self.directory / "server.properties",
-        ]
-
-    @property
-    def open_bootstrap(self) -> str:
-        return f"{self.host}:{self.open_port}"
+    def secrets(self) -> dict[str, str]:
+        return listener_settings("SASL_SSL") | self.stores()
 
     @property
     def sasl_bootstrap(self) -> str:

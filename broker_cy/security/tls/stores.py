@@ -49,13 +49,15 @@ class StoreSettings(NamedTuple):
 
 class ClientSettings(NamedTuple):
     """How a client connects. Without a trust store, the authorities that the system trusts are trusted; without a key
-    store, no certificate is shown.
+    store, no certificate is shown. The last two are for the exchange of stores (`check_exchange`).
     """
 
     stores: StoreSettings
     oldest: str = "TLSv1.2"
     newest: str = "TLSv1.3"
     checks_host: bool = True
+    allows_dn_changes: bool = False
+    allows_san_changes: bool = False
 
 
 class Identity(NamedTuple):
@@ -190,6 +192,44 @@ def load_trusted(settings: StoreSettings, read: Read) -> list[bytes] | None:
     if not found:
         raise StoreError(f"setting {where}: it has no certificate")
     return found
+
+
+def check_exchange(
+    old: tuple[StoreSettings, Identity | None],
+    new: tuple[StoreSettings, Identity | None],
+    *,
+    allows_dn_changes: bool,
+    allows_san_changes: bool,
+) -> None:
+    """Check Kafka's rule for stores that replace others while the node runs: who checks the old certificate must accept
+    the new one (KIP-226), unless one of the two settings of KIP-978 says that it may be another. Raises StoreError.
+    """
+    (old_stores, before), (new_stores, after) = old, new
+    if before is None and after is not None:
+        raise StoreError("Cannot add SSL keystore to an existing listener for which no keystore was configured.")
+    if before is not None and after is None:
+        raise StoreError(
+            "Cannot remove the SSL keystore from an existing listener for which a keystore was configured."
+        )
+    if not has_trusted(old_stores) and has_trusted(new_stores):
+        raise StoreError("Cannot add SSL truststore to an existing listener for which no truststore was configured.")
+    if before is None or after is None:
+        return
+    was, is_now = before.certificate, after.certificate
+    if was.subject.lower() != is_now.subject.lower() and not allows_dn_changes:
+        raise StoreError(
+            f"Keystore DistinguishedName does not match: existing={was.subject}, new={is_now.subject}; "
+            "ssl.allow.dn.changes allows it"
+        )
+    if not was.alternative_names <= is_now.alternative_names and not allows_san_changes:
+        raise StoreError(
+            "Keystore SubjectAltNames do not match: the new certificate lacks some of the names of the one before; "
+            "ssl.allow.san.changes allows it"
+        )
+
+
+def has_trusted(settings: StoreSettings) -> bool:
+    return settings.truststore_location is not None or settings.truststore_certificates is not None
 
 
 def _read(read: Read, setting: str, location: str) -> bytes:

@@ -1,27 +1,23 @@
 """What a listener with SSL or SASL_SSL needs: the context of its sessions, its handshakes, and whom a certificate
 stands for.
 
-Imported only where a listener has TLS. The files of key stores and trust stores are read at the start, when
-settings name others, and when `look` finds them changed; connections that are open keep what they began with.
+Imported only where a listener has TLS. Its key store and trust store may be exchanged (`node_tls`); connections that
+are open keep what they began with.
 """
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker_cy.client.tls import file_version, read_file
+from broker_cy.client.tls import read_file
 from broker_cy.config.types import ConfigError
-from broker_cy.core.logs import facts
 from broker_cy.core.openssl import TlsContext, TlsError
 from broker_cy.security.tls.certificate import CertificateError, read_certificate
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper
-from broker_cy.security.tls.stores import Identity, StoreError, files_of, load_identity, load_trusted
+from broker_cy.security.tls.stores import Identity, StoreError, check_exchange, load_identity, load_trusted
 from broker_cy.server.connections.handshakes import Handshake, Handshakes
 
 PRINCIPALS_MAX: Final = 1_000
-
-LOGGER = logging.getLogger("broker_cy.server.connections.tls")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,9 +28,9 @@ if TYPE_CHECKING:
     from broker_cy.server.login_counts import TlsCounts
 
 
-def versions_of(settings: Settings) -> tuple[tuple[int, ...] | None, ...]:
-    """What tells that a file has changed: its size and time; None for one that is not there."""
-    return tuple(file_version(location) for location in files_of(settings.stores))
+class Loaded(NamedTuple):
+    identity: Identity
+    context: TlsContext
 
 
 class TlsListener:
@@ -49,48 +45,27 @@ class TlsListener:
         # By the certificate, in DER.
         self._principals: dict[bytes, str] = {}
         self.identity, self.context = self._load(settings)
-        self._versions = versions_of(settings)
 
-    def check(self, settings: Settings) -> None:
-        """Check whether other stores may replace those of now. Raises ConfigError."""
-        self._compatible(settings)
-
-    def replace(self, settings: Settings) -> None:
-        """Use other stores for connections from now on. Raises ConfigError, and nothing changes."""
-        versions = versions_of(settings)
-        self.identity, self.context = self._compatible(settings)
-        self.settings, self._versions = settings, versions
-        LOGGER.info("certificate exchanged", extra=facts(listener=self.name, subject=self.identity.certificate.subject))
-
-    def look(self) -> None:
-        """Use the contents of its files if they have changed; if they do not fit, those of before stay in use."""
-        versions = versions_of(self.settings)
-        if versions == self._versions:
-            return
-        try:
-            self.replace(self.settings)
-        except ConfigError as error:
-            # Reported once for each change.
-            self._versions = versions
-            LOGGER.error("changed key store or trust store not used", extra=facts(reason=error))
-
-    def _compatible(self, settings: Settings) -> tuple[Identity, TlsContext]:
-        """Kafka's rule: whoever checks the old certificate must accept the new one."""
+    def compatible(self, settings: Settings) -> Loaded:
+        """What other stores have, if they may replace those of now. Raises ConfigError."""
         found = self._load(settings)
-        old, new = self.identity.certificate, found[0].certificate
-        if old.subject != new.subject and not settings.allows_dn_changes:
-            raise ConfigError(
-                f"listener {self.name}: Keystore DistinguishedName does not match: existing={old.subject}, "
-                f"new={new.subject}; ssl.allow.dn.changes allows it"
+        try:
+            check_exchange(
+                (self.settings.stores, self.identity),
+                (settings.stores, found.identity),
+                allows_dn_changes=settings.allows_dn_changes,
+                allows_san_changes=settings.allows_san_changes,
             )
-        if not old.alternative_names <= new.alternative_names and not settings.allows_san_changes:
-            raise ConfigError(
-                f"listener {self.name}: Keystore SubjectAltNames do not match: the new certificate lacks some of the "
-                "names of the one before; ssl.allow.san.changes allows it"
-            )
+        except StoreError as error:
+            raise ConfigError(f"listener {self.name}: {error}") from None
         return found
 
-    def _load(self, settings: Settings) -> tuple[Identity, TlsContext]:
+    def use(self, settings: Settings, found: Loaded) -> None:
+        """For connections from now on."""
+        self.settings = settings
+        self.identity, self.context = found
+
+    def _load(self, settings: Settings) -> Loaded:
         try:
             identity = load_identity(settings.stores, read_file)
             assert identity is not None  # config.tls
@@ -109,7 +84,7 @@ class TlsListener:
             )
         except (StoreError, TlsError) as error:
             raise ConfigError(f"listener {self.name}: {error}") from None
-        return identity, context
+        return Loaded(identity, context)
 
     def begin(
         self,

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from broker_cy.config.types import ConfigError
-from broker_cy.core.logs import facts
-
-LOGGER = logging.getLogger("broker_cy.server.connections.tls")
 
 if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Executor
 
     from broker_cy.config import BrokerConfig
-    from broker_cy.config.tls import TlsListener as Settings
     from broker_cy.server.connections.handshakes import Handshakes
+    from broker_cy.server.connections.node_tls import NodeTls
     from broker_cy.server.connections.tls_listener import TlsListener
     from broker_cy.server.login_counts import TlsCounts
 
@@ -40,8 +36,11 @@ class TlsListeners:
         counts: TlsCounts,
         make_pool: Callable[[], Executor],
         names: Iterable[str],
+        node: NodeTls | None,
     ) -> None:
-        """`names` are those of the listeners. Raises ConfigError, also if this build has no TLS."""
+        """`names` are those of the listeners; `node`, the stores of all of them, is None if none has TLS. Raises
+        ConfigError, also if this build has no TLS.
+        """
         self._handshakes: Handshakes | None = None
         self.listeners: Mapping[str, TlsListener] = {}
         listeners = config.tls.listeners
@@ -58,26 +57,9 @@ class TlsListeners:
         timeout_s = config["brokercy.authentication.timeout.ms"] / 1000
         handshakes = self._handshakes = Handshakes(loop, make_pool, timeout_s)
         self.listeners = {name: TlsListener(name, settings, handshakes, counts) for name, settings in found.items()}
-
-    def check(self, settings: Mapping[str, Settings]) -> None:
-        """Check whether the stores in these settings may replace those of now. Raises ConfigError."""
-        for name, listener in self.listeners.items():
-            if name in settings and settings[name] != listener.settings:
-                listener.check(settings[name])
-
-    def apply(self, settings: Mapping[str, Settings]) -> None:
-        """Use the stores in these settings; those that do not fit any more are logged, and not used."""
-        for name, listener in self.listeners.items():
-            if name in settings and settings[name] != listener.settings:
-                try:
-                    listener.replace(settings[name])
-                except ConfigError as error:
-                    LOGGER.error("could not exchange a certificate", extra=facts(reason=error))
-
-    def look(self) -> None:
-        """Notice files that have changed."""
-        for listener in self.listeners.values():
-            listener.look()
+        assert node is not None
+        for each in self.listeners.values():
+            node.add(each)
 
     def close(self) -> None:
         """End the handshakes, and their workers."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from broker_cy.core.errors import KafkaError
 from broker_cy.security.acls import Operation
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
@@ -16,14 +16,6 @@ from broker_cy.wire.frame import ApiKey
 
 
 @handler(ApiKey.ADD_RAFT_VOTER, versions=(0, 1), on=BOTH, requires="ALTER on the cluster")
+@at_controller(messages.AddRaftVoterResponse, needs=Operation.ALTER, is_brief=True, stays_at_controllers=True)
 async def add_raft_voter(ctx: RequestContext, request: messages.AddRaftVoterRequest) -> messages.AddRaftVoterResponse:
-    controller = ctx.broker.controller
-    try:
-        if not ctx.is_for_controller:
-            answer = await controller.forward(ctx, request, messages.AddRaftVoterResponse)
-            if answer is not None:
-                return cast(messages.AddRaftVoterResponse, answer)
-        ctx.require_cluster(Operation.ALTER, is_brief=True)
-        return cast(messages.AddRaftVoterResponse, await controller.add_voter(request))
-    except KafkaError as error:
-        return messages.AddRaftVoterResponse(error_code=int(error.code), error_message=error.message)
+    return cast(messages.AddRaftVoterResponse, await ctx.broker.controller.add_voter(request))

@@ -10,36 +10,38 @@ from typing import cast
 
 from broker_cy.core.errors import KafkaError
 from broker_cy.security.acls import Operation
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
+def _failed(
+    _: RequestContext, request: messages.AlterClientQuotasRequest, error: KafkaError
+) -> messages.AlterClientQuotasResponse:
+    response = messages.AlterClientQuotasResponse
+    return response(
+        entries=[
+            response.EntryData(
+                error_code=int(error.code),
+                error_message=error.message,
+                entity=[
+                    response.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                    for part in entry.entity
+                ],
+            )
+            for entry in request.entries
+        ]
+    )
+
+
 @handler(ApiKey.ALTER_CLIENT_QUOTAS, versions=(0, 1), on=BOTH, requires="ALTER_CONFIGS on the cluster")
+@at_controller(messages.AlterClientQuotasResponse, _failed, needs=Operation.ALTER_CONFIGS, is_brief=True)
 async def alter_client_quotas(
     ctx: RequestContext, request: messages.AlterClientQuotasRequest
 ) -> messages.AlterClientQuotasResponse:
     # Imported here, because most nodes are never asked, and start sooner without it.
     from broker_cy.controller.quota_ops import AlterClientQuotas
 
-    response = messages.AlterClientQuotasResponse
-    try:
-        if (answer := await ctx.broker.controller.forward(ctx, request, response)) is not None:
-            return cast(messages.AlterClientQuotasResponse, answer)
-        ctx.require_cluster(Operation.ALTER_CONFIGS, is_brief=True)
-        return cast(messages.AlterClientQuotasResponse, await ctx.broker.controller.submit(AlterClientQuotas(request)))
-    except KafkaError as error:
-        return response(
-            entries=[
-                response.EntryData(
-                    error_code=int(error.code),
-                    error_message=error.message,
-                    entity=[
-                        response.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
-                        for part in entry.entity
-                    ],
-                )
-                for entry in request.entries
-            ]
-        )
+    return cast(messages.AlterClientQuotasResponse, await ctx.broker.controller.submit(AlterClientQuotas(request)))

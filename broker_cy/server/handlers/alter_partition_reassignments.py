@@ -6,38 +6,18 @@ With `allow_replication_factor_change` false (version 1), the number of replicas
 
 from __future__ import annotations
 
-from typing import cast
-
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.security.acls import Operation
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), on=BOTH, requires="ALTER on the cluster")
-async def alter_partition_reassignments(
-    ctx: RequestContext, request: messages.AlterPartitionReassignmentsRequest
-) -> messages.AlterPartitionReassignmentsResponse:
-    # Imported here, because a node that is alone hardly ever needs it, and starts sooner without it.
-    from broker_cy.controller.reassignment import AlterReassignments
-
-    try:
-        if (
-            answer := await ctx.broker.controller.forward(ctx, request, messages.AlterPartitionReassignmentsResponse)
-        ) is not None:
-            return cast(messages.AlterPartitionReassignmentsResponse, answer)
-        ctx.require_cluster(Operation.ALTER)
-        with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
-            return await ctx.broker.controller.submit(AlterReassignments(request))
-    except KafkaError as error:
-        return _failed(request, error)
-
-
 def _failed(
-    request: messages.AlterPartitionReassignmentsRequest, error: KafkaError
+    _: RequestContext, request: messages.AlterPartitionReassignmentsRequest, error: KafkaError
 ) -> messages.AlterPartitionReassignmentsResponse:
     """The error of the request, which is also that of each partition, as in Kafka."""
     response = messages.AlterPartitionReassignmentsResponse
@@ -59,3 +39,15 @@ def _failed(
             for topic in request.topics
         ],
     )
+
+
+@handler(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), on=BOTH, requires="ALTER on the cluster")
+@at_controller(messages.AlterPartitionReassignmentsResponse, _failed, needs=Operation.ALTER)
+async def alter_partition_reassignments(
+    ctx: RequestContext, request: messages.AlterPartitionReassignmentsRequest
+) -> messages.AlterPartitionReassignmentsResponse:
+    # Imported here, because a node that is alone hardly ever needs it, and starts sooner without it.
+    from broker_cy.controller.reassignment import AlterReassignments
+
+    with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
+        return await ctx.broker.controller.submit(AlterReassignments(request))

@@ -7,10 +7,9 @@ answers UNKNOWN_SERVER_ERROR for all entries of the request, or closes the conne
 
 from __future__ import annotations
 
-from typing import cast
-
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
@@ -19,21 +18,27 @@ from broker_cy.wire.frame import ApiKey
 NO_AUTHORIZER = "No Authorizer is configured."
 
 
+def require_authorizer(ctx: RequestContext) -> None:
+    """Raises KafkaError on a node without one."""
+    if ctx.broker.authorization is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+
+
+def _failed(_: RequestContext, request: messages.CreateAclsRequest, error: KafkaError) -> messages.CreateAclsResponse:
+    return messages.CreateAclsResponse(
+        results=[
+            messages.CreateAclsResponse.AclCreationResult(error_code=int(error.code), error_message=error.message)
+            for _ in request.creations
+        ]
+    )
+
+
 @handler(ApiKey.CREATE_ACLS, versions=(1, 3), on=BOTH, requires="ALTER on the cluster")
+@at_controller(messages.CreateAclsResponse, _failed, needs=Operation.ALTER)
 async def create_acls(ctx: RequestContext, request: messages.CreateAclsRequest) -> messages.CreateAclsResponse:
     # Imported here, because most nodes are never asked, and start sooner without it.
     from broker_cy.controller.acl_ops import CreateAcls
 
-    try:
-        if (answer := await ctx.broker.controller.forward(ctx, request, messages.CreateAclsResponse)) is not None:
-            return cast(messages.CreateAclsResponse, answer)
-        ctx.require_cluster(Operation.ALTER)
-        if ctx.broker.authorization is None:
-            raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-        results = await ctx.broker.controller.submit(CreateAcls(request.creations, ctx.author))
-    except KafkaError as error:
-        results = [
-            messages.CreateAclsResponse.AclCreationResult(error_code=int(error.code), error_message=error.message)
-            for _ in request.creations
-        ]
+    require_authorizer(ctx)
+    results = await ctx.broker.controller.submit(CreateAcls(request.creations, ctx.author))
     return messages.CreateAclsResponse(results=results)

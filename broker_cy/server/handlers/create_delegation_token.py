@@ -12,6 +12,7 @@ from typing import cast
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.server.token_requests import may_ask
@@ -20,6 +21,48 @@ from broker_cy.wire.frame import ApiKey
 
 # From this version on the response names the requester.
 _REQUESTER_VERSION = 3
+
+
+def _check(ctx: RequestContext, request: messages.CreateDelegationTokenRequest) -> None:
+    # Imported where it is needed, because most nodes are never asked, and start sooner without it.
+    from broker_cy.controller import token_ops
+
+    owner = token_ops.owner_of(request, ctx.principal)
+    if not may_ask(ctx):
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    if owner != ctx.principal and not ctx.allows(Operation.CREATE_TOKENS, ResourceType.USER, owner):
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+    if token_ops.names_others_than_users(request, owner):
+        raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+
+
+def _failed(
+    ctx: RequestContext, request: messages.CreateDelegationTokenRequest, error: KafkaError
+) -> messages.CreateDelegationTokenResponse:
+    from broker_cy.controller import token_ops
+
+    kind, _, name = token_ops.owner_of(request, ctx.principal).partition(":")
+    requester_kind, _, requester_name = ctx.principal.partition(":")
+    return messages.CreateDelegationTokenResponse(
+        error_code=int(error.code),
+        principal_type=kind,
+        principal_name=name,
+        token_requester_principal_type=requester_kind,
+        token_requester_principal_name=requester_name,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+    )
+
+
+@at_controller(messages.CreateDelegationTokenResponse, _failed, before=_check)
+async def _create(
+    ctx: RequestContext, request: messages.CreateDelegationTokenRequest
+) -> messages.CreateDelegationTokenResponse:
+    from broker_cy.controller.token_ops import CreateToken
+
+    response = await ctx.broker.controller.submit(CreateToken(request, ctx.principal))
+    return cast(messages.CreateDelegationTokenResponse, response)
 
 
 @handler(
@@ -31,38 +74,7 @@ _REQUESTER_VERSION = 3
 async def create_delegation_token(
     ctx: RequestContext, request: messages.CreateDelegationTokenRequest
 ) -> messages.CreateDelegationTokenResponse:
-    # Imported here, because most nodes are never asked, and start sooner without it.
-    from broker_cy.controller import token_ops
-
-    owner = token_ops.owner_of(request, ctx.principal)
-    response = messages.CreateDelegationTokenResponse
-    try:
-        if not may_ask(ctx):
-            raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-        if owner != ctx.principal and not ctx.allows(Operation.CREATE_TOKENS, ResourceType.USER, owner):
-            raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-        if token_ops.names_others_than_users(request, owner):
-            raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
-        found = await ctx.broker.controller.forward(ctx, request, response)
-        if found is None:
-            found = await ctx.broker.controller.submit(token_ops.CreateToken(request, ctx.principal))
-    except KafkaError as error:
-        found = _refused(error.code, owner, ctx.principal)
+    response = await _create(ctx, request)
     if ctx.version < _REQUESTER_VERSION:
-        found.token_requester_principal_type = found.token_requester_principal_name = ""
-    return cast(messages.CreateDelegationTokenResponse, found)
-
-
-def _refused(code: ErrorCode, owner: str, requester: str) -> messages.CreateDelegationTokenResponse:
-    kind, _, name = owner.partition(":")
-    requester_kind, _, requester_name = requester.partition(":")
-    return messages.CreateDelegationTokenResponse(
-        error_code=int(code),
-        principal_type=kind,
-        principal_name=name,
-        token_requester_principal_type=requester_kind,
-        token_requester_principal_name=requester_name,
-        issue_timestamp_ms=-1,
-        expiry_timestamp_ms=-1,
-        max_timestamp_ms=-1,
-    )
+        response.token_requester_principal_type = response.token_requester_principal_name = ""
+    return response

@@ -7,12 +7,13 @@ All topics of a request are one atomic change of the metadata log; with `validat
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, cast
+from typing import Any
 
 from broker_cy.controller.topic_ops import CreatePartitions
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
@@ -22,30 +23,31 @@ from broker_cy.wire.frame import ApiKey
 STRICT_VERSION = 3
 
 
+def _failed(
+    _: RequestContext, request: messages.CreatePartitionsRequest, error: KafkaError
+) -> messages.CreatePartitionsResponse:
+    results = [
+        messages.CreatePartitionsResponse.CreatePartitionsTopicResult(
+            name=topic.name, error_code=int(error.code), error_message=error.message
+        )
+        for topic in request.topics
+    ]
+    return messages.CreatePartitionsResponse(results=results)
+
+
 @handler(ApiKey.CREATE_PARTITIONS, versions=(0, 3), on=BOTH, requires="ALTER on each topic")
+@at_controller(messages.CreatePartitionsResponse, _failed)
 async def create_partitions(
     ctx: RequestContext, request: messages.CreatePartitionsRequest
 ) -> messages.CreatePartitionsResponse:
-    wait_ms = 0
-    try:
-        if (answer := await ctx.broker.controller.forward(ctx, request, messages.CreatePartitionsResponse)) is not None:
-            return cast(messages.CreatePartitionsResponse, answer)
-        refused = _take_refused(ctx, request)
-        with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
-            changes = ctx.changes(strict=ctx.version >= STRICT_VERSION)
-            results = await ctx.broker.controller.submit(
-                CreatePartitions(request.topics, request.validate_only, None if changes is None else changes.charge)
-            )
-        results += refused
-        wait_ms = 0 if changes is None else changes.wait_ms()
-    except KafkaError as error:
-        results = [
-            messages.CreatePartitionsResponse.CreatePartitionsTopicResult(
-                name=topic.name, error_code=int(error.code), error_message=error.message
-            )
-            for topic in request.topics
-        ]
-    return messages.CreatePartitionsResponse(throttle_time_ms=wait_ms, results=results)
+    refused = _take_refused(ctx, request)
+    with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
+        changes = ctx.changes(strict=ctx.version >= STRICT_VERSION)
+        results = await ctx.broker.controller.submit(
+            CreatePartitions(request.topics, request.validate_only, None if changes is None else changes.charge)
+        )
+    wait_ms = 0 if changes is None else changes.wait_ms()
+    return messages.CreatePartitionsResponse(throttle_time_ms=wait_ms, results=results + refused)
 
 
 def _take_refused(ctx: RequestContext, request: messages.CreatePartitionsRequest) -> list[Any]:

@@ -8,13 +8,14 @@ answered from version 5 on.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, cast
+from typing import Any
 
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.metadata.topic_names import CLUSTER_METADATA
 from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
@@ -24,35 +25,37 @@ from broker_cy.wire.frame import ApiKey
 STRICT_VERSION = 6
 
 
+def _failed(
+    _: RequestContext, request: messages.CreateTopicsRequest, error: KafkaError
+) -> messages.CreateTopicsResponse:
+    failed = [
+        messages.CreateTopicsResponse.CreatableTopicResult(
+            name=topic.name, error_code=int(error.code), error_message=error.message
+        )
+        for topic in request.topics
+    ]
+    return messages.CreateTopicsResponse(topics=failed)
+
+
 @handler(
     ApiKey.CREATE_TOPICS,
     versions=(2, 7),
     on=BOTH,
     requires="CREATE on the cluster or on each topic; DESCRIBE_CONFIGS on a topic to get its settings",
 )
+@at_controller(messages.CreateTopicsResponse, _failed)
 async def create_topics(ctx: RequestContext, request: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse:
-    try:
-        if (answer := await ctx.broker.controller.forward(ctx, request, messages.CreateTopicsResponse)) is not None:
-            return cast(messages.CreateTopicsResponse, answer)
-        refused = _take_refused(ctx, request)
-        changes = ctx.changes(strict=ctx.version >= STRICT_VERSION)
-        with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
-            response: messages.CreateTopicsResponse = await ctx.broker.controller.submit(
-                CreateTopics(request, with_configs=ctx.version >= 5, charge=None if changes is None else changes.charge)
-            )
-        if changes is not None:
-            response.throttle_time_ms = changes.wait_ms()
-        _hide_settings(ctx, response)
-        response.topics += refused
-        return response
-    except KafkaError as error:
-        failed = [
-            messages.CreateTopicsResponse.CreatableTopicResult(
-                name=topic.name, error_code=int(error.code), error_message=error.message
-            )
-            for topic in request.topics
-        ]
-        return messages.CreateTopicsResponse(topics=failed)
+    refused = _take_refused(ctx, request)
+    changes = ctx.changes(strict=ctx.version >= STRICT_VERSION)
+    with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
+        response: messages.CreateTopicsResponse = await ctx.broker.controller.submit(
+            CreateTopics(request, with_configs=ctx.version >= 5, charge=None if changes is None else changes.charge)
+        )
+    if changes is not None:
+        response.throttle_time_ms = changes.wait_ms()
+    _hide_settings(ctx, response)
+    response.topics += refused
+    return response
 
 
 def _take_refused(ctx: RequestContext, request: messages.CreateTopicsRequest) -> list[Any]:

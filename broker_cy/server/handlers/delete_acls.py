@@ -7,32 +7,31 @@ is INVALID_REQUEST here.
 
 from __future__ import annotations
 
-from typing import cast
-
-from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.errors import KafkaError
 from broker_cy.security.acls import Operation
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.context import RequestContext
-from broker_cy.server.handlers.create_acls import NO_AUTHORIZER
+from broker_cy.server.handlers.create_acls import require_authorizer
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
+def _failed(_: RequestContext, request: messages.DeleteAclsRequest, error: KafkaError) -> messages.DeleteAclsResponse:
+    return messages.DeleteAclsResponse(
+        filter_results=[
+            messages.DeleteAclsResponse.DeleteAclsFilterResult(error_code=int(error.code), error_message=error.message)
+            for _ in request.filters
+        ]
+    )
+
+
 @handler(ApiKey.DELETE_ACLS, versions=(1, 3), on=BOTH, requires="ALTER on the cluster")
+@at_controller(messages.DeleteAclsResponse, _failed, needs=Operation.ALTER)
 async def delete_acls(ctx: RequestContext, request: messages.DeleteAclsRequest) -> messages.DeleteAclsResponse:
     # Imported here, because most nodes are never asked, and start sooner without it.
     from broker_cy.controller.acl_ops import DeleteAcls
 
-    try:
-        if (answer := await ctx.broker.controller.forward(ctx, request, messages.DeleteAclsResponse)) is not None:
-            return cast(messages.DeleteAclsResponse, answer)
-        ctx.require_cluster(Operation.ALTER)
-        if ctx.broker.authorization is None:
-            raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-        results = await ctx.broker.controller.submit(DeleteAcls(request.filters, ctx.author))
-    except KafkaError as error:
-        results = [
-            messages.DeleteAclsResponse.DeleteAclsFilterResult(error_code=int(error.code), error_message=error.message)
-            for _ in request.filters
-        ]
+    require_authorizer(ctx)
+    results = await ctx.broker.controller.submit(DeleteAcls(request.filters, ctx.author))
     return messages.DeleteAclsResponse(filter_results=results)

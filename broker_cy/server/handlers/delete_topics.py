@@ -7,13 +7,14 @@ By name, and from version 6 on by id. The deletion is one atomic change of the m
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, cast
+from typing import Any
 
 from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.authorization import MESSAGES
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
@@ -24,30 +25,43 @@ from broker_cy.wire.frame import ApiKey
 STRICT_VERSION = 5
 
 
-@handler(ApiKey.DELETE_TOPICS, versions=(1, 6), on=BOTH, requires="DELETE on the cluster or on each topic")
-async def delete_topics(ctx: RequestContext, request: messages.DeleteTopicsRequest) -> messages.DeleteTopicsResponse:
-    if ctx.version >= 6:
-        choices = [TopicChoice(topic.name, topic.topic_id) for topic in request.topics]
-    else:
-        choices = [TopicChoice(name, uuids.ZERO) for name in request.topic_names]
+def _failed(
+    ctx: RequestContext, request: messages.DeleteTopicsRequest, error: KafkaError
+) -> messages.DeleteTopicsResponse:
+    responses = [
+        messages.DeleteTopicsResponse.DeletableTopicResult(
+            name=choice.name, topic_id=choice.topic_id, error_code=int(error.code), error_message=error.message
+        )
+        for choice in _choices(ctx, request)
+    ]
+    return messages.DeleteTopicsResponse(responses=responses)
+
+
+def _check_enabled(ctx: RequestContext, _: messages.DeleteTopicsRequest) -> None:
     if not ctx.broker.config["delete.topic.enable"]:
         code = ErrorCode.INVALID_REQUEST if ctx.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
-        return _failed(choices, KafkaError(code, "Topic deletion is disabled."))
-    try:
-        if (answer := await ctx.broker.controller.forward(ctx, request, messages.DeleteTopicsResponse)) is not None:
-            return cast(messages.DeleteTopicsResponse, answer)
-        choices, refused = _judge(ctx, choices)
-        with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, _names(ctx, choices)):
-            changes = ctx.changes(strict=ctx.version >= STRICT_VERSION)
-            responses = await ctx.broker.controller.submit(
-                DeleteTopics(choices, None if changes is None else changes.charge)
-            )
-        response = messages.DeleteTopicsResponse(responses=responses + refused)
-        if changes is not None:
-            response.throttle_time_ms = changes.wait_ms()
-        return response
-    except KafkaError as error:
-        return _failed(choices, error)
+        raise KafkaError(code, "Topic deletion is disabled.")
+
+
+@handler(ApiKey.DELETE_TOPICS, versions=(1, 6), on=BOTH, requires="DELETE on the cluster or on each topic")
+@at_controller(messages.DeleteTopicsResponse, _failed, before=_check_enabled)
+async def delete_topics(ctx: RequestContext, request: messages.DeleteTopicsRequest) -> messages.DeleteTopicsResponse:
+    choices, refused = _judge(ctx, _choices(ctx, request))
+    with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, _names(ctx, choices)):
+        changes = ctx.changes(strict=ctx.version >= STRICT_VERSION)
+        responses = await ctx.broker.controller.submit(
+            DeleteTopics(choices, None if changes is None else changes.charge)
+        )
+    response = messages.DeleteTopicsResponse(responses=responses + refused)
+    if changes is not None:
+        response.throttle_time_ms = changes.wait_ms()
+    return response
+
+
+def _choices(ctx: RequestContext, request: messages.DeleteTopicsRequest) -> list[TopicChoice]:
+    if ctx.version >= 6:
+        return [TopicChoice(topic.name, topic.topic_id) for topic in request.topics]
+    return [TopicChoice(name, uuids.ZERO) for name in request.topic_names]
 
 
 def _judge(ctx: RequestContext, choices: list[TopicChoice]) -> tuple[list[TopicChoice], list[Any]]:
@@ -90,13 +104,3 @@ def _names(ctx: RequestContext, choices: list[TopicChoice]) -> list[str]:
     topics = ctx.broker.image.topics
     found = [topics.by_name(choice.name) if choice.name else topics.by_id(choice.topic_id) for choice in choices]
     return [topic.name for topic in found if topic is not None]
-
-
-def _failed(choices: list[TopicChoice], error: KafkaError) -> messages.DeleteTopicsResponse:
-    responses = [
-        messages.DeleteTopicsResponse.DeletableTopicResult(
-            name=choice.name, topic_id=choice.topic_id, error_code=int(error.code), error_message=error.message
-        )
-        for choice in choices
-    ]
-    return messages.DeleteTopicsResponse(responses=responses)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from broker_cy.core.errors import KafkaError
 from broker_cy.security.acls import Operation
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
@@ -16,16 +16,8 @@ from broker_cy.wire.frame import ApiKey
 
 
 @handler(ApiKey.DESCRIBE_QUORUM, versions=(0, 2), on=BOTH, requires="DESCRIBE on the cluster")
+@at_controller(messages.DescribeQuorumResponse, needs=Operation.DESCRIBE, is_brief=True, stays_at_controllers=True)
 async def describe_quorum(
     ctx: RequestContext, request: messages.DescribeQuorumRequest
 ) -> messages.DescribeQuorumResponse:
-    controller = ctx.broker.controller
-    try:
-        if not ctx.is_for_controller:
-            answer = await controller.forward(ctx, request, messages.DescribeQuorumResponse)
-            if answer is not None:
-                return cast(messages.DescribeQuorumResponse, answer)
-        ctx.require_cluster(Operation.DESCRIBE, is_brief=True)
-        return cast(messages.DescribeQuorumResponse, controller.describe_quorum(request, ctx.version))
-    except KafkaError as error:
-        return messages.DescribeQuorumResponse(error_code=int(error.code), error_message=error.message)
+    return cast(messages.DescribeQuorumResponse, ctx.broker.controller.describe_quorum(request, ctx.version))

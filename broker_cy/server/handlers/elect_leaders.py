@@ -6,33 +6,16 @@ Version 0 knows only preferred leaders, and has no error for the whole request. 
 
 from __future__ import annotations
 
-from typing import cast
-
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.security.acls import Operation
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 REQUEST_ERROR_SINCE = 1
-
-
-@handler(ApiKey.ELECT_LEADERS, versions=(0, 2), on=BOTH, requires="ALTER on the cluster")
-async def elect_leaders(ctx: RequestContext, request: messages.ElectLeadersRequest) -> messages.ElectLeadersResponse:
-    # Imported here, because a node that is alone hardly ever needs it, and starts sooner without it.
-    from broker_cy.controller.elections import ElectLeaders
-
-    asked = request.topic_partitions or []
-    try:
-        if (answer := await ctx.broker.controller.forward(ctx, request, messages.ElectLeadersResponse)) is not None:
-            return cast(messages.ElectLeadersResponse, answer)
-        ctx.require_cluster(Operation.ALTER)
-        with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.topic for topic in asked]):
-            return await ctx.broker.controller.submit(ElectLeaders(request))
-    except KafkaError as error:
-        return _failed(ctx, request, error)
 
 
 def _failed(
@@ -54,3 +37,14 @@ def _failed(
     if ctx.version >= REQUEST_ERROR_SINCE:
         response.error_code = int(error.code)
     return response
+
+
+@handler(ApiKey.ELECT_LEADERS, versions=(0, 2), on=BOTH, requires="ALTER on the cluster")
+@at_controller(messages.ElectLeadersResponse, _failed, needs=Operation.ALTER)
+async def elect_leaders(ctx: RequestContext, request: messages.ElectLeadersRequest) -> messages.ElectLeadersResponse:
+    # Imported here, because a node that is alone hardly ever needs it, and starts sooner without it.
+    from broker_cy.controller.elections import ElectLeaders
+
+    asked = request.topic_partitions or []
+    with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.topic for topic in asked]):
+        return await ctx.broker.controller.submit(ElectLeaders(request))

@@ -11,6 +11,7 @@ topics lists brokers that were fenced just now (metadata.suspects).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
+from functools import partial
 from typing import Any
 
 from broker_cy.core import uuid as uuids
@@ -19,6 +20,7 @@ from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
+from broker_cy.server.handlers.create_topics import create_topics
 from broker_cy.server.metadata import metadata_view
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
@@ -26,6 +28,8 @@ from broker_cy.wire.frame import ApiKey
 
 Response = messages.MetadataResponse
 
+# Of the CreateTopics request that stands for what a client asks for: the newest one.
+CREATION_VERSION = 7
 # Partitions whose answers are kept until the image changes. About 400 bytes each.
 CACHED_PARTITIONS_MAX = 20_000
 _COUNT = "metadata handler: partitions kept"
@@ -77,7 +81,8 @@ def _answer(ctx: RequestContext, request: messages.MetadataRequest) -> messages.
         absent = [name for name in names if image.topics.by_name(name) is None]
         if absent and request.allow_auto_topic_creation and ctx.broker.config["auto.create.topics.enable"]:
             creatable = _creatable(ctx, absent)
-            ctx.broker.auto_topics.create([name for name in absent if name in creatable])
+            create = partial(create_topics, ctx.as_request_of(ApiKey.CREATE_TOPICS, CREATION_VERSION))
+            ctx.broker.auto_topics.create([name for name in absent if name in creatable], create)
             not_creatable = [name for name in absent if name not in creatable]
             refused = [_refused(name, topic_names.is_internal(name)) for name in not_creatable] + refused
             names = [name for name in names if name not in not_creatable]

@@ -8,11 +8,10 @@ feature; errors never are.
 
 from __future__ import annotations
 
-from typing import cast
-
 from broker_cy.controller.feature_ops import UPGRADE, FeatureUpdate
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation
+from broker_cy.server.at_controller import at_controller
 from broker_cy.server.context import RequestContext
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
@@ -22,7 +21,17 @@ VERSION_TYPES = 1
 VERSION_ONE_RESULT = 2
 
 
+def _failed(
+    _: RequestContext, request: messages.UpdateFeaturesRequest, error: KafkaError
+) -> messages.UpdateFeaturesResponse:
+    message = error.message
+    if error.code is ErrorCode.INVALID_UPDATE_VERSION:
+        message = f"The update failed for all features since the following feature had an error: {message}"
+    return messages.UpdateFeaturesResponse(error_code=error.code, error_message=message)
+
+
 @handler(ApiKey.UPDATE_FEATURES, versions=(0, 2), on=BOTH, requires="ALTER on the cluster")
+@at_controller(messages.UpdateFeaturesResponse, _failed, needs=Operation.ALTER)
 async def update_features(
     ctx: RequestContext, request: messages.UpdateFeaturesRequest
 ) -> messages.UpdateFeaturesResponse:
@@ -32,16 +41,7 @@ async def update_features(
         )
         for update in request.feature_updates
     ]
-    try:
-        if (answer := await ctx.broker.controller.forward(ctx, request, messages.UpdateFeaturesResponse)) is not None:
-            return cast(messages.UpdateFeaturesResponse, answer)
-        ctx.require_cluster(Operation.ALTER)
-        await ctx.broker.controller.update_features(updates, request.validate_only)
-    except KafkaError as error:
-        message = error.message
-        if error.code is ErrorCode.INVALID_UPDATE_VERSION:
-            message = f"The update failed for all features since the following feature had an error: {message}"
-        return messages.UpdateFeaturesResponse(error_code=error.code, error_message=message)
+    await ctx.broker.controller.update_features(updates, request.validate_only)
     results = []
     if ctx.version < VERSION_ONE_RESULT:
         results = [

@@ -255,8 +255,8 @@ def _check_broker_settings(broker: Broker, resource: ResourceChange) -> None:
     current, _ = usable(broker.image.configs.broker(resource.name), per_broker=per_broker)
     try:
         changed = broker.config.validate_dynamic(apply_changes(resource, current), per_broker=per_broker)
-        if broker.tls_listeners is not None:
-            broker.tls_listeners.check(changed.tls.listeners)
+        if broker.tls is not None:
+            broker.tls.check(changed.tls)
     except RequirementError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"requirement failed: {error}") from error
     except ConfigError as error:

@@ -149,10 +149,10 @@ def _tls(page: Page, broker: Broker) -> None:
     version = openssl_version()
     if version is not None:
         page.one("broker_cy_openssl_info", 1, version)
-    if broker.tls_listeners is not None:
+    if broker.tls is not None:
         family = "broker_cy_certificate_expiry_timestamp_seconds"
         page.family(family)
-        for name, tls in broker.tls_listeners.listeners.items():
+        for name, tls in broker.tls.listeners.items():
             page.sample(family, tls.identity.certificate.not_after_ms // 1000, name)
     family = "broker_cy_tls_handshakes_total"
     page.family(family)

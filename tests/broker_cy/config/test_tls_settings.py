@@ -167,6 +167,7 @@ def test_what_changes_while_the_broker_runs() -> None:
         "listener.name.ssl.ssl.client.auth",
         "listener.name.open.ssl.keystore.location",
         "listener.name.controller.ssl.keystore.location",
+        "listener.name.nobody.ssl.keystore.location",
     ):
         with pytest.raises(ConfigError):
             config.validate_dynamic({other: "required"}, per_broker=True)

@@ -56,7 +56,7 @@ class ConfigBroker:
 
     def __init__(self, properties: dict[str, str]) -> None:
         # There is no partition here to which events could be written.
-        self.tls_listeners = None
+        self.tls = None
         self.config = BrokerConfig.from_properties({**properties, "brokercy.events.enable": "false"})
         self.node_id = self.config.node_id
         self.authorization = None

@@ -84,7 +84,7 @@ class MetadataBroker:
             )
             self.controller.subscribe(self.authorization.apply)
         self.controller.subscribe(self.quotas.apply)
-        self.auto_topics = AutoTopics(self.config, self.controller.submit, LogEvents(self.clock))
+        self.auto_topics = AutoTopics(self.config, loop, LogEvents(self.clock))
         self.events = EventLog(
             self.config,
             self.clock,
@@ -120,6 +120,7 @@ class MetadataBroker:
         listener: str = "PLAINTEXT",
         principal: str = ANONYMOUS,
         host: str = "127.0.0.1",
+        client_id: str = "test",
     ) -> Any:
         """Encode the request, decode it as the broker does, run the handler, and return what a client would decode."""
         served = {**registrations(ListenerKind.CONTROLLER), **registrations()}
@@ -128,7 +129,7 @@ class MetadataBroker:
         registration = served[api_key]
         assert registration.min_version <= version <= registration.max_version
         request = codec.decode(type(request), version, codec.encode(request, version))
-        context = RequestContext(cast(Broker, self), api_key, version, "test", host, listener, principal=principal)
+        context = RequestContext(cast(Broker, self), api_key, version, client_id, host, listener, principal=principal)
         response = registration.function(context, request)
         if inspect.isawaitable(response):
             response = await response

@@ -18,8 +18,9 @@ from broker_cy.security.authorizer import Authorizer
 from broker_cy.server.handlers import load_handlers
 from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, with_broker
+from tests.broker_cy.server.metadata_broker import until as in_time
 from tests.broker_cy.server.test_acl_handlers import CLUSTER, create, creation
-from tests.support.cluster import ask
+from tests.support.cluster import ask, topics
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.wait import until
 
@@ -247,6 +248,14 @@ def create_partitions(count: int, *names: str) -> Partitions:
     )
 
 
+def asked_for(name: str) -> messages.MetadataRequest:
+    return messages.MetadataRequest(
+        topics=[messages.MetadataRequest.MetadataRequestTopic(name=name)], allow_auto_topic_creation=True
+    )
+
+
+# The client id of somebody with a quota of its own.
+AUTO = "auto"
 # A bucket of 110 partitions, which is hardly refilled meanwhile: at zero it is not exceeded yet.
 CHANGES_OF_TOPICS: list[Any] = [
     create_topics("a", "b", partitions=50),
@@ -266,11 +275,15 @@ def refused(response: Any) -> Any:
 
 
 @pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
-def test_changes_beyond_the_quota_are_refused_as_by_kafka(tmp_path: Path) -> None:
+def test_changes_beyond_the_quota_are_refused_as_by_kafka(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """If this fails, a client creates more partitions than it may, or is refused what Kafka lets it do."""
-    quota = alter(entry({"user": None}, (CHANGES, 1e-3)))
+    quota = alter(entry({"user": None}, (CHANGES, 1e-3)), entry({"user": None, "client-id": AUTO}, (CHANGES, 1e-3)))
     # So that the bucket is of 110 partitions all the same.
-    settings = {"controller.quota.window.num": "11", "controller.quota.window.size.seconds": "10000"}
+    settings = {
+        "controller.quota.window.num": "11",
+        "controller.quota.window.size.seconds": "10000",
+        "num.partitions": "60",
+    }
     answered: dict[type[Any], type[Any]] = {
         Topics: messages.CreateTopicsResponse,
         Deletion: messages.DeleteTopicsResponse,
@@ -284,6 +297,13 @@ def test_changes_beyond_the_quota_are_refused_as_by_kafka(tmp_path: Path) -> Non
         until(lambda: bool(ask(kafka.port, describe(), response_of(describe())).entries), "the quota to be known")
         for request in CHANGES_OF_TOPICS:
             theirs.append(refused(ask(kafka.port, request, answered[type(request)])))
+        # Those that are created because somebody asked for them: 120 of 110.
+        for name in ("x", "y"):
+            request = asked_for(name)
+            ask(kafka.port, request, messages.MetadataResponse, AUTO)
+            until(lambda name=name: name in topics(kafka.port), "the topic")  # type: ignore[misc]
+        theirs.append(refused(ask(kafka.port, create_topics("z"), messages.CreateTopicsResponse, AUTO)))
+        ask(kafka.port, asked_for("late"), messages.MetadataResponse, AUTO)
     finally:
         kafka.close()
     ours = []
@@ -293,11 +313,19 @@ def test_changes_beyond_the_quota_are_refused_as_by_kafka(tmp_path: Path) -> Non
         for request in CHANGES_OF_TOPICS:
             version = {Topics: 7, Deletion: 6, Partitions: 3}[type(request)]
             ours.append(refused(await broker.call(request, version)))
+        for name in ("x", "y"):
+            await broker.call(asked_for(name), 9, client_id=AUTO)
+            await in_time(lambda name=name: broker.image.topics.by_name(name) is not None)  # type: ignore[misc]
+        ours.append(refused(await broker.call(create_topics("z"), 7, client_id=AUTO)))
+        await broker.call(asked_for("late"), 9, client_id=AUTO)
+        await in_time(lambda: "could not create topics" in caplog.text)
+        assert broker.image.topics.by_name("late") is None
 
     with_broker(tmp_path / "ours", work, settings)
-    for request, one, other in zip(CHANGES_OF_TOPICS, ours, theirs, strict=True):
+    assert caplog.records[-1].fields["reason"].startswith("THROTTLING_QUOTA_EXCEEDED")  # type: ignore[attr-defined]
+    for request, one, other in zip([*CHANGES_OF_TOPICS, "z"], ours, theirs, strict=True):
         assert one == other, request
-    assert [waits for _, waits in theirs] == [False, False, True, False, True, True]
+    assert [waits for _, waits in theirs] == [False, False, True, False, True, True, True]
 
 
 def test_older_clients_wait_for_their_changes(tmp_path: Path) -> None:
