@@ -146,11 +146,22 @@
       return;
     }
     core.clearMarks();
-    dialog.close();
+    if (answer.revealed) showRevealed(plan.title, answer.said, answer.revealed);
+    else dialog.close();
     toast(answer.said);
     core.refresh();
     document.dispatchEvent(new CustomEvent("dashboard-done", { detail: { act } }));
     if (after) core.go(after);
+  };
+
+  // A secret that the act made: in the dialog until it is closed, and nowhere else.
+  const showRevealed = (title, said, revealed) => {
+    const close = cancel("Close");
+    fill(title, false, [
+      core.element("p", { class: "affected" }, said),
+      core.element("p", { class: "note" }, `${revealed.what}. It is not shown again.`),
+      core.element("div", { class: "command revealed" }, core.element("code", {}, revealed.value), copied(revealed.value)),
+    ], [close], close);
   };
 
   const toast = (text) => {
