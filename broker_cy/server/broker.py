@@ -13,6 +13,7 @@ from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.login_counts import LoginCounts, TlsCounts
 from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.access_journal import AccessJournal
+from broker_cy.server.telemetry.certificate_reports import CertificateReports
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
 from broker_cy.server.telemetry.refusals import Refusals
@@ -83,6 +84,7 @@ class Broker:
         self.login_counts = LoginCounts()
         self.quotas = ClientQuotas(config, seams.clock)
         self.tls_counts = TlsCounts()
+        self.certificate_reports = CertificateReports(seams.clock, lambda event: self.events.note(event))
         # Of the listeners for clients; put there by the start.
         self.tls_listeners: TlsListeners | None = None
         self.node_id: int = config.node_id

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from broker_cy.core import uuid as uuids
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
+from broker_cy.server.connections.tls_listeners import LOOK_S
 from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.metadata.controller_service import ControllerService
@@ -47,6 +48,7 @@ class ControllerServer:
         self._jobs = LoopJobs(seams.loop, self._executor)
         self._controllers = ControllerListeners(self.broker, seams)
         self._timer: asyncio.TimerHandle | None = None
+        self._certificate_timer: asyncio.TimerHandle | None = None
         self._watch = LoopWatch(seams.loop, seams.clock)
 
     @property
@@ -105,6 +107,8 @@ class ControllerServer:
         self._controllers.start()
         await broker.controller.start({})
         self._tick()
+        if self._controllers.has_tls:
+            self._look_at_certificates()
         self._watch.start()
         if self.metrics_server is not None:
             self.metrics_server.start()
@@ -137,10 +141,16 @@ class ControllerServer:
         self.broker.log_manager.tick(self.clock.wall_ms(), _no_partition)
         self._timer = self.loop.call_later(STORAGE_TICK_S, self._tick)
 
+    def _look_at_certificates(self) -> None:
+        self._controllers.look()
+        self._certificate_timer = self.loop.call_later(LOOK_S, self._look_at_certificates)
+
     async def stop(self) -> None:
         """Resign, and mark the data directory as clean."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._certificate_timer is not None:
+            self._certificate_timer.cancel()
         self._watch.stop()
         self.broker.stop_reports()
         await self.broker.events.close()

@@ -48,6 +48,7 @@ class ControllerListeners:
             self._broker.tls_counts,
             lambda: self._seams.workers.pool("controller-handshake", HANDSHAKE_WORKERS),
             names,
+            self._broker.certificate_reports,
         )
         if config.quorum_voters:
             # Imported here, because a node that is alone starts sooner without it.
@@ -76,6 +77,16 @@ class ControllerListeners:
             for each in config.network.advertised_controllers
         }
         return tuple(found[name] for name in config.network.controller_names if name in found)
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a listener that was bound has TLS."""
+        return bool(self._tls.listeners)
+
+    def look(self) -> None:
+        """Report certificates that end soon. Their files are read again with the next start only."""
+        for listener in self._tls.listeners.values():
+            listener.look_at_end()
 
     @property
     def core(self) -> ServerCore:

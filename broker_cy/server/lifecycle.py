@@ -158,7 +158,12 @@ class BrokerServer:
         """
         names = [listener.name for listener in self.config.listeners]
         self._tls = TlsListeners(
-            self.config, self.loop, self.broker.tls_counts, lambda: self._pool("handshake", HANDSHAKE_WORKERS), names
+            self.config,
+            self.loop,
+            self.broker.tls_counts,
+            lambda: self._pool("handshake", HANDSHAKE_WORKERS),
+            names,
+            self.broker.certificate_reports,
         )
         acceptors = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
         await self._controllers.bind()
@@ -216,6 +221,8 @@ class BrokerServer:
         self._every("quotas", EXPIRE_S, self.broker.quotas.expire)
         if self._tls.listeners:
             self._every("certificates", LOOK_S, self._tls.look)
+        if self._controllers.has_tls:
+            self._every("certificates of controllers", LOOK_S, self._controllers.look)
         flush_check_s = self.config["log.flush.scheduler.interval.ms"] / 1000
         if 0 < flush_check_s < STORAGE_TICK_S:
             self._every("flush", flush_check_s, lambda: self.broker.log_manager.flush_old(self.clock.wall_ms()))

@@ -156,12 +156,13 @@
 
   // A secret that the act made: in the dialog until it is closed, and nowhere else.
   const showRevealed = (title, said, revealed) => {
-    const close = cancel("Close");
+    const copy = copied(revealed.value);
     fill(title, false, [
       core.element("p", { class: "affected" }, said),
       core.element("p", { class: "note" }, `${revealed.what}. It is not shown again.`),
-      core.element("div", { class: "command revealed" }, core.element("code", {}, revealed.value), copied(revealed.value)),
-    ], [close], close);
+      core.element("div", { class: "command revealed" }, core.element("code", {}, revealed.value), copy),
+      // The focus is not on Close: a second press of enter must not close it.
+    ], [cancel("Close")], copy);
   };
 
   const toast = (text) => {

@@ -56,17 +56,17 @@ class Tokens(TableChannel[DelegationToken]):
 
     SORT = "expires"
     COLUMNS = (
-        Column("owner", "Owner", lambda row: clean(row.owner), lambda row: row.owner, width=150, is_flex=True),
-        Column("id", "Id", lambda row: clean(row.token_id), lambda row: row.token_id, width=240),
-        Column("renewers", "Renewers", lambda row: clean(", ".join(row.renewers)) or "-", None, width=160),
-        Column("requester", "Requester", lambda row: clean(row.requester), lambda row: row.requester, width=130),
+        Column("owner", "Owner", lambda row: clean(row.owner), lambda row: row.owner, width=110, is_flex=True),
+        Column("id", "Id", lambda row: clean(row.token_id), lambda row: row.token_id, width=205),
+        Column("renewers", "Renewers", lambda row: clean(", ".join(row.renewers)) or "-", None, width=120),
         Column(
-            "issued", "Issued", lambda row: _time(row.issued_ms), lambda row: row.issued_ms, width=205, is_time=True
+            "issued", "Issued", lambda row: _time(row.issued_ms), lambda row: row.issued_ms, width=190, is_time=True
         ),
         Column(
-            "expires", "Expires", lambda row: _time(row.expires_ms), lambda row: row.expires_ms, width=205, is_time=True
+            "expires", "Expires", lambda row: _time(row.expires_ms), lambda row: row.expires_ms, width=190, is_time=True
         ),
-        Column("max", "End of life", lambda row: _time(row.max_ms), lambda row: row.max_ms, width=205, is_time=True),
+        Column("max", "End of life", lambda row: _time(row.max_ms), lambda row: row.max_ms, width=190, is_time=True),
+        Column("requester", "Requester", lambda row: clean(row.requester), lambda row: row.requester, width=100),
     )
 
     def sources(self) -> Sequence[Source]:

@@ -7,27 +7,25 @@ settings name others, and when `look` finds them changed; connections that are o
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from broker_cy.client.tls import file_version, read_file
 from broker_cy.config.types import ConfigError
-from broker_cy.core.logs import facts
 from broker_cy.core.openssl import TlsContext, TlsError
 from broker_cy.security.tls.certificate import CertificateError, read_certificate
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper
 from broker_cy.security.tls.stores import Identity, StoreError, files_of, load_identity, load_trusted
 from broker_cy.server.connections.handshakes import Handshake, Handshakes
 
-LOGGER = logging.getLogger("broker_cy.server.connections.tls")
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_cy.config.tls import TlsListener as Settings
+    from broker_cy.security.tls.certificate import Certificate
     from broker_cy.server.connections.tls_transport import TlsTransport
     from broker_cy.server.connections.transport import Transport
     from broker_cy.server.login_counts import TlsCounts
+    from broker_cy.server.telemetry.certificate_reports import CertificateReports
 
 
 def versions_of(settings: Settings) -> tuple[tuple[int, ...] | None, ...]:
@@ -38,8 +36,11 @@ def versions_of(settings: Settings) -> tuple[tuple[int, ...] | None, ...]:
 class TlsListener:
     """The TLS of one listener. Raises ConfigError if its certificates cannot be used."""
 
-    def __init__(self, name: str, settings: Settings, handshakes: Handshakes, counts: TlsCounts) -> None:
+    def __init__(
+        self, name: str, settings: Settings, handshakes: Handshakes, counts: TlsCounts, reports: CertificateReports
+    ) -> None:
         self.name = name
+        self._reports = reports
         self.settings = settings
         self.counts = counts
         self._handshakes = handshakes
@@ -53,13 +54,30 @@ class TlsListener:
 
     def replace(self, settings: Settings) -> None:
         """Use other stores for connections from now on. Raises ConfigError, and nothing changes."""
-        versions = versions_of(settings)
+        versions, before = versions_of(settings), self.certificate
         self.identity, self.context = self._compatible(settings)
         self.settings, self._versions = settings, versions
-        LOGGER.info("certificate exchanged", extra=facts(listener=self.name, subject=self.identity.certificate.subject))
+        self._reports.exchanged(self.name, before, self.certificate)
+
+    def refused(self, reason: ConfigError) -> None:
+        """Report that other stores are not used."""
+        self._reports.refused(self.name, str(reason), self.certificate)
+
+    @property
+    def certificate(self) -> Certificate:
+        return self.identity.certificate
 
     def look(self) -> None:
-        """Use the contents of its files if they have changed; if they do not fit, those of before stay in use."""
+        """Use the contents of its files if they have changed; if they do not fit, those of before stay in use. Report a
+        certificate that ends soon.
+        """
+        self._look_at_files()
+        self.look_at_end()
+
+    def look_at_end(self) -> None:
+        self._reports.look(self.name, self.certificate)
+
+    def _look_at_files(self) -> None:
         versions = versions_of(self.settings)
         if versions == self._versions:
             return
@@ -68,12 +86,12 @@ class TlsListener:
         except ConfigError as error:
             # Reported once for each change.
             self._versions = versions
-            LOGGER.error("changed key store or trust store not used", extra=facts(reason=error))
+            self.refused(error)
 
     def _compatible(self, settings: Settings) -> tuple[Identity, TlsContext]:
         """Kafka's rule: whoever checks the old certificate must accept the new one."""
         found = self._load(settings)
-        old, new = self.identity.certificate, found[0].certificate
+        old, new = self.certificate, found[0].certificate
         if old.subject != new.subject and not settings.allows_dn_changes:
             raise ConfigError(
                 f"listener {self.name}: Keystore DistinguishedName does not match: existing={old.subject}, "

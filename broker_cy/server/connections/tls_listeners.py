@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from broker_cy.config.types import ConfigError
-from broker_cy.core.logs import facts
-
-LOGGER = logging.getLogger("broker_cy.server.connections.tls")
+from broker_cy.server.telemetry.certificate_reports import CertificateReports
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,6 +37,7 @@ class TlsListeners:
         counts: TlsCounts,
         make_pool: Callable[[], Executor],
         names: Iterable[str],
+        reports: CertificateReports,
     ) -> None:
         """`names` are those of the listeners. Raises ConfigError, also if this build has no TLS."""
         self._handshakes: Handshakes | None = None
@@ -57,13 +55,22 @@ class TlsListeners:
             raise ConfigError(f"listener {next(iter(found))} uses TLS, and {WITHOUT}") from None
         timeout_s = config["brokercy.authentication.timeout.ms"] / 1000
         handshakes = self._handshakes = Handshakes(loop, make_pool, timeout_s)
-        self.listeners = {name: TlsListener(name, settings, handshakes, counts) for name, settings in found.items()}
+        self.listeners = {
+            name: TlsListener(name, settings, handshakes, counts, reports) for name, settings in found.items()
+        }
 
-    def check(self, settings: Mapping[str, Settings]) -> None:
-        """Check whether the stores in these settings may replace those of now. Raises ConfigError."""
+    def check(self, settings: Mapping[str, Settings], *, validate_only: bool) -> None:
+        """Check whether the stores in these settings may replace those of now; a refusal is reported unless somebody
+        only asks. Raises ConfigError.
+        """
         for name, listener in self.listeners.items():
             if name in settings and settings[name] != listener.settings:
-                listener.check(settings[name])
+                try:
+                    listener.check(settings[name])
+                except ConfigError as error:
+                    if not validate_only:
+                        listener.refused(error)
+                    raise
 
     def apply(self, settings: Mapping[str, Settings]) -> None:
         """Use the stores in these settings; those that do not fit any more are logged, and not used."""
@@ -72,10 +79,10 @@ class TlsListeners:
                 try:
                     listener.replace(settings[name])
                 except ConfigError as error:
-                    LOGGER.error("could not exchange a certificate", extra=facts(reason=error))
+                    listener.refused(error)
 
     def look(self) -> None:
-        """Notice files that have changed."""
+        """Notice files that have changed, and certificates that end soon."""
         for listener in self.listeners.values():
             listener.look()
 

@@ -20,9 +20,12 @@ import pytest
 
 from broker_cy.config.tls import TlsListener as Settings
 from broker_cy.config.types import ConfigError
+from broker_cy.core.clock import ManualClock
+from broker_cy.metrics.events import CertificateRefused, Event
 from broker_cy.security.tls.stores import StoreSettings
 from broker_cy.server.connections.tls_listeners import TlsListeners
 from broker_cy.server.login_counts import TlsCounts
+from broker_cy.server.telemetry.certificate_reports import CertificateReports
 from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch
@@ -66,7 +69,9 @@ class TlsHarness(CoreHarness):
             truststore_certificates=self.authority.pem,
         )
         found = Settings("TLSv1.2", "TLSv1.3", None, None, False, False, "DEFAULT", stores)._replace(**settings)
-        self.listener.tls = TlsListener("PLAINTEXT", found, self.handshakes, self.counts)
+        self.events: list[Event] = []
+        reports = CertificateReports(ManualClock(), self.events.append)
+        self.listener.tls = TlsListener("PLAINTEXT", found, self.handshakes, self.counts, reports)
 
     async def _heartbeat(self, _context: Any, _request: Any) -> Any:
         if self.released is not None:
@@ -420,10 +425,11 @@ def test_a_build_without_tls_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name, *args)
 
     monkeypatch.setattr(builtins, "__import__", without)
+    reports = CertificateReports(ManualClock(), lambda event: None)
     config: Any = SimpleNamespace(tls=SimpleNamespace(listeners={"SSL": None}))
     loop: Any = None
     with pytest.raises(ConfigError, match="listener SSL uses TLS, and this build has no TLS"):
-        TlsListeners(config, loop, TlsCounts(), lambda: ThreadPoolExecutor(1), ["SSL"])
+        TlsListeners(config, loop, TlsCounts(), lambda: ThreadPoolExecutor(1), ["SSL"], reports)
 
 
 def peer_of(harness: TlsHarness) -> bytes:
@@ -453,6 +459,7 @@ def test_a_certificate_is_exchanged(harness: TlsHarness) -> None:
     third.write_pem(harness.files / "second.pem")
     harness.on_loop(tls.look)
     assert peer_of(harness) == third.der
+    assert [each.TYPE for each in harness.events] == ["certificate_exchanged"] * 2
     assert produce_to(before, "t", batch_of(100)).error_code == 0
     before.close()
 
@@ -484,7 +491,12 @@ def test_a_certificate_that_does_not_fit_is_refused(harness: TlsHarness) -> None
     # A file that became useless: the one before stays in use.
     (harness.files / "broker.pem").write_text("nothing")
     harness.on_loop(tls.look)
+    harness.on_loop(tls.look)
     assert peer_of(harness) == first
+    (refused,) = harness.events
+    assert isinstance(refused, CertificateRefused)
+    assert (refused.listener, refused.subject) == ("PLAINTEXT", tls.certificate.subject)
+    assert "No private key found" in refused.reason
     allowed = stored(other_name, allows_dn_changes=True, allows_san_changes=True)
     harness.on_loop(lambda: tls.replace(allowed))
     assert peer_of(harness) == other_name.der
