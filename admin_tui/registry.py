@@ -50,6 +50,8 @@ SPECS = (
     Spec("quorum", "the metadata quorum; add and remove voters; features", "quorum", "QuorumView"),
     Spec("acls", "who may do what; create, delete and explain", "acls", "AclsView"),
     Spec("users", "users that log in with SCRAM", "users", "UsersView", aliases=("scram",)),
+    Spec("quotas", "quotas, which apply, and what is used of them", "quotas", "QuotasView"),
+    Spec("tokens", "delegation tokens; create, renew, end", "tokens", "TokensView"),
     Spec("refusals", "logins and rights that were refused", "refusals", "RefusalsView"),
     Spec("events", "events of the cluster", "events", "EventsView"),
     Spec("alerts", "alert rules, and the alerts that fire", "alerts", "AlertsView"),

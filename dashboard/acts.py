@@ -215,6 +215,10 @@ class Acts:
             "problem": clean(report.problem),
             "done": len(report.done),
             "failed": [f"{clean(each.what)}: {clean(str(each.error))}" for each in report.failed[:FAILURES_SHOWN]],
+            # Only in this answer, which browsers do not keep: not in the audit log, and not in any frame.
+            "revealed": None
+            if report.revealed is None
+            else {"what": clean(report.revealed.what), "value": report.revealed.value},
         }
 
     def _start(self, identity: Identity, kept: _Kept, moves: MoveReplicas) -> Report:

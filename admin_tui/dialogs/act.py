@@ -16,7 +16,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError
 from broker_cy.client.text import clean, clean_lines
 from broker_cy.console.acts.moves import MoveReplicas, progress_text
-from broker_cy.console.acts.plan import CHANGES_MAX, Failed, Plan, Report, execute
+from broker_cy.console.acts.plan import CHANGES_MAX, Failed, Plan, Report, Revealed, execute
 
 # Failures that are shown individually; the first line gives their number.
 FAILURES_SHOWN = 5
@@ -26,7 +26,7 @@ class ActDialog(ModalScreen[str | None]):
     """Dismissed with the report of the act, or None if it was cancelled. The button Cancel has the focus, or the field
     for the name.
 
-    A failure is shown here, and the dialog stays open.
+    A failure is shown here, and the dialog stays open; so is a secret that the act revealed, until the user closes it.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -45,6 +45,7 @@ class ActDialog(ModalScreen[str | None]):
     ActDialog Static { height: auto; }
     ActDialog #command { color: $text-muted; }
     ActDialog #problem { color: ansi_red; text-style: bold; }
+    ActDialog #revealed { margin: 1 0; }
     ActDialog Horizontal { height: auto; align-horizontal: right; }
     ActDialog Button { margin-left: 2; }
     ActDialog Button:focus { text-style: bold reverse; }
@@ -55,6 +56,8 @@ class ActDialog(ModalScreen[str | None]):
         self.plan = plan
         self._client = client
         self._is_running = False
+        # Of an act that has revealed a secret.
+        self._done: Report | None = None
 
     def compose(self) -> ComposeResult:
         plan = self.plan
@@ -67,7 +70,8 @@ class ActDialog(ModalScreen[str | None]):
                     if len(plan.changes) > CHANGES_MAX:
                         shown.append(f"... and {len(plan.changes) - CHANGES_MAX:,} more")
                     yield Static(Text("\n".join(shown), no_wrap=True, overflow="ellipsis"), id="lines")
-            yield Static(Text(f"$ {clean(plan.command)}"), id="command")
+            if plan.command:
+                yield Static(Text(f"$ {clean(plan.command)}"), id="command")
             if plan.typed is not None and not plan.problem:
                 yield Static(Text(f"Type {clean(plan.typed)} to confirm:"), id="ask")
                 yield Input(compact=True, id="typed")
@@ -99,12 +103,17 @@ class ActDialog(ModalScreen[str | None]):
         event.stop()
         if event.button.id == "cancel":
             self.action_cancel()
+        elif self._done is not None and self._done.revealed is not None:
+            self.app.copy_to_clipboard(self._done.revealed.value)
+            event.button.label = "Copied"
         else:
             self._start()
 
     def action_cancel(self) -> None:
         # Requests that were sent cannot be recalled: the dialog waits to show their results. Moves can be cancelled.
-        if self._is_running and isinstance(self.plan.act, MoveReplicas):
+        if self._done is not None:
+            self.dismiss(self._done.said)
+        elif self._is_running and isinstance(self.plan.act, MoveReplicas):
             self._say("cancelling what is under way ...")
             self.workers.cancel_node(self)
         elif self._is_running:
@@ -136,6 +145,9 @@ class ActDialog(ModalScreen[str | None]):
             raise
         except ClientError as error:
             report = Report("", failed=(Failed(self.plan.title, error),))
+        if not report.failed and report.revealed is not None:
+            self._reveal(report, report.revealed)
+            return
         if not report.failed:
             self.dismiss(report.said)
             return
@@ -146,3 +158,16 @@ class ActDialog(ModalScreen[str | None]):
         failures = [f"{each.what}: {each.error.reason}" for each in report.failed[1:FAILURES_SHOWN]]
         self._say("\n".join([said, *failures]))
         self.query_one("#cancel").focus()
+
+    def _reveal(self, report: Report, revealed: Revealed) -> None:
+        """Show a secret until the dialog is closed. It is shown whole, over as many lines as it takes."""
+        self._done = report
+        self.query_one("#affected", Static).update(Text(clean(report.said), "bold"))
+        self.query("#command, VerticalScroll").remove()
+        self._say("It is not shown again.")
+        secret = Static(Text.assemble(f"{clean(revealed.what)}:\n", (clean(revealed.value), "bold")), id="revealed")
+        self.query_one(Vertical).mount(secret, before="#problem")
+        copy, close = self.query_one("#do", Button), self.query_one("#cancel", Button)
+        copy.label, copy.disabled, close.label = "Copy", False, "Close"
+        # A second press of enter must not close it.
+        copy.focus()

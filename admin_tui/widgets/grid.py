@@ -39,7 +39,7 @@ _HEADER = 1
 class Column(Generic[R]):
     """A column: `cell` formats its cell of a row, `sort` is the key that rows are sorted by (None: they cannot be).
 
-    `width` is fixed, so that nothing jumps; the `flex` column takes the remaining width. A right-aligned column has
+    `width` is fixed, so that nothing jumps; the `flex` columns share the remaining width. A right-aligned column has
     numbers, which are never cut: it becomes as wide as the widest cell that was shown. On a narrow screen columns are
     left out, those with the highest `drop` first (0: never). Shift and `letter` sort by this column.
     """
@@ -280,8 +280,15 @@ class Grid(ScrollView, Generic[R], can_focus=True):
             if not droppable:
                 break
             columns.remove(max(droppable, key=lambda column: column.drop))
-        left = width - sum(wide(column) + _GAP for column in columns) + _GAP
-        return [(column, wide(column) + (max(left, 0) if column.flex else 0)) for column in columns]
+        left = max(0, width - sum(wide(column) + _GAP for column in columns) + _GAP)
+        flexible = [column for column in columns if column.flex]
+        found = []
+        for column in columns:
+            extra = 0
+            if column.flex:
+                extra = left // len(flexible) + (left % len(flexible) if column is flexible[0] else 0)
+            found.append((column, wide(column) + extra))
+        return found
 
     def _widen(self, rows: Iterable[R]) -> None:
         """Make room for the numbers of these rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker_cy.client.text import clean, count, duration, plural, size
+from broker_cy.client.text import clean, count, duration, plural, size, when
 from broker_cy.metrics.events import (
     AccessDenied,
     Accesses,
@@ -15,6 +15,9 @@ from broker_cy.metrics.events import (
     BrokerStarted,
     BrokerStopped,
     BrokerUnfenced,
+    CertificateExchanged,
+    CertificateExpires,
+    CertificateRefused,
     Commits,
     Committed,
     ConfigChanged,
@@ -54,6 +57,8 @@ def subject_of(stamped: Stamped) -> str:
         return clean(stamped.key) or "several principals"
     if isinstance(stamped.event, ScramUsersChanged | LoginFailed):
         return clean(stamped.key) or ("several users" if isinstance(stamped.event, ScramUsersChanged) else "unknown")
+    if isinstance(stamped.event, CertificateExchanged | CertificateRefused | CertificateExpires):
+        return clean(f"listener {stamped.key} of broker {stamped.broker}")
     return clean(stamped.key) or "all brokers"
 
 
@@ -114,6 +119,13 @@ def line_of(event: Event) -> str:
             mechanism = f"{event.mechanism} " if event.mechanism else ""
             again = "again, " if event.again else ""
             return clean(f"{mechanism}from {event.host} at {event.listener}, {again}{event.reason}{_times(event)}")
+        case CertificateExchanged():
+            return clean(f"{event.subject}, ends {_moment(event.not_after_ms)}")
+        case CertificateRefused():
+            return clean(f"{event.reason}; {event.subject} stays in use, ends {_moment(event.not_after_ms)}")
+        case CertificateExpires():
+            days = f"ends in at most {plural(event.days, 'day')}" if event.days else "has ended"
+            return clean(f"{event.subject} {days}, {_moment(event.not_after_ms)}")
         case Accesses():
             principals = len({each.principal for each in event.accesses})
             more = f", and {count(event.left_out)} left out" if event.left_out else ""
@@ -122,6 +134,10 @@ def line_of(event: Event) -> str:
             what = f"{_word(event.operation)} {_word(event.resource_type)}:{event.resource} ({event.api})"
             return clean(f"{what} from {event.host}: {why_denied(event)}{_times(event)}")
     return clean(event.TYPE)
+
+
+def _moment(ms: int) -> str:
+    return when(ms, utc=True).partition(".")[0] + "Z"
 
 
 def acl_text(acl: Acl) -> str:

@@ -8,12 +8,15 @@ from typing import Any
 import click
 
 from broker_cy.admin import AdminClient
+from broker_cy.admin.quota_effect import ANONYMOUS, effects_on_address, effects_on_client
 from broker_cy.admin.quotas import CLIENT_ID, IP, USER, Entity, text_of
 from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, print_json, print_table
 from broker_cy.commands.values import Parsed
-from broker_cy.console.values import parse_bytes, parse_setting
+from broker_cy.console.acts.quotas import effect_form
+from broker_cy.console.quotas import DEFAULT, effect_lines, parse_quota
+from broker_cy.console.values import parse_setting
 
 EPILOG = """\b
 examples:
@@ -22,6 +25,7 @@ examples:
   broker-cy quotas set --user default --client-id default request_percentage=20     for all others
   broker-cy quotas set --ip 10.0.0.7 connection_creation_rate=5
   broker-cy quotas remove --user alice --yes                                        all of its quotas
+  broker-cy quotas explain --user alice --client-id batch                           which of them apply
 
 \b
 keys:
@@ -31,21 +35,14 @@ keys:
   connection_creation_rate                  connections a second from an address (--ip)
 """
 
-DEFAULT = "default"
 
-
-def parse_quota(text: str) -> tuple[str, float]:
+def parse_assignment(text: str) -> tuple[str, float]:
     """Parse `producer_byte_rate=10M`. Raises ValueError."""
     key, value = parse_setting(text)
-    if key.endswith("_byte_rate"):
-        return key, float(parse_bytes(value))
-    try:
-        return key, float(value)
-    except ValueError:
-        raise ValueError(f"{value!r} is not a number") from None
+    return key, parse_quota(key, value)
 
 
-QUOTA = Parsed("key=value", parse_quota)
+QUOTA = Parsed("key=value", parse_assignment)
 
 
 def entity_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,6 +136,26 @@ async def remove(
     if not chosen:
         raise click.UsageError(f"{text_of(entity)} has no quota")
     await _change(target, client, entity, chosen, dry_run=dry_run, yes=yes)
+
+
+@command.command("explain", epilog=EPILOG)
+@cluster_command
+@click.option("--user", metavar="NAME", default="", help="The user; without it, one that has not logged in.")
+@click.option("--client-id", metavar="NAME", default="", help="The client id.")
+@click.option("--ip", metavar="ADDRESS", default="", help="The address of a client.")
+async def explain(target: Target, client: AdminClient, user: str, client_id: str, ip: str) -> None:
+    """Show which quotas apply to a client, and for whom each is set."""
+    asked = {"user": user, "client_id": client_id, "ip": ip}
+    checked = effect_form(asked).checked(asked)
+    for name, problem in checked.problems.items():
+        raise click.UsageError(f"--{name.replace('_', '-')}: {problem}")
+    entries = await client.quotas.describe({})
+    if target.as_json:
+        effects = effects_on_client(entries, user or ANONYMOUS, client_id) if user or client_id else []
+        print_json([*effects, *(effects_on_address(entries, checked.values["ip"]) if ip else [])])
+        return
+    for line in effect_lines(entries, **checked.values):
+        click.echo(line)
 
 
 async def _change(

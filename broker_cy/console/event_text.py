@@ -15,6 +15,9 @@ from broker_cy.metrics.events import (
     BrokerFenced,
     BrokerStarted,
     BrokerUnfenced,
+    CertificateExchanged,
+    CertificateExpires,
+    CertificateRefused,
     ControllerChanged,
     Event,
     InSyncBelowMin,
@@ -28,7 +31,7 @@ from broker_cy.metrics.events import (
 )
 
 # Fields that are times, in ms since 1970. Other fields that end in _ms are durations.
-_MOMENTS = frozenset({"started_ms", "commit_ms", "record_time_ms", "first_ms"})
+_MOMENTS = frozenset({"started_ms", "commit_ms", "record_time_ms", "first_ms", "not_after_ms", "before_not_after_ms"})
 
 
 def detail_of(stamped: Stamped, *, utc: bool) -> str:
@@ -72,6 +75,12 @@ def tone_of(event: Event) -> Tone:
     if isinstance(event, AclsCreated | AclsDeleted | ScramUsersChanged):
         return Tone.WARN
     match event:
+        case CertificateExpires():
+            return Tone.WARN if event.days > 1 else Tone.BAD
+        case CertificateRefused():
+            return Tone.BAD
+        case CertificateExchanged():
+            return Tone.GOOD
         case BrokerStarted() if not event.clean or event.truncated_bytes:
             return Tone.BAD
         case BrokerFenced():

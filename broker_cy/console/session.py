@@ -23,8 +23,10 @@ from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.admin.quorum import QuorumDescription
+from broker_cy.admin.quotas import QuotaEntry
 from broker_cy.admin.scram_users import ScramCredential
 from broker_cy.admin.segments import segments_of
+from broker_cy.admin.tokens import DelegationToken
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
 from broker_cy.client.turns import Turns
 from broker_cy.console.described import described_now
@@ -230,6 +232,13 @@ class Session:
     def scram_users(self) -> Feed[tuple[ScramCredential, ...]]:
         return self._feeds.get("scram users", self._scram_users, 5.0)
 
+    def quotas(self) -> Feed[list[QuotaEntry]]:
+        return self._feeds.get("quotas", lambda: self._quick.quotas.describe({}), 5.0)
+
+    def tokens(self) -> Feed[tuple[DelegationToken, ...]]:
+        """Delegation tokens, without their secrets, which no feed keeps."""
+        return self._feeds.get("tokens", self._tokens, 5.0)
+
     def quorum(self) -> Feed[QuorumDescription]:
         return self._feeds.get("quorum", self._quick.quorum.describe, 5.0)
 
@@ -254,6 +263,9 @@ class Session:
     async def _scram_users(self) -> tuple[ScramCredential, ...]:
         users = (await self._quick.scram_users.describe()).whole()
         return tuple(each for credentials in users.values() for each in credentials)
+
+    async def _tokens(self) -> tuple[DelegationToken, ...]:
+        return tuple(token for token, _ in (await self._quick.tokens.describe()).values())
 
     async def _sick(self) -> tuple[PartitionHealth, ...]:
         topics = [

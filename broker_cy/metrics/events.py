@@ -461,6 +461,59 @@ class AccessDenied(Event):
 
 
 @dataclass(slots=True)
+class CertificateExchanged(Event):
+    """A listener uses another key store or trust store for connections from now on. `subject` and `not_after_ms` are
+    those of the certificate in use, the `before_` ones of the certificate before, which may be the same.
+    """
+
+    TYPE: ClassVar[str] = "certificate_exchanged"
+    listener: str = ""
+    subject: str = ""
+    not_after_ms: int = 0
+    before_subject: str = ""
+    before_not_after_ms: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.listener
+
+
+@dataclass(slots=True)
+class CertificateRefused(Event):
+    """A changed key store or trust store of a listener is not used; `subject` and `not_after_ms` are those of the
+    certificate that stays in use, empty and 0 if the node only connects to this listener of others, without one. Equal
+    refusals are reported once in 10 seconds.
+    """
+
+    TYPE: ClassVar[str] = "certificate_refused"
+    listener: str = ""
+    reason: str = ""
+    subject: str = ""
+    not_after_ms: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.listener
+
+
+@dataclass(slots=True)
+class CertificateExpires(Event):
+    """The certificate of a listener ends within `days` (30, 7 or 1), or has ended (0). There is one event for each of
+    these, and after a start one for the least.
+    """
+
+    TYPE: ClassVar[str] = "certificate_expires"
+    listener: str = ""
+    subject: str = ""
+    not_after_ms: int = 0
+    days: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.listener
+
+
+@dataclass(slots=True)
 class Access:
     """What a client did, or tried, with a resource; `operations` has Kafka's names."""
 
@@ -527,6 +580,9 @@ EVENTS: dict[str, type[Event]] = {
         ScramUsersChanged,
         LoginFailed,
         AccessDenied,
+        CertificateExchanged,
+        CertificateRefused,
+        CertificateExpires,
         Accesses,
         Commits,
     )

@@ -58,6 +58,22 @@ class Connection:
 
 
 @dataclass(slots=True)
+class QuotaUse:
+    """What an entity used of a quota: `rate` is what counts against `limit`, over the windows of the quota, and 0 for
+    controller_mutation_rate, which has no rate; `waits` and `waited_ms` are those of the interval. `user` or
+    `client_id` is empty where all of them share the quota; for connection_creation_rate `client_id` is the address.
+    """
+
+    key: str = ""
+    user: str = ""
+    client_id: str = ""
+    limit: float = 0.0
+    rate: float = 0.0
+    waits: int = 0
+    waited_ms: int = 0
+
+
+@dataclass(slots=True)
 class Sample:
     """Counts such as `cpu_us`, page faults and bytes are those of the interval; amounts such as memory and descriptors
     are those at its end.
@@ -98,11 +114,17 @@ class Sample:
     topics_left_out: int = 0
     busy: list[Connection] = field(default_factory=list)
     busy_left_out: int = 0
+    quotas: list[QuotaUse] = field(default_factory=list)
+    """Of those that used something, the ones that waited longest, then those nearest to their limit."""
+    quotas_left_out: int = 0
+    throttles: int = 0
+    throttled_ms: int = 0
+    """How often, and for how long, clients were told to wait because of quotas."""
 
 
-T = TypeVar("T", Times, Api, Topic, Connection, Sample)
+T = TypeVar("T", Times, Api, Topic, Connection, QuotaUse, Sample)
 _NAMES: dict[type[Any], frozenset[str]] = {
-    cls: frozenset(each.name for each in fields(cls)) for cls in (Times, Api, Topic, Connection, Sample)
+    cls: frozenset(each.name for each in fields(cls)) for cls in (Times, Api, Topic, Connection, QuotaUse, Sample)
 }
 
 
@@ -134,6 +156,7 @@ def decode(value: bytes) -> Sample | None:
         found["apis"] = {name: _api(api) for name, api in found.get("apis", {}).items()}
         found["topics"] = {name: _known(Topic, topic) for name, topic in found.get("topics", {}).items()}
         found["busy"] = [_known(Connection, each) for each in found.get("busy", [])]
+        found["quotas"] = [_known(QuotaUse, each) for each in found.get("quotas", [])]
         found["disks"] = {path: (room[0], room[1]) for path, room in found.get("disks", {}).items()}
         return _known(Sample, found)
     except (KeyError, TypeError, IndexError, AttributeError) as error:

@@ -12,6 +12,7 @@ from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.login_counts import LoginCounts, TlsCounts
 from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.access_journal import AccessJournal
+from broker_cy.server.telemetry.certificate_reports import CertificateReports
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
 from broker_cy.server.telemetry.refusals import Refusals
@@ -42,14 +43,14 @@ def _login(login: Login | None, randomness: Randomness) -> ClientLogin | None:
     return ClientLogin(login, randomness) if login is not None else None
 
 
-def _tls(config: BrokerConfig) -> NodeTls | None:
+def _tls(config: BrokerConfig, reports: CertificateReports) -> NodeTls | None:
     """None where there is no TLS at all. Raises ConfigError."""
     if not config.tls.names:
         return None
     # Imported here, because a broker without TLS needs none of it.
     from broker_cy.server.connections.node_tls import NodeTls
 
-    return NodeTls(config)
+    return NodeTls(config, reports)
 
 
 class Broker:
@@ -60,7 +61,7 @@ class Broker:
         self.clock = seams.clock
         self.randomness = seams.randomness
         self.loop = seams.loop
-        self.tls = _tls(config)
+        self.tls = _tls(config, CertificateReports(seams.clock, lambda event: self.events.note(event)))
         outgoing_tls = {} if self.tls is None else self.tls.outgoing
         # To other brokers, on the listener between brokers, and to controllers, each with its login.
         self.outgoing = Outgoing(

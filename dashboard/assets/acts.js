@@ -146,11 +146,23 @@
       return;
     }
     core.clearMarks();
-    dialog.close();
+    if (answer.revealed) showRevealed(plan.title, answer.said, answer.revealed);
+    else dialog.close();
     toast(answer.said);
     core.refresh();
     document.dispatchEvent(new CustomEvent("dashboard-done", { detail: { act } }));
     if (after) core.go(after);
+  };
+
+  // A secret that the act made: in the dialog until it is closed, and nowhere else.
+  const showRevealed = (title, said, revealed) => {
+    const copy = copied(revealed.value);
+    fill(title, false, [
+      core.element("p", { class: "affected" }, said),
+      core.element("p", { class: "note" }, `${revealed.what}. It is not shown again.`),
+      core.element("div", { class: "command revealed" }, core.element("code", {}, revealed.value), copy),
+      // The focus is not on Close: a second press of enter must not close it.
+    ], [cancel("Close")], copy);
   };
 
   const toast = (text) => {

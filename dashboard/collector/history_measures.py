@@ -82,6 +82,7 @@ _SIMPLE: Final[dict[str, tuple[Measure, Callable[[Sample], float]]]] = {
     "cold_reads_per_s": (Measure("reads/s"), lambda each: figures.rate(each, each.cold_reads)),
     "groups": (Measure("groups"), lambda each: sum(each.groups.values())),
     "members": (Measure("members"), lambda each: each.members),
+    "throttled_ms_per_s": (Measure("ms/s"), lambda each: figures.rate(each, each.throttled_ms)),
     "open_transactions": (Measure("transactions"), figures.open_transactions),
 }
 MEASURES: Final[dict[str, Measure]] = {
@@ -98,14 +99,14 @@ MEASURES: Final[dict[str, Measure]] = {
 
 
 def decode(value: bytes) -> Sample | None:
-    """Return a sample without its connections, which no chart needs; None for an unknown version. This takes half the
-    time of metrics.sample.decode. Raises ValueError if the value is not a sample.
+    """Return a sample without its connections and quotas, which no chart needs; None for an unknown version. This
+    takes half the time of metrics.sample.decode. Raises ValueError if the value is not a sample.
     """
     try:
         found = orjson.loads(value)
         if found["version"] != samples.VERSION:
             return None
-        found["busy"] = []
+        found["busy"] = found["quotas"] = []
         found["loop_lag"] = Times(**found.get("loop_lag", {}))
         found["apis"] = {name: _api(api) for name, api in found.get("apis", {}).items()}
         found["topics"] = {name: Topic(**topic) for name, topic in found.get("topics", {}).items()}

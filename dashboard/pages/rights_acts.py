@@ -20,7 +20,7 @@ from dashboard.security.roles import Need, Role
 AGE_S: Final = 5.0
 
 
-class _OnRights(Act):
+class OnRights(Act):
     """Rights are those of all topics and groups, whatever an act names."""
 
     def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
@@ -33,7 +33,7 @@ def credential_id(row: ScramCredential) -> str:
 
 
 @act("create-acl", Role.ADMIN)
-class CreateAcl(_OnRights):
+class CreateAcl(OnRights):
     async def form(self, call: Call) -> Form | None:
         return new_acl_form()
 
@@ -42,7 +42,7 @@ class CreateAcl(_OnRights):
 
 
 @act("delete-acls", Role.ADMIN)
-class DeleteAcls(_OnRights):
+class DeleteAcls(OnRights):
     """Those whose ids are in `rows`."""
 
     async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
@@ -55,7 +55,7 @@ class DeleteAcls(_OnRights):
 
 
 @act("create-user", Role.ADMIN)
-class CreateUser(_OnRights):
+class CreateUser(OnRights):
     async def form(self, call: Call) -> Form | None:
         return password_form()
 
@@ -64,7 +64,7 @@ class CreateUser(_OnRights):
 
 
 @act("set-password", Role.ADMIN)
-class SetPassword(_OnRights):
+class SetPassword(OnRights):
     """Of the credential whose id is in `rows`."""
 
     async def form(self, call: Call) -> Form | None:
@@ -75,7 +75,7 @@ class SetPassword(_OnRights):
 
 
 @act("delete-user", Role.ADMIN)
-class DeleteUser(_OnRights):
+class DeleteUser(OnRights):
     async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
         return await plan_delete_credential(call.command, await _credential(call))
 

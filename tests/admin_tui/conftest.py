@@ -130,7 +130,7 @@ def entry_of(bootstrap: str, is_readonly: bool = False) -> ClusterEntry:
 
 
 def drive(
-    bootstrap: str,
+    bootstrap: str | ClusterEntry,
     job: Job,
     *,
     size: tuple[int, int] = SIZE,
@@ -140,11 +140,11 @@ def drive(
     alerts: Alerting | None = None,
     timeout_s: float | None = None,
 ) -> None:
-    """Run the console for a cluster, and `job` with it."""
+    """Run the console for a cluster, given by an address or an entry, and `job` with it."""
 
     async def inside() -> None:
         app = Console(
-            entry_of(bootstrap),
+            entry_of(bootstrap) if isinstance(bootstrap, str) else bootstrap,
             settings,
             clusters=clusters,
             is_readonly=is_readonly,

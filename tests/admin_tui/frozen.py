@@ -16,8 +16,10 @@ from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
 from broker_cy.admin.partition_health import EligibleReplicas, PartitionHealth
 from broker_cy.admin.quorum import QuorumDescription, QuorumEndpoint, QuorumReplica
+from broker_cy.admin.quotas import QuotaEntry
 from broker_cy.admin.reassignments import Reassignment
 from broker_cy.admin.throttles import Throttle
+from broker_cy.admin.tokens import DelegationToken
 from broker_cy.admin.transactions import HangingTransaction, ProducerState, TransactionListing
 from broker_cy.console.feeds import Feed, Feeds
 from broker_cy.console.moving import Moving, MovingPartition
@@ -36,7 +38,7 @@ from broker_cy.metrics.events import (
     TransactionTimedOut,
     Trigger,
 )
-from broker_cy.metrics.sample import Api, Connection, Sample, Times, Topic
+from broker_cy.metrics.sample import Api, Connection, QuotaUse, Sample, Times, Topic
 from tests.admin_tui.conftest import entry_of
 
 NOW_MS = 1_700_000_000_000
@@ -170,6 +172,26 @@ SICK = tuple(
         (PAYMENTS, 7, 1, (1,), EligibleReplicas((2, 3), ())),
     )
 )
+QUOTAS = [
+    QuotaEntry({"client-id": None}, {"producer_byte_rate": 50.0 * (1 << 20)}),
+    QuotaEntry({"ip": "10.0.0.7"}, {"connection_creation_rate": 2.0}),
+    QuotaEntry({"user": "alice", "client-id": "batch"}, {"consumer_byte_rate": 1e7, "controller_mutation_rate": 5.0}),
+    QuotaEntry({"user": None}, {"request_percentage": 12.5}),
+]
+TOKENS = (
+    DelegationToken(
+        "gVDMTmt7RKyE1Wkxbn0KmA",
+        "User:alice",
+        "User:admin",
+        ("User:scheduler",),
+        NOW_MS - 86_400_000,
+        NOW_MS + 60_000,
+        NOW_MS + 6 * 86_400_000,
+    ),
+    DelegationToken(
+        "AAAAAAAAAAAAAAAAAAAAAA", "User:billing", "User:billing", (), NOW_MS - 9_000, NOW_MS - 1, (1 << 63) - 1
+    ),
+)
 FEATURES = (FeatureRange("metadata.version", 7, 30, 30), FeatureRange("transaction.version", 0, 2, 2))
 
 
@@ -204,6 +226,14 @@ def samples() -> list[Sample]:
                 topics={ORDERS: Topic(rate, rate * 900, rate * 1_800), PAYMENTS: Topic(10, 5_000, 0)},
                 busy=[Connection("c-1", "worker-0", "10.0.0.1", "PLAINTEXT", 60_000, 20, rate * 900, 4_000)],
                 busy_left_out=3,
+                quotas=[
+                    QuotaUse(
+                        "consumer_byte_rate", "alice", "batch", 1e7, 1.02e7, 1 if n % 4 else 0, 250 if n % 4 else 0
+                    ),
+                    QuotaUse("producer_byte_rate", "", "worker-0", 50.0 * (1 << 20), rate * 900.0),
+                    QuotaUse("connection_creation_rate", "", "10.0.0.7", 2.0, 1.7),
+                ],
+                quotas_left_out=4,
             )
         )
     return made
@@ -279,6 +309,8 @@ class FrozenFeeds(Feeds):
         "moves": MOVES,
         "sick": SICK,
         "features": FEATURES,
+        "quotas": QUOTAS,
+        "tokens": TOKENS,
     }
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The screens of ACLs, of users that log in with SCRAM, and of what was refused."""
+"""The screens of ACLs, users that log in with SCRAM, quotas, delegation tokens, and of what was refused."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from admin_tui.widgets.grid import Grid
 from broker_cy.admin import AdminClient
+from broker_cy.admin.address import parse_addresses
+from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.admin.quotas import text_of
+from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import ClientError
 from broker_cy.client.login import ClientLogin
 from broker_cy.security.sasl.exchange import Login
+from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, drive
-from tests.support.sasl_broker import ALICE, PASSWORD
+from tests.support.sasl_broker import ADMIN_PASSWORD, ALICE, PASSWORD, client_settings
 from tests.support.secured_broker import SecuredBroker
 
 SIZE = (120, 40)
@@ -132,11 +138,153 @@ def test_refusals_are_shown_with_their_reason(secured: SecuredBroker) -> None:
     drive(secured.open_bootstrap, job, size=SIZE)
 
 
+def test_quotas_are_set_changed_explained_and_removed(secured: SecuredBroker) -> None:
+    """If this fails, an engineer holds another client back than he sees, or does not see which quota is in effect."""
+
+    async def job(terminal: Terminal) -> None:
+        async def quotas() -> dict[str, dict[str, float]]:
+            return {text_of(each.entity): each.values for each in await terminal.client.quotas.describe({})}
+
+        await terminal.command("quotas")
+        await terminal.goes_to("quotas")
+        await terminal.press("c")
+        await terminal.fill(value="10M")
+        await terminal.shows("whose quota? enter a user")
+        await terminal.fill(user="bob", ip="10.0.0.1")
+        await terminal.shows("a quota is of an address, or of users and client ids")
+        await terminal.fill(ip="", value="much")
+        await terminal.shows("'much' is not a number of bytes")
+        await terminal.fill(value="10M")
+        await terminal.shows("quotas set --user bob producer_byte_rate=10485760 --bootstrap", "= 10.0 MiB/s")
+        await terminal.press("right", "enter")
+        await terminal.shows("set producer_byte_rate of user bob")
+        await terminal.press("c")
+        await terminal.fill(user="default", client_id="default", key="request_percentage", value="20")
+        await terminal.shows("quotas set --user default --client-id default request_percentage=20")
+        await terminal.press("right", "enter")
+        await terminal.hides("request_percentage=20")
+        assert await quotas() == {
+            "user bob": {"producer_byte_rate": 10485760.0},
+            "user (default), client-id (default)": {"request_percentage": 20.0},
+        }
+        screen = terminal.app.screen
+        grid = screen.query_one("#quotas", Grid)
+        await terminal.until(lambda: len(grid.rows) == 2, "two quotas")
+        grid.move_to(next(at for at, row in enumerate(grid.view) if row.entity == {"user": "bob"}))
+        await terminal.press("e")
+        await terminal.fill(value="1M")
+        await terminal.shows("producer_byte_rate: 10.0 MiB/s -> 1.0 MiB/s")
+        await terminal.press("right", "enter")
+        await terminal.shows("1.0 MiB/s")
+        await terminal.until(lambda: any(row.value == 1048576 for row in grid.rows), "the new value")
+        await terminal.press("x")
+        await terminal.fill(user="bob", client_id="batch")
+        await terminal.shows(
+            "user bob with client id batch: 2 of 5 quotas", "producer_byte_rate 1.0 MiB/s: set for user"
+        )
+        await terminal.shows("request_percentage 20%: set for user (default), client-id (default)")
+        await terminal.press("space", "j", "space")
+        await terminal.press("ctrl+d")
+        await terminal.shows("removes 2 quotas", "(and 1 more)")
+        await terminal.press("right", "enter")
+        await terminal.goes_to("quotas")
+        await terminal.until(lambda: not grid.rows, "no quota")
+        assert await quotas() == {}
+
+    drive(secured.open_bootstrap, job, size=SIZE)
+
+
+def test_the_use_of_quotas_is_shown(secured: SecuredBroker) -> None:
+    """If this fails, an engineer does not see who is held back, and by how much."""
+
+    async def job(terminal: Terminal) -> None:
+        client = terminal.client
+        await client.quotas.alter({"client-id": "greedy"}, {"producer_byte_rate": 1024.0})
+        try:
+            (await client.topics.create([NewTopic("throttled", 1)])).whole()
+            async with AdminClient(secured.open_bootstrap, client_id="greedy") as other:
+                await other.records.producer().send("throttled", [Record(value=b"x" * 200_000)])
+            await terminal.command("quotas")
+            await terminal.goes_to("quotas")
+            grid = terminal.app.screen.query_one("#uses", Grid)
+            await terminal.until(lambda: any(row.waits for row in grid.rows), "a wait")
+            row = next(row for row in grid.rows if row.waits)
+            assert (row.whose, row.key, row.limit) == ("client-id greedy", "producer_byte_rate", 1024.0)
+            assert row.rate > row.limit
+            assert row.waited_ms > 1_000
+            await terminal.shows("client-id greedy", "1.0 KiB/s")
+        finally:
+            await client.quotas.alter({"client-id": "greedy"}, {"producer_byte_rate": None})
+
+    drive(secured.open_bootstrap, job, size=SIZE)
+
+
+def test_tokens_are_created_renewed_and_ended(secured: SecuredBroker) -> None:
+    """If this fails, a job cannot be given a token, a stolen one still counts, or its secret is on the screen for all
+    to read.
+    """
+    entry = ClusterEntry("c", parse_addresses(secured.bootstrap), secured=client_settings("admin", ADMIN_PASSWORD))
+
+    async def login(token_id: str, hmac: str) -> None:
+        credentials = ClientLogin(Login("SCRAM-SHA-256", token_id, hmac, is_token=True))
+        async with AdminClient(secured.bootstrap, timeout_s=10, login=credentials) as client:
+            await client.topics.list_all()
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.command("tokens")
+        await terminal.goes_to("tokens")
+        await terminal.press("c")
+        await terminal.fill(owner=ALICE, renewers="User:bob, admin", lifetime="soon")
+        await terminal.shows("'soon' is not a duration")
+        await terminal.fill(lifetime="7d")
+        await terminal.shows(f"tokens create --owner {ALICE} --renewer bob --renewer admin --max-lifetime 604800000ms")
+        await terminal.press("right", "enter")
+        await terminal.shows("It is not shown again.", "HMAC of token")
+        ((token, secret),) = (await terminal.client.tokens.describe()).values()
+        assert (token.owner, token.requester, token.renewers) == (
+            f"User:{ALICE}",
+            "User:admin",
+            ("User:bob", "User:admin"),
+        )
+        assert secret.password in "".join(line.strip(" │") for line in terminal.lines())
+        await terminal.until(lambda: getattr(terminal.app.focused, "id", "") == "do", "the button Copy")
+        await terminal.press("enter")
+        await terminal.shows("Copied")
+        assert terminal.app.clipboard == secret.password
+        await login(token.token_id, secret.password)
+        await terminal.press("escape")
+        await terminal.goes_to("tokens")
+        await terminal.hides("not shown again")
+        grid = terminal.app.screen.grid  # type: ignore[attr-defined]
+        await terminal.until(lambda: grid.rows, "the token")
+        await terminal.shows(token.token_id, f"User:{ALICE}", f"created token {token.token_id}")
+        assert secret.password not in terminal.text()
+        assert secret.password not in repr(vars(terminal.app.session))
+        await terminal.press("e")
+        await terminal.fill(period="2h")
+        await terminal.shows(f"tokens renew {token.token_id} --for 7200000ms", "7,200,000 ms from now")
+        await terminal.press("right", "enter")
+        await terminal.until(lambda: grid.rows[0].expires_ms != token.expires_ms, "another end")
+        assert grid.rows[0].expires_ms < token.expires_ms
+        await terminal.press("ctrl+d")
+        await terminal.fill(period="")
+        await terminal.shows(f"ends the token of User:{ALICE}", f"Type {ALICE} to confirm")
+        await terminal.type(ALICE)
+        await terminal.press("enter")
+        await terminal.goes_to("tokens")
+        await terminal.until(lambda: not grid.rows, "no token")
+        with pytest.raises(ClientError):
+            await login(token.token_id, secret.password)
+
+    drive(entry, job, size=SIZE)
+
+
 def test_read_only_refuses_changes(secured: SecuredBroker) -> None:
     """If this fails, --readonly protects topics, and not the rights."""
 
     async def job(terminal: Terminal) -> None:
-        for view, keys in (("acls", ("c", "ctrl+d")), ("users", ("c", "e", "ctrl+d"))):
+        for view in ("acls", "users", "quotas", "tokens"):
+            keys = ("c", "e", "ctrl+d")
             await terminal.command(view)
             await terminal.goes_to(view)
             for key in keys:

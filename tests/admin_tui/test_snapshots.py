@@ -14,7 +14,7 @@ import pytest
 
 from admin_tui.app import Console
 from admin_tui.picture import svg_of
-from admin_tui.screens import messages, producers, quorum
+from admin_tui.screens import messages, producers, quorum, tokens
 from admin_tui.settings import Settings
 from admin_tui.widgets.grid import _GAP, Grid
 from broker_cy.console.alerts.rules import AlertSettings, Rule, WebhookSettings
@@ -38,6 +38,8 @@ VIEWS = (
     "group billing",
     "rebalances",
     "transactions",
+    "quotas",
+    "tokens",
     "producers orders",
     "connections",
     "log-dirs",
@@ -92,7 +94,7 @@ def is_cut(grid: Grid[Any]) -> bool:
 
 @pytest.fixture(autouse=True)
 def frozen_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (producers, quorum):
+    for module in (producers, quorum, tokens):
         monkeypatch.setattr(module, "now_ms", lambda: NOW_MS)
     monkeypatch.setattr(messages.MessagesView, "_begin", frozen_scan)
 

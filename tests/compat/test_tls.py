@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import subprocess
@@ -232,7 +233,40 @@ def test_a_certificate_is_exchanged(broker: SecuredBroker, tmp_path: Path) -> No
     second = broker.authority.issue("broker")
     exchanged(second)
     until(lambda: shown() == second.der, "the new certificate", TIMEOUT_S)
-    assert "wrong" not in broker.stdout() + broker.stderr()
+    logged = broker.stdout() + broker.stderr()
+    assert "password=wrong" not in logged
+    assert PASSWORD not in logged
+
+    def events() -> list[dict[str, Any]]:
+        path = tmp_path / "admin.properties"
+        write_properties(
+            path,
+            {
+                "security.protocol": "SASL_SSL",
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(broker.authority.write_pem(tmp_path / "authority.pem")),
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": client_jaas("PLAIN", ALICE, ALICES_PASSWORD),
+            },
+        )
+        types = [part for each in ("exchanged", "refused", "expires") for part in ("--type", f"certificate_{each}")]
+        server = f"localhost:{broker.sasl_port}"
+        command = [*broker_command(), "events", "--json", *types, "--bootstrap", server, "--command-config", str(path)]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+        return [json.loads(line) for line in said.stdout.splitlines()]
+
+    # The certificates of tests end within 30 days.
+    reported = {("exchanged", "SSL"), ("refused", "SSL"), ("expires", "SSL"), ("expires", "SASL_SSL")}
+
+    def all_reported() -> list[dict[str, Any]] | None:
+        found = events()
+        return found if {(each["type"].partition("_")[2], each["listener"]) for each in found} == reported else None
+
+    found = until(all_reported, "the events", TIMEOUT_S, interval_s=0.5)
+    reasons = [each["reason"] for each in found if "reason" in each]
+    assert ["DistinguishedName" in each for each in reasons] == [True, False]
+    assert "the password is wrong" in reasons[1]
+    assert {each["days"] for each in found if "days" in each} == {30}
     broker.stop()
     broker.start()
     assert shown() == second.der

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -106,10 +106,12 @@ class Desk:
         is_readonly: bool = False,
         masking: Masking | None = None,
         alerts: AlertSettings | None = None,
+        secured: Mapping[str, str] | None = None,
     ) -> None:
         self.identity = identity
         self.alerts = Alerting(alerts or AlertSettings())
-        self.hub = ClusterHub(ClusterEntry(CLUSTER, parse_addresses(bootstrap), 10.0), self.alerts, masking=masking)
+        entry = ClusterEntry(CLUSTER, parse_addresses(bootstrap), 10.0, secured=secured or {})
+        self.hub = ClusterHub(entry, self.alerts, masking=masking)
         self.security = Audited()
         security: Any = self.security
         self.context = Context({CLUSTER: self.hub}, security, is_readonly, PAGES)

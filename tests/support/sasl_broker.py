@@ -43,6 +43,15 @@ def listener_settings(listener: str) -> dict[str, str]:
     }
 
 
+def client_settings(user: str, password: str, mechanism: str = "PLAIN") -> dict[str, str]:
+    """The settings of a client that logs in without TLS."""
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": client_jaas(mechanism, user, password),
+    }
+
+
 def write_properties(path: Path, settings: Mapping[str, str]) -> None:
     """As a file of Java: a backslash of a value is written twice."""
     path.parent.mkdir(parents=True, exist_ok=True)

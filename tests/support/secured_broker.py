@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.sasl_broker import ADMIN_PASSWORD, SaslBroker, client_jaas, write_properties
+from tests.support.sasl_broker import ADMIN_PASSWORD, SaslBroker, client_settings, write_properties
 
+TOKEN_KEY = "the key of the tokens"
 AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin;User:ANONYMOUS",
+    "delegation.token.secret.key": TOKEN_KEY,
 }
 
 
@@ -22,14 +24,7 @@ class SecuredBroker(SaslBroker):
     def client_file(self, user: str, password: str, mechanism: str = "PLAIN") -> Path:
         """A file for --command-config with a login."""
         path = self.directory / f"{user}-{mechanism}.properties"
-        write_properties(
-            path,
-            {
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": mechanism,
-                "sasl.jaas.config": client_jaas(mechanism, user, password),
-            },
-        )
+        write_properties(path, client_settings(user, password, mechanism))
         return path
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from broker_cy.admin import AdminClient
@@ -47,12 +47,21 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Revealed:
+    """A secret that exists since the act: consoles show it once, and it is in no log, no audit and no `repr`."""
+
+    what: str
+    value: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The result of an act. `said` is a sentence about `done`; a call that failed as a whole has only `failed`."""
 
     said: str
     done: tuple[str, ...] = ()
     failed: tuple[Failed, ...] = ()
+    revealed: Revealed | None = None
 
     @classmethod
     def of(cls, said: str, outcome: Outcome[Any, Any]) -> Report:

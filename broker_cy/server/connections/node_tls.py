@@ -13,7 +13,6 @@ A handshake of the two halves in memory is bounded: STEPS_MAX steps, none of whi
 
 from __future__ import annotations
 
-import logging
 import socket
 import ssl
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,7 +20,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker_cy.client.tls import context_and_identity, file_version, read_file
 from broker_cy.config.broker import TLS_STORES
 from broker_cy.config.types import ConfigError
-from broker_cy.core.logs import facts
 from broker_cy.security.tls.stores import ClientSettings, Identity, StoreError, StoreSettings, check_exchange, files_of
 
 if TYPE_CHECKING:
@@ -29,10 +27,11 @@ if TYPE_CHECKING:
     from broker_cy.config.tls import TlsListener as ServerSettings
     from broker_cy.config.tls import TlsSettings
     from broker_cy.core.openssl import TlsContext
+    from broker_cy.security.tls.certificate import Certificate
     from broker_cy.server.connections import tls_listener
     from broker_cy.server.connections.tls_listener import TlsListener
+    from broker_cy.server.telemetry.certificate_reports import CertificateReports
 
-LOGGER = logging.getLogger("broker_cy.server.connections.tls")
 STEPS_MAX: Final = 1_000
 
 Versions = tuple[tuple[int, ...] | None, ...]
@@ -92,7 +91,8 @@ class _Halves(NamedTuple):
 class NodeTls:
     """`listeners` are put there by `add`. Raises ConfigError if stores for connections to others cannot be used."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, reports: CertificateReports) -> None:
+        self._reports = reports
         self.listeners: dict[str, TlsListener] = {}
         self.outgoing = {name: OutgoingTls(name, settings) for name, settings in config.tls.outgoing.items()}
         self._inter_broker = config.network.inter_broker
@@ -107,21 +107,30 @@ class NodeTls:
         self.listeners[name] = listener
         self._versions[name] = _versions(self._halves(name))
 
-    def check(self, settings: TlsSettings) -> None:
-        """Check whether the stores in these settings may replace those of now. Raises ConfigError."""
+    def check(self, settings: TlsSettings, *, validate_only: bool = False) -> None:
+        """Check whether the stores in these settings may replace those of now; a refusal is reported unless somebody
+        only asks. Raises ConfigError.
+        """
         for name, wanted in self._changed(settings):
-            self._compatible(name, wanted)
+            try:
+                self._compatible(name, wanted)
+            except ConfigError as error:
+                if not validate_only:
+                    self._reports.refused(name, str(error), self._in_use(name))
+                raise
 
     def apply(self, settings: TlsSettings) -> None:
-        """Use the stores in these settings; those that do not fit any more are logged, and not used."""
+        """Use the stores in these settings; those that do not fit any more are reported, and not used."""
         for name, wanted in self._changed(settings):
             try:
                 self._exchange(name, wanted)
             except ConfigError as error:
-                LOGGER.error("could not exchange a certificate", extra=facts(reason=error))
+                self._reports.refused(name, str(error), self._in_use(name))
 
     def look(self) -> None:
-        """Use the contents of files that have changed; what does not fit is reported once for each change."""
+        """Use the contents of files that have changed; what does not fit is reported once for each change. Report
+        certificates that end soon.
+        """
         for name, before in list(self._versions.items()):
             halves = self._halves(name)
             versions = _versions(halves)
@@ -131,7 +140,16 @@ class NodeTls:
             try:
                 self._exchange(name, halves)
             except ConfigError as error:
-                LOGGER.error("changed key store or trust store not used", extra=facts(reason=error))
+                self._reports.refused(name, str(error), self._in_use(name))
+        for name in self._versions:
+            if (certificate := self._in_use(name)) is not None:
+                self._reports.look(name, certificate)
+
+    def _in_use(self, name: str) -> Certificate | None:
+        """What this node shows at the listener; None if it only connects there, and shows nothing."""
+        half = self.listeners.get(name)
+        identity = half.identity if half is not None else self.outgoing[name].loaded.identity
+        return None if identity is None else identity.certificate
 
     def _halves(self, name: str) -> _Halves:
         server, client = self.listeners.get(name), self.outgoing.get(name)
@@ -150,16 +168,14 @@ class NodeTls:
 
     def _exchange(self, name: str, wanted: _Halves) -> None:
         """Raises ConfigError, and nothing changes."""
-        versions = _versions(wanted)
+        versions, before = _versions(wanted), self._in_use(name)
         served, connects = self._compatible(name, wanted)
         if wanted.server is not None and served is not None:
             self.listeners[name].use(wanted.server, served)
         if wanted.client is not None and connects is not None:
             self.outgoing[name].use(wanted.client, connects)
         self._versions[name] = versions
-        identity = next((half.identity for half in (served, connects) if half is not None), None)
-        subject = "" if identity is None else identity.certificate.subject
-        LOGGER.info("certificate exchanged", extra=facts(listener=name, subject=subject))
+        self._reports.exchanged(name, before, self._in_use(name))
 
     def _compatible(self, name: str, wanted: _Halves) -> tuple[tls_listener.Loaded | None, _Loaded | None]:
         """What the halves are to use. Raises ConfigError."""

@@ -231,7 +231,7 @@ def _preprocess(ctx: RequestContext, resource: ResourceChange, *, validate_only:
     if resource.resource_type == RESOURCE_BROKER:
         if resource.name:
             _check_node(resource.name, broker.node_id, "Unexpected broker id, expected {expected}, but received {name}")
-        _check_broker_settings(broker, resource)
+        _check_broker_settings(broker, resource, validate_only=validate_only)
     return True
 
 
@@ -243,7 +243,7 @@ def _check_node(name: str, expected: int, message: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, message.format(expected=expected, name=name))
 
 
-def _check_broker_settings(broker: Broker, resource: ResourceChange) -> None:
+def _check_broker_settings(broker: Broker, resource: ResourceChange, *, validate_only: bool) -> None:
     per_broker = bool(resource.name)
     for change in resource.changes:
         setting = BROKER.get(change.name)
@@ -256,7 +256,7 @@ def _check_broker_settings(broker: Broker, resource: ResourceChange) -> None:
     try:
         changed = broker.config.validate_dynamic(apply_changes(resource, current), per_broker=per_broker)
         if broker.tls is not None:
-            broker.tls.check(changed.tls)
+            broker.tls.check(changed.tls, validate_only=validate_only)
     except RequirementError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"requirement failed: {error}") from error
     except ConfigError as error:

@@ -1,7 +1,7 @@
 """Writes a sample of the metrics to `__broker_metrics` at intervals, as the history that consoles and jobs read.
 
 The cost is that of reading the counters: idle APIs and connections are skipped. Bounds: a sample lists the busiest
-TOPICS_MAX topics and CONNECTIONS_MAX connections, and the number of the others.
+TOPICS_MAX topics and CONNECTIONS_MAX connections, and the number of the others; quota_samples has those of quotas.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from broker_cy.server.coordinators import coordinator_counts
 from broker_cy.server.telemetry.metrics_page import api_name, error_name
 from broker_cy.server.telemetry.own_topic import OwnTopic
 from broker_cy.server.telemetry.partition_metrics import topic_totals
+from broker_cy.server.telemetry.quota_samples import QuotaSamples
 from broker_cy.storage.data_directory import room
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class MetricsSampler:
         self._apis: dict[int, tuple[int, int, int]] = {}
         self._topics: dict[bytes, tuple[int, int, int]] = {}
         self._connections: dict[str, tuple[int, int, int]] = {}
+        self._quotas = QuotaSamples(broker.quotas)
 
     def start(self) -> None:
         self._task = self._broker.loop.create_task(self._run())
@@ -124,6 +126,7 @@ class MetricsSampler:
         self._read_connections(sample)
         await self._read_topics(sample)
         await self._read_coordinators(sample)
+        await self._quotas.read(sample, int(broker.clock.monotonic() * 1000))
         for directory in broker.log_manager.directories:
             try:
                 sample.disks[directory] = room(directory)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.launch import kafka_dist
-from broker_cy.commands.quotas import parse_quota
+from broker_cy.commands.quotas import parse_assignment
 from tests.broker_cy.commands.conftest import Cli, Said
 from tests.support.both_brokers import BOTH, running
 
@@ -55,6 +55,15 @@ def test_quotas_are_set_listed_and_removed(quotas: Cli) -> None:
         "changes": {"consumer_byte_rate": None},
         "dry_run": False,
     }
+    assert quotas("explain", *alice, "--client-id", "x", "--ip", "10.0.0.1").out.splitlines() == [
+        "user alice with client id x, address 10.0.0.1: 2 of 5 quotas",
+        "request_percentage 12.5%: set for user alice; counts for all clients of the user, on each broker",
+        "connection_creation_rate 5/s: set for ip 10.0.0.1; counts for connections from this address, on each broker",
+    ]
+    assert quotas("explain", "--user", "bob").out == "no quota applies to user bob without a client id\n"
+    (shown,) = quotas("explain", *alice, "--json").json
+    assert (shown["key"], shown["value"], shown["entity"]) == ("request_percentage", 12.5, {"user": "alice"})
+    assert "enter a user" in quotas("explain", code=2).err
     quotas("remove", "--ip", "10.0.0.1", "--yes")
     assert quotas("list", "--json").json == [{"entity": {"user": "alice"}, "values": {"request_percentage": 12.5}}]
     quotas("remove", *alice, "--yes")
@@ -77,7 +86,7 @@ def test_what_is_refused_changes_nothing(quotas: Cli) -> None:
 
 def test_values_have_the_units_of_the_other_commands() -> None:
     """If this fails, 10M is ten bytes."""
-    assert parse_quota("producer_byte_rate=10M") == ("producer_byte_rate", 10 * 1024 * 1024)
-    assert parse_quota("request_percentage=0.5") == ("request_percentage", 0.5)
+    assert parse_assignment("producer_byte_rate=10M") == ("producer_byte_rate", 10 * 1024 * 1024)
+    assert parse_assignment("request_percentage=0.5") == ("request_percentage", 0.5)
     with pytest.raises(ValueError, match="number of bytes"):
-        parse_quota("consumer_byte_rate=fast")
+        parse_assignment("consumer_byte_rate=fast")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_cy.metrics.sample import Api, Connection, Sample, Times, Topic, decode, encode
+from broker_cy.metrics.sample import Api, Connection, QuotaUse, Sample, Times, Topic, decode, encode
 
 SAMPLE = Sample(
     time_ms=5,
@@ -17,6 +17,7 @@ SAMPLE = Sample(
     apis={"Fetch": Api(7, {"NOT_LEADER": 1}, 3, 4, {"total": Times(7, 70, 9, 11, 12)})},
     topics={"orders": Topic(1, 2, 3)},
     busy=[Connection("c", "client", requests=4)],
+    quotas=[QuotaUse("producer_byte_rate", "alice", limit=5.0, waits=1)],
 )
 
 
@@ -41,6 +42,7 @@ def written(change: tuple[str | int, ...] = (), value: Any = 1) -> bytes:
         ("apis", "Fetch", "phases", "total", "new"),
         ("topics", "orders", "new"),
         ("busy", 0, "new"),
+        ("quotas", 0, "new"),
     ],
 )
 def test_fields_of_a_newer_broker_are_ignored(place: tuple[str | int, ...]) -> None:

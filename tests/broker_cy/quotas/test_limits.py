@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 from random import Random
 
+from broker_cy.admin.quota_effect import effects_on_address, effects_on_client
+from broker_cy.admin.quotas import QuotaEntry
 from broker_cy.quotas.limits import Limits
 from broker_cy.wire import messages
 
@@ -78,6 +81,36 @@ def test_any_set_of_quotas() -> None:
         for user, client_id in product("abx", "abx"):
             found = limits.find(user, client_id)
             assert (None if found is None else found[1]) == plain(table, user, client_id), (seed, table)
+        entries = [QuotaEntry(listed(*entity), {"k": value}) for entity, value in table.items()]
+        for user, client_id in product(("a", "b", "x"), ("a", "b", "x", "")):
+            found = limits.find(user, client_id)
+            shown = effects_on_client(entries, user, client_id)
+            assert [((each.user, each.client_id), each.value) for each in shown] == ([] if found is None else [found])
+            assert all(table[entity_key(each.entity)] == each.value for each in shown), (seed, table)
+
+
+def listed(user: str, client_id: str) -> dict[str, str | None]:
+    """An entity as DescribeClientQuotas lists it."""
+    parts = {"user": user, "client-id": client_id}
+    return {kind: None if name == "*" else name for kind, name in parts.items() if name != "-"}
+
+
+def entity_key(entity: Mapping[str, str | None]) -> tuple[str, str]:
+    user, client_id = ("-" if kind not in entity else entity[kind] or "*" for kind in ("user", "client-id"))
+    return user, client_id
+
+
+def test_quotas_of_addresses() -> None:
+    """If this fails, a console names the quota of another address, or none."""
+    entries = [
+        QuotaEntry({"ip": "::1"}, {"connection_creation_rate": 1.0}),
+        QuotaEntry({"ip": None}, {"connection_creation_rate": 2.0}),
+        QuotaEntry({"user": None}, {"request_percentage": 3.0}),
+    ]
+    for order in (entries, entries[::-1]):
+        found = [[(each.entity, each.value) for each in effects_on_address(order, ip)] for ip in ("0:0::1", "10.0.0.1")]
+        assert found == [[({"ip": "::1"}, 1.0)], [({"ip": None}, 2.0)]]
+    assert effects_on_address(entries[:1], "10.0.0.1") == []
 
 
 def test_a_client_without_a_client_id() -> None:

@@ -13,9 +13,12 @@ import pytest
 
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.types import ConfigError
+from broker_cy.core.clock import ManualClock
+from broker_cy.server.telemetry.certificate_reports import CertificateReports
 from tests.support.certificates import Authority, Holder
 
 pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+from broker_cy.metrics.events import Event
 from broker_cy.server.connections.node_tls import NodeTls
 from broker_cy.server.connections.tls_listener import TlsListener
 
@@ -43,7 +46,8 @@ class Node:
             "ssl.truststore.location": str(authority.write_pem(directory / "trusted.pem")),
         }
         self.config = BrokerConfig.from_properties({**BASE, **stores, **settings})
-        self.tls = NodeTls(self.config)
+        self.events: list[Event] = []
+        self.tls = NodeTls(self.config, CertificateReports(ManualClock(), self.events.append))
         anything: Any = None
         for name, each in self.config.tls.listeners.items():
             self.tls.add(TlsListener(name, each, anything, anything))
@@ -150,7 +154,7 @@ def test_a_trust_store_cannot_be_added(tmp_path: Path, authority: Authority) -> 
         "ssl.keystore.location": str(holder),
     }
     config = BrokerConfig.from_properties(settings)
-    tls = NodeTls(config)
+    tls = NodeTls(config, CertificateReports(ManualClock(), lambda event: None))
     name = "listener.name.controller.ssl.truststore.location"
     changed = config.validate_dynamic({name: str(authority.write_pem(tmp_path / "trusted.pem"))}, per_broker=True)
     with pytest.raises(ConfigError, match="Cannot add SSL truststore"):

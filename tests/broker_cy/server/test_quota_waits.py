@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 
 from broker_cy.config import BrokerConfig
 from broker_cy.metadata.image import ImageDelta, MetadataImage
+from broker_cy.metrics.sample import Sample
 from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.connections import charging
 from broker_cy.server.connections.connection import Connection
+from broker_cy.server.telemetry.quota_samples import QUOTAS_MAX, QuotaSamples
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch
@@ -320,3 +323,53 @@ def test_the_end_of_a_connection_that_waits(tmp_path: Path) -> None:
     assert len(other.produced()) == 1
     assert other.link.is_closed
     assert not [timer for timer in broker.memory.loop.timers if timer.callback is not None]
+
+
+def test_samples_show_who_uses_a_quota_and_waits(tmp_path: Path) -> None:
+    """If this fails, consoles show the rates of others, waits of earlier times, or nobody who is held back."""
+    broker = QuotaBroker(tmp_path)
+    read = QuotaSamples(broker.quotas)
+
+    def sample() -> Sample:
+        found = Sample()
+        asyncio.run(read.read(found, int(broker.memory.clock.monotonic() * 1000)))
+        return found
+
+    assert sample() == Sample()
+    broker.set(PRODUCE, 1000.0)
+    Peer(broker).produce()
+    found = sample()
+    (use,) = found.quotas
+    assert (use.key, use.user, use.client_id, use.limit, use.waits) == (PRODUCE, "ANONYMOUS", "", 1000.0, 1)
+    # SIZE bytes and the request's own, over the ten full windows that count.
+    assert SIZE / 10 < use.rate < SIZE / 9
+    assert (found.throttles, found.throttled_ms) == (1, use.waited_ms)
+    assert use.waited_ms == broker.waits[PRODUCE][1] > 0
+    # The rate still counts, and nobody had to wait since.
+    found = sample()
+    assert [(each.rate, each.waits, each.waited_ms) for each in found.quotas] == [(use.rate, 0, 0)]
+    assert found.throttles == found.throttled_ms == 0
+    broker.pass_ms(60_000)
+    assert sample() == Sample()
+
+
+def test_a_sample_has_the_quotas_that_matter_most(tmp_path: Path) -> None:
+    """If this fails, ten thousand clients with quotas are ten thousand lines a second, or the one that waits is not
+    among them.
+    """
+    broker = QuotaBroker(tmp_path)
+    broker.set(PRODUCE, 1000.0)
+    now_ms = int(broker.memory.clock.monotonic() * 1000)
+    clients = QUOTAS_MAX + 7
+    for number in range(clients):
+        meter = broker.quotas.produce.of(f"user-{number}", "", now_ms)
+        assert meter is not None
+        meter.record(100.0 * (number + 1), now_ms)
+    found = broker.quotas.produce.of("user-0", "", now_ms)
+    assert found is not None
+    found.note_wait(5)
+    sample = Sample()
+    asyncio.run(QuotaSamples(broker.quotas).read(sample, now_ms))
+    users = [each.user for each in sample.quotas]
+    assert users == ["user-0", *(f"user-{number}" for number in range(clients - 1, 7, -1))]
+    assert sample.quotas_left_out == 7

@@ -21,9 +21,12 @@ import pytest
 from broker_cy.config.tls import TlsListener as Settings
 from broker_cy.config.tls import TlsSettings
 from broker_cy.config.types import ConfigError
+from broker_cy.core.clock import ManualClock
+from broker_cy.metrics.events import CertificateRefused, Event
 from broker_cy.security.tls.stores import StoreSettings
 from broker_cy.server.connections.tls_listeners import TlsListeners
 from broker_cy.server.login_counts import TlsCounts
+from broker_cy.server.telemetry.certificate_reports import CertificateReports
 from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch
@@ -72,7 +75,8 @@ class TlsHarness(CoreHarness):
         config: Any = SimpleNamespace(
             tls=self.all_with(found), network=SimpleNamespace(inter_broker="INNER"), on_change=lambda *_: None
         )
-        self.node = NodeTls(config)
+        self.events: list[Event] = []
+        self.node = NodeTls(config, CertificateReports(ManualClock(), self.events.append))
         self.node.add(self.listener.tls)
 
     @staticmethod
@@ -467,6 +471,7 @@ def test_a_certificate_is_exchanged(harness: TlsHarness) -> None:
     third.write_pem(harness.files / "second.pem")
     harness.on_loop(node.look)
     assert peer_of(harness) == third.der
+    assert [each.TYPE for each in harness.events] == ["certificate_exchanged"] * 2
     assert produce_to(before, "t", batch_of(100)).error_code == 0
     before.close()
 
@@ -489,17 +494,24 @@ def test_a_certificate_that_does_not_fit_is_refused(harness: TlsHarness) -> None
     ):
         settings = stored(holder)
         with pytest.raises(ConfigError, match=message):
-            harness.on_loop(partial(node.check, settings))
+            harness.on_loop(partial(node.check, settings, validate_only=True))
         harness.on_loop(partial(node.apply, settings))
         assert peer_of(harness) == first
     (harness.files / "broken.pem").write_text("nothing")
     broken = tls.settings.stores._replace(keystore_location=str(harness.files / "broken.pem"))
     with pytest.raises(ConfigError, match="No private key found"):
         harness.on_loop(lambda: node.check(harness.all_with(tls.settings._replace(stores=broken))))
+    assert len(harness.events) == 3  # who only asks is not reported
+    harness.events.clear()
     # A file that became useless: the one before stays in use.
     (harness.files / "broker.pem").write_text("nothing")
     harness.on_loop(node.look)
+    harness.on_loop(node.look)
     assert peer_of(harness) == first
+    (refused,) = harness.events
+    assert isinstance(refused, CertificateRefused)
+    assert (refused.listener, refused.subject) == ("PLAINTEXT", tls.identity.certificate.subject)
+    assert "No private key found" in refused.reason
     allowed = stored(other_name, allows_dn_changes=True, allows_san_changes=True)
     harness.on_loop(lambda: node.apply(allowed))
     assert peer_of(harness) == other_name.der

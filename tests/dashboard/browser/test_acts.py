@@ -32,6 +32,7 @@ TESTED = {
     "cancel-moves", "stop-moves", "elect-preferred", "elect-unclean", "add-voter", "remove-voter", "upgrade-quorum",
     # test_rights.py, with an authorizer:
     "create-acl", "delete-acls", "create-user", "set-password", "delete-user",
+    "set-quota", "change-quota", "remove-quotas", "create-token", "renew-token", "expire-token",
 }  # fmt: skip
 
 

@@ -1,4 +1,6 @@
-"""The page of rights in a browser, with a broker that has an authorizer: the form that explains, and the acts."""
+"""The pages of rights, quotas and tokens in a browser, with a broker that has an authorizer and tokens: the forms that
+explain, and the acts.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,11 @@ import pytest
 
 from tests.dashboard.browser.tab import CLUSTER, Tab
 from tests.support.dashboard import running_dashboard
+from tests.support.sasl_broker import ADMIN_PASSWORD, ALICE, client_settings
 from tests.support.secured_broker import SecuredBroker
 
 SECRET = "a-very-secret-password"
+WITH_LOGIN = "login"
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +25,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     try:
         broker.start()
         clusters = state / "clusters.toml"
-        clusters.write_text(f'[clusters.{CLUSTER}]\nbootstrap = "{broker.open_bootstrap}"\n')
+        login = "".join(f"{name} = '{text}'\n" for name, text in client_settings("admin", ADMIN_PASSWORD).items())
+        clusters.write_text(
+            f'[clusters.{CLUSTER}]\nbootstrap = "{broker.open_bootstrap}"\n'
+            f'[clusters.{WITH_LOGIN}]\nbootstrap = "{broker.bootstrap}"\n{login}'
+        )
         options = ["--clusters-file", str(clusters), "--state", str(state / "state")]
         with running_dashboard(options, env={"XDG_CONFIG_HOME": str(state)}) as url:
             yield url
@@ -81,3 +89,65 @@ def test_rights_are_changed_and_explained(secured: str, new_tab: Callable[..., T
     command = tab.act("Delete marked", panel="ACLs")
     assert command.startswith("broker-cy acls delete")
     tab.panel("ACLs").get_by_text("User:bob").wait_for(state="hidden")
+
+
+def test_quotas_are_set_explained_changed_and_removed(secured: str, new_tab: Callable[..., Tab]) -> None:
+    """If this fails, the page shows quotas, and cannot be used for them."""
+    tab = new_tab(secured)
+    tab.open("quotas")
+    tab.settled()
+    values = {"user": "bob", "key": "producer_byte_rate", "value": "10M"}
+    command = tab.act("Set", values)
+    assert command.startswith("broker-cy quotas set --user bob producer_byte_rate=10485760")
+    quotas = tab.panel("Quotas")
+    quotas.get_by_text("10.0 MiB/s").wait_for()
+
+    form = tab.page.locator(".explain-form")
+    form.locator("[name=ip]").fill("nowhere")
+    form.get_by_role("button", name="Show").click()
+    form.locator(".problem", has_text="nowhere").wait_for()
+    form.locator("[name=ip]").fill("")
+    form.locator("[name=user]").fill("bob")
+    form.get_by_role("button", name="Show").click()
+    tab.panel("Quotas in effect").get_by_text("producer_byte_rate 10.0 MiB/s: set for user bob").wait_for()
+    assert tab.violations() == []
+
+    quotas.locator("[col-id=_mark] input").last.check()
+    command = tab.act("Change marked", {"value": "1M"}, panel="Quotas")
+    assert command.startswith("broker-cy quotas set --user bob producer_byte_rate=1048576")
+    quotas.get_by_text("1.0 MiB/s").wait_for()
+    quotas.locator("[col-id=_mark] input").last.check()
+    command = tab.act("Remove marked", panel="Quotas")
+    assert command.startswith("broker-cy quotas remove --user bob producer_byte_rate")
+    quotas.get_by_text("bob").wait_for(state="hidden")
+
+
+def test_tokens_are_created_renewed_and_ended(secured: str, new_tab: Callable[..., Tab]) -> None:
+    """If this fails, the HMAC of a new token cannot be copied, or stays on the page after its dialog."""
+    tab = new_tab(secured)
+    tab.page.goto(f"{secured.rstrip('/')}/c/{WITH_LOGIN}/tokens")
+    tab.settled()
+    tab.page.get_by_role("button", name="Create", exact=True).click()
+    dialog = tab.page.locator("dialog.dialog")
+    for name, text in {"owner": ALICE, "renewers": "admin", "lifetime": "1d"}.items():
+        dialog.locator(f"[name={name}]").fill(text)
+    dialog.locator("button[type=submit]").click()
+    dialog.locator(".affected").wait_for()
+    dialog.locator(".dialog-buttons button").last.click()
+    secret = dialog.locator(".revealed code").inner_text()
+    assert len(secret) == 88
+    assert tab.violations() == []
+    dialog.get_by_role("button", name="Close").click()
+    dialog.wait_for(state="hidden")
+    tokens = tab.panel("Delegation tokens")
+    tokens.get_by_text(f"User:{ALICE}").wait_for()
+    assert secret not in tab.page.content()
+    stored = tab.page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, location.href])")
+    assert secret not in stored
+
+    tokens.locator("[col-id=_mark] input").last.check()
+    assert " --for 3600000ms" in tab.act("Renew marked", {"period": "1h"})
+    tokens.locator("[col-id=_mark] input").last.check()
+    command = tab.act("End marked", {"period": ""}, typed=ALICE)
+    assert command.startswith("broker-cy tokens expire ")
+    tokens.get_by_text(f"User:{ALICE}").wait_for(state="hidden")

@@ -1,0 +1,119 @@
+"""Delegation tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+
+from admin_tui.screens.view import ListView
+from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.tokens import DelegationToken
+from broker_cy.client.text import clean
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.acts.tokens import (
+    expire_form,
+    new_token_form,
+    plan_create_token,
+    plan_expire_token,
+    plan_renew_token,
+    renew_form,
+    token_time,
+)
+from broker_cy.console.session import now_ms
+
+
+class TokensView(ListView):
+    """All tokens that the user of the console may see."""
+
+    NAME = "tokens"
+    ABOUT = """Delegation tokens, with which jobs log in as a user without its password: those that the user of this
+    console owns, has asked for, may renew or has the right to see. A token counts until it expires; renewing
+    it lets it count longer, at most until the end of its life.
+
+`c` creates a token, and shows its HMAC once. `e` renews the selected one, `ctrl+d` ends it: clients that logged in
+with it are disconnected."""
+    CHANGES = frozenset({"create", "renew", "expire"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "create", "Create", id="tokens.create"),
+        Binding("e", "renew", "Renew", id="tokens.renew"),
+        Binding("ctrl+d", "expire", "End", id="tokens.expire"),
+    ]
+
+    def make_grid(self) -> Grid[Any]:
+        return Grid[DelegationToken](
+            [
+                Column("Owner", lambda row: clean(row.owner), 14, lambda row: row.owner, flex=True, letter="O"),
+                Column("Id", lambda row: clean(row.token_id), 22, lambda row: row.token_id, letter="I"),
+                Column(
+                    "Renewers",
+                    lambda row: clean(", ".join(row.renewers)) or "-",
+                    16,
+                    lambda row: row.renewers,
+                    flex=True,
+                    drop=2,
+                    letter="R",
+                ),
+                Column("Requester", lambda row: clean(row.requester), 14, lambda row: row.requester, drop=4),
+                Column("Issued", lambda row: self._time(row.issued_ms), 19, lambda row: row.issued_ms, drop=3),
+                Column("Expires", self._expiry, 19, lambda row: row.expires_ms, letter="E"),
+                Column("End of life", lambda row: self._time(row.max_ms), 19, lambda row: row.max_ms, drop=1),
+            ],
+            key=lambda row: row.token_id,
+            text=lambda row: f"{row.owner} {row.token_id} {' '.join(row.renewers)} {row.requester}",
+            noun="token",
+            title="Delegation tokens",
+            sort="Expires",
+        )
+
+    def _time(self, ms: int) -> str:
+        # To the second: nothing about a token needs more.
+        shown = token_time(ms, utc=self.console_app.settings.utc)
+        return shown.partition(".")[0]
+
+    def _expiry(self, row: DelegationToken) -> Text:
+        is_over = row.expires_ms <= now_ms()
+        return Text(self._time(row.expires_ms), "bold red" if is_over else "")
+
+    def connect(self) -> None:
+        self.link(self.session.tokens(), self.grid, self._show)
+
+    def _show(self) -> None:
+        found = self.session.tokens().value
+        if found is not None:
+            self.grid.set_rows(found)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("renew", "expire") and (not self.query(Grid) or self.grid.selected is None):
+            return False
+        return super().check_action(action, parameters)
+
+    def action_create(self) -> None:
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_create_token(self.command, values)
+
+        self.act(plan, form=new_token_form())
+
+    def action_renew(self) -> None:
+        row: DelegationToken | None = self.grid.selected
+        if row is None:
+            return
+        chosen = row
+
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_renew_token(self.command, chosen, values)
+
+        self.act(plan, form=renew_form(chosen))
+
+    def action_expire(self) -> None:
+        row: DelegationToken | None = self.grid.selected
+        if row is None:
+            return
+        chosen = row
+
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_expire_token(self.command, chosen, values)
+
+        self.act(plan, form=expire_form(chosen))

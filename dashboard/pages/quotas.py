@@ -1,0 +1,261 @@
+"""Quotas: those that are set, which of them apply to a client, and what clients use of them now.
+
+Quotas name users, client ids and addresses of all topics and groups: whoever may see only some sees none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from dash import html
+from dash.development.base_component import Component
+
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.text import clean, count, duration, percent
+from broker_cy.console.acts.quotas import effect_form
+from broker_cy.console.listeners import Source
+from broker_cy.console.quotas import QuotaRow, QuotaUse, effect_lines, quota_rows, quota_uses, shown_quota
+from broker_cy.console.tone import Tone
+from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel
+from dashboard.collector.holdings import BrokerChart, recent, sees_all_subjects
+from dashboard.collector.patches import State
+from dashboard.components.attributes import attributes
+from dashboard.components.panel import act_button, listing, panel, table
+from dashboard.components.ranges import ranges
+from dashboard.components.shell import shell
+from dashboard.context import Context, Page
+from dashboard.pages.quota_acts import ChangeQuota, RemoveQuotas, SetQuota
+from dashboard.pages.request_tables import OfSamples
+from dashboard.security.roles import Role
+
+NAME: Final = "quotas"
+HIDDEN: Final = "Quotas are those of all users and clients; your account may see only some topics or groups."
+ASKED: Final = ("user", "client_id", "ip")
+_LINES_MAX: Final = 10
+# A share of a limit that deserves attention.
+_NEAR: Final = 0.8
+
+
+class _OfEverything(Channel):
+    """Channels that only viewers of everything may see."""
+
+    def require_all(self) -> None:
+        if not sees_all_subjects(self.scope):
+            raise ClientError(Failure.REFUSED, HIDDEN)
+
+
+@channel("quotas")
+class Quotas(_OfEverything, TableChannel[QuotaRow]):
+    """All quotas, a row for each key of an entity."""
+
+    SORT = "whose"
+    COLUMNS = (
+        Column("whose", "Of", lambda row: clean(row.whose), lambda row: row.whose, width=280, is_flex=True),
+        Column("key", "Quota", lambda row: clean(row.key), lambda row: row.key, width=220),
+        Column("value", "Value", lambda row: shown_quota(row.key, row.value), lambda row: row.value, True, 140),
+    )
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.quotas()]
+
+    def rows(self) -> Iterable[QuotaRow] | None:
+        self.require_all()
+        found = self.session.quotas().value
+        return None if found is None else quota_rows(found)
+
+    def row_id(self, row: QuotaRow) -> str:
+        return row.id
+
+    def row_text(self, row: QuotaRow) -> str:
+        return f"{row.whose} {row.key}"
+
+
+def _used(row: QuotaUse) -> str | Cell:
+    share = row.share
+    if share is None:
+        return "-"
+    return Cell(percent(share, 1), Tone.BAD if share >= 1 else Tone.WARN if share >= _NEAR else Tone.PLAIN)
+
+
+@channel("quota-use")
+class QuotaUses(_OfEverything, OfSamples, TableChannel[QuotaUse]):
+    """What each client uses of its quota at each broker, of those that use something or had to wait."""
+
+    SORT = "waited"
+    IS_DESCENDING = True
+    SUBJECT = frozenset({"broker"})
+    COLUMNS = (
+        Column("whose", "Used by", lambda row: clean(row.whose), lambda row: row.whose, width=200, is_flex=True),
+        Column("key", "Quota", lambda row: clean(row.key), lambda row: row.key, width=205),
+        Column("broker", "Broker", lambda row: str(row.broker), lambda row: row.broker, True, 90),
+        Column(
+            "rate",
+            "Rate",
+            lambda row: "-" if row.rate is None else shown_quota(row.key, row.rate),
+            lambda row: row.rate or 0.0,
+            True,
+            115,
+        ),
+        Column("limit", "Limit", lambda row: shown_quota(row.key, row.limit), lambda row: row.limit, True, 115),
+        Column("used", "Used", _used, lambda row: row.share or 0.0, True, 85),
+        Column("waits", "Waits", lambda row: count(row.waits), lambda row: row.waits, True, 85),
+        Column(
+            "waited",
+            "Waited",
+            lambda row: Cell(duration(row.waited_ms), Tone.BAD) if row.waits else "-",
+            lambda row: row.waited_ms,
+            True,
+            105,
+        ),
+    )
+
+    def rows(self) -> Iterable[QuotaUse] | None:
+        self.require_all()
+        samples = recent(list(self.session.samples.items), self.broker)
+        return quota_uses(samples)[0] if samples else None
+
+    def row_id(self, row: QuotaUse) -> str:
+        return json.dumps([row.broker, row.key, row.user, row.client_id], ensure_ascii=False)
+
+    def row_text(self, row: QuotaUse) -> str:
+        return f"{row.whose} {row.key}"
+
+
+@channel("quota-effect")
+class QuotaEffect(_OfEverything, TableChannel[tuple[int, str]]):
+    """Which quotas apply to the three parameters, of which some may be empty: a line each."""
+
+    SUBJECT = frozenset(ASKED)
+    COLUMNS = (Column("line", "Quotas in effect", lambda row: clean(row[1]), is_flex=True),)
+
+    @classmethod
+    def check(cls, params: Params) -> dict[str, str]:
+        found = super().check(params)
+        for name, problem in effect_form().checked(_texts(found)).problems.items():
+            raise ClientError(Failure.INVALID, f"{cls.name}: {name}: {problem}")
+        return found
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.quotas()]
+
+    async def state(self) -> State | None:
+        self.require_all()
+        return await super().state()
+
+    def rows(self) -> Iterable[tuple[int, str]] | None:
+        found = self.session.quotas().value
+        if found is None:
+            return None
+        return list(enumerate(effect_lines(found, **effect_form().checked(_texts(self.params)).values)))
+
+    def row_id(self, row: tuple[int, str]) -> str:
+        return str(row[0])
+
+
+@channel("throttle-time")
+class ThrottleTime(BrokerChart):
+    """How long clients were told to wait, over time."""
+
+    UNIT = "ms/s"
+    MEASURES = (("waiting", "throttled_ms_per_s"),)
+
+
+def _texts(params: Mapping[str, str]) -> dict[str, str]:
+    return {name: params.get(name, "") for name in ASKED}
+
+
+def layout(context: Context, cluster: str, range: str = "", **query: str) -> Component:
+    if not sees_all_subjects(context.identity().scope):
+        return shell(context, cluster, NAME, "Quotas", [html.P(HIDDEN, className="panel")])
+    texts = {name: query.get(name, "") for name in ASKED}
+    is_asked = any(texts.values())
+    problems = effect_form().checked(texts).problems if is_asked else {}
+    chosen = {"range": range} if range else {}
+    return shell(
+        context,
+        cluster,
+        NAME,
+        "Quotas",
+        [
+            _asked_box(texts, problems),
+            *([_effect(cluster, texts)] if is_asked and not problems else []),
+            panel(
+                "Time that clients had to wait",
+                ThrottleTime.name,
+                "chart",
+                cluster=cluster,
+                params=chosen,
+                options={"height": 180},
+                note="Milliseconds of waiting per second, of all clients, because of quotas.",
+            ),
+            *_tables(cluster),
+        ],
+        actions=[ranges(cluster, NAME, range, **(texts if is_asked else {}))],
+    )
+
+
+def _asked_box(texts: Mapping[str, str], problems: Mapping[str, str]) -> Component:
+    """The form, which assets/explain.js makes."""
+    form = effect_form(texts)
+    spec = {
+        "fields": [
+            {"name": field.name, "label": field.label, "value": texts[field.name], "hint": field.hint}
+            for field in form.fields
+        ],
+        "problems": dict(problems),
+        "verb": form.verb,
+    }
+    return html.Section(
+        [html.H2("Which quotas apply"), html.P(form.note, className="panel-note")],
+        className="panel explain",
+        **attributes({"data-explain": json.dumps(spec, ensure_ascii=False)}),
+    )
+
+
+def _effect(cluster: str, texts: Mapping[str, str]) -> Component:
+    return listing(
+        "Quotas in effect",
+        QuotaEffect.name,
+        QuotaEffect.COLUMNS,
+        cluster=cluster,
+        params={name: text for name, text in texts.items() if text},
+        rows=_LINES_MAX,
+        class_name="explanation",
+    )
+
+
+def _tables(cluster: str) -> list[Any]:
+    return [
+        table(
+            "Use of quotas",
+            QuotaUses.name,
+            QuotaUses.COLUMNS,
+            cluster=cluster,
+            noun="client",
+            height_rows=8,
+            note="At each broker, over the last ten seconds: who uses a quota, or had to wait because of it. A sample "
+            "has only those that waited longest, or are nearest to their limit.",
+            empty="Nobody used a quota in the last ten seconds.",
+        ),
+        table(
+            "Quotas",
+            Quotas.name,
+            Quotas.COLUMNS,
+            cluster=cluster,
+            noun="quota",
+            can_mark=True,
+            height_rows=12,
+            note="(default): for all that have no quota of their own. Each broker counts for itself.",
+            empty="No quota is set.",
+            actions=[
+                act_button("Set", SetQuota.name, role=Role.ADMIN, needs="Quotas"),
+                act_button("Change marked", ChangeQuota.name, role=Role.ADMIN, rows="marked"),
+                act_button("Remove marked", RemoveQuotas.name, role=Role.ADMIN, destructive=True, rows="marked"),
+            ],
+        ),
+    ]
+
+
+PAGE = Page(NAME, "Quotas", layout)

@@ -1,0 +1,162 @@
+"""Delegation tokens: those that the dashboard's user of the cluster may see, and the acts on them. No secret of a token
+is in any channel: the HMAC of a new one is in the answer to the act that made it, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from dash import html
+from dash.development.base_component import Component
+
+from broker_cy.admin.tokens import DelegationToken
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.text import clean
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.acts.tokens import (
+    expire_form,
+    is_for_ever,
+    new_token_form,
+    plan_create_token,
+    plan_expire_token,
+    plan_renew_token,
+    renew_form,
+)
+from broker_cy.console.fields import Form
+from broker_cy.console.listeners import Source
+from broker_cy.core.errors import ErrorCode
+from dashboard.acts import Call, act
+from dashboard.collector.channel import Column, TableChannel, channel
+from dashboard.collector.frames import Health
+from dashboard.collector.holdings import sees_all_subjects
+from dashboard.components.panel import act_button, table
+from dashboard.components.shell import shell
+from dashboard.context import Context, Page
+from dashboard.pages.rights_acts import AGE_S, OnRights
+from dashboard.security.roles import Role
+
+NAME: Final = "tokens"
+HIDDEN: Final = "Tokens are those of all users; your account may see only some topics or groups."
+# Clusters and listeners without tokens, which is no failure.
+WITHOUT: Final = {
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "The brokers make no tokens: delegation.token.secret.key is not set.",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "Tokens are for users that have logged in without one: the "
+    "dashboard is connected without a login, or with a token.",
+}
+
+
+def _time(ms: int) -> str:
+    return "never" if is_for_ever(ms) else f"@{ms}"
+
+
+@channel("tokens")
+class Tokens(TableChannel[DelegationToken]):
+    """All tokens, without secrets."""
+
+    SORT = "expires"
+    COLUMNS = (
+        Column("owner", "Owner", lambda row: clean(row.owner), lambda row: row.owner, width=110, is_flex=True),
+        Column("id", "Id", lambda row: clean(row.token_id), lambda row: row.token_id, width=205),
+        Column("renewers", "Renewers", lambda row: clean(", ".join(row.renewers)) or "-", None, width=120),
+        Column(
+            "issued", "Issued", lambda row: _time(row.issued_ms), lambda row: row.issued_ms, width=190, is_time=True
+        ),
+        Column(
+            "expires", "Expires", lambda row: _time(row.expires_ms), lambda row: row.expires_ms, width=190, is_time=True
+        ),
+        Column("max", "End of life", lambda row: _time(row.max_ms), lambda row: row.max_ms, width=190, is_time=True),
+        Column("requester", "Requester", lambda row: clean(row.requester), lambda row: row.requester, width=100),
+    )
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.tokens()]
+
+    def health(self) -> Health:
+        failure = self.session.tokens().failure
+        if failure is not None and failure.code in WITHOUT:
+            return Health(0, WITHOUT[failure.code], True)
+        return super().health()
+
+    def rows(self) -> Iterable[DelegationToken] | None:
+        if not sees_all_subjects(self.scope):
+            raise ClientError(Failure.REFUSED, HIDDEN)
+        return self.session.tokens().value
+
+    def row_id(self, row: DelegationToken) -> str:
+        return row.token_id
+
+    def row_text(self, row: DelegationToken) -> str:
+        return f"{row.owner} {row.token_id} {' '.join(row.renewers)} {row.requester}"
+
+
+@act("create-token", Role.ADMIN)
+class CreateToken(OnRights):
+    async def form(self, call: Call) -> Form | None:
+        return new_token_form()
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        return await plan_create_token(call.command, values)
+
+
+@act("renew-token", Role.ADMIN)
+class RenewToken(OnRights):
+    """The one whose id is in `rows`."""
+
+    async def form(self, call: Call) -> Form | None:
+        return renew_form(await _token(call))
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        return await plan_renew_token(call.command, await _token(call), values)
+
+
+@act("expire-token", Role.ADMIN)
+class ExpireToken(OnRights):
+    """The one whose id is in `rows`."""
+
+    async def form(self, call: Call) -> Form | None:
+        return expire_form(await _token(call))
+
+    async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
+        return await plan_expire_token(call.command, await _token(call), values)
+
+
+async def _token(call: Call) -> DelegationToken:
+    """The one that is marked. Raises ClientError."""
+    if len(call.rows) != 1:
+        raise ClientError(Failure.INVALID, f"{len(call.rows)} tokens are marked: mark one")
+    for each in await call.hub.session.tokens().fresh(AGE_S):
+        if each.token_id == call.rows[0]:
+            return each
+    raise ClientError(Failure.INVALID, "the marked token does not exist any longer")
+
+
+def layout(context: Context, cluster: str, **_: str) -> Component:
+    if not sees_all_subjects(context.identity().scope):
+        return shell(context, cluster, NAME, "Tokens", [html.P(HIDDEN, className="panel")])
+    return shell(
+        context,
+        cluster,
+        NAME,
+        "Tokens",
+        [
+            table(
+                "Delegation tokens",
+                Tokens.name,
+                Tokens.COLUMNS,
+                cluster=cluster,
+                noun="token",
+                can_mark=True,
+                note="With a token a job logs in as its owner, without a password. The list has those that the "
+                "dashboard's user of this cluster may see. The HMAC is shown once, when a token is created.",
+                actions=[
+                    act_button("Create", CreateToken.name, role=Role.ADMIN, needs="Delegation tokens"),
+                    act_button("Renew marked", RenewToken.name, role=Role.ADMIN, rows="marked"),
+                    act_button("End marked", ExpireToken.name, role=Role.ADMIN, destructive=True, rows="marked"),
+                ],
+            )
+        ],
+    )
+
+
+PAGE = Page(NAME, "Tokens", layout)
