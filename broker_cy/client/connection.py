@@ -173,8 +173,7 @@ class Connection(AnswerFrames):
 
     async def _exchange_tokens(self, login: ClientLogin) -> int:
         """How long the session lasts in ms. Raises LoginFailed, ConnectionFailed."""
-        await login.prepare()
-        exchange = login.begin()
+        exchange = await login.begin_async()
         answer = await self._ask_alone(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake)
         check_handshake(answer, login.mechanism)
         token: bytes | None = exchange.first()

@@ -42,13 +42,17 @@ class ClientLogin:
             return None
         return self._login.user, self._login.password
 
-    async def prepare(self) -> None:
-        """Get what `begin` needs, without blocking the loop. Raises LoginFailed."""
-        if not isinstance(self._login, Login) and not self._login.is_fresh:
-            await asyncio.get_running_loop().run_in_executor(None, self._login.token)
+    async def begin_async(self) -> ClientExchange:
+        """As `begin`, without blocking the loop."""
+        if isinstance(self._login, Login):
+            return self.begin()
+        token = self._login.fresh()
+        if token is None:
+            token = await asyncio.get_running_loop().run_in_executor(None, self._login.token)
+        return OAuthBearerClient(token)
 
     def begin(self) -> ClientExchange:
-        """One login, which blocks for a token unless `prepare` came first. Raises LoginFailed."""
+        """One login; blocks if it needs a new token of OAUTHBEARER. Raises LoginFailed."""
         if not isinstance(self._login, Login):
             return OAuthBearerClient(self._login.token())
         assert self._salted is not None

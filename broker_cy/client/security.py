@@ -32,6 +32,7 @@ from broker_cy.core.properties import PropertiesError, read_properties_file
 from broker_cy.security import jaas
 from broker_cy.security.jaas import JaasError
 from broker_cy.security.sasl.exchange import Login
+from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 from broker_cy.security.tls.stores import NAMES as STORE_NAMES
 from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings, check_settings
 
@@ -212,10 +213,10 @@ def _token_source(settings: Mapping[str, str], where: str) -> TokenSource:
     if (wrong := fetch.wrong_with(url)) is not None:
         raise _invalid(where, f"{TOKEN_URL}={url}: {wrong}")
     of_provider = {CLIENT_ID, CLIENT_SECRET, SECRET_FILE, SECRET_VARIABLE, SCOPE} & set(settings)
-    if fetch.is_file(url):
+    if TokenEndpoint(url).is_file:
         if of_provider:
             raise _invalid(where, f"{min(of_provider)} does not belong to a file of {TOKEN_URL}")
-        return TokenSource(url)
+        return TokenSource(TokenEndpoint(url))
     if not settings.get(CLIENT_ID):
         raise _invalid(where, f"{TOKEN_URL} needs {CLIENT_ID}")
     secret = settings.get(CLIENT_SECRET)
@@ -223,7 +224,7 @@ def _token_source(settings: Mapping[str, str], where: str) -> TokenSource:
         secret = _secret(settings, where, CLIENT_ID, SECRET_FILE, SECRET_VARIABLE)
     elif of_provider & {SECRET_FILE, SECRET_VARIABLE}:
         raise _invalid(where, f"{CLIENT_SECRET} is there twice")
-    return TokenSource(url, settings[CLIENT_ID], secret, settings.get(SCOPE, ""))
+    return TokenSource(TokenEndpoint(url, settings[CLIENT_ID], secret, settings.get(SCOPE, "")))
 
 
 def _secret(settings: Mapping[str, str], where: str, user: str, file_name: str, variable_name: str) -> str:

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker_cy.client.login import ClientLogin
+from broker_cy.client.oauth import TokenSource
 from broker_cy.client.outgoing import Outgoing
 from broker_cy.config.types import ConfigError
+from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.login_counts import LoginCounts, TlsCounts
@@ -23,10 +25,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from broker_cy.config import BrokerConfig, TopicSettings
-    from broker_cy.core.randomness import Randomness
+    from broker_cy.config.sasl import NodeLogin
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
-    from broker_cy.security.sasl.exchange import Login
     from broker_cy.security.tls.stores import ClientSettings
     from broker_cy.server.connections.tls_listeners import TlsListeners
     from broker_cy.server.coordinators.group_service import GroupService
@@ -41,8 +42,12 @@ if TYPE_CHECKING:
     from broker_cy.storage.log_manager import LogManager
 
 
-def _login(login: Login | None, randomness: Randomness) -> ClientLogin | None:
-    return ClientLogin(login, randomness) if login is not None else None
+def _login(login: NodeLogin | None, seams: Seams) -> ClientLogin | None:
+    if login is None:
+        return None
+    if isinstance(login, TokenEndpoint):
+        return ClientLogin(TokenSource(login, seams.clock.monotonic), seams.randomness)
+    return ClientLogin(login, seams.randomness)
 
 
 def _tls(listener: str, settings: ClientSettings | None) -> ssl.SSLContext | None:
@@ -71,12 +76,12 @@ class Broker:
         self.outgoing = Outgoing(
             seams.network.connect,
             seams.clock,
-            login=_login(config.sasl.to_brokers, seams.randomness),
+            login=_login(config.sasl.to_brokers, seams),
             tls=_tls(config.network.inter_broker, config.tls.to_brokers),
         )
         self.to_controllers = replace(
             self.outgoing,
-            login=_login(config.sasl.to_controllers, seams.randomness),
+            login=_login(config.sasl.to_controllers, seams),
             tls=_tls(",".join(config.network.controller_names), config.tls.to_controllers),
         )
         self.log_events = LogEvents(seams.clock)

@@ -136,12 +136,18 @@ def test_a_token_of_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
         assert login is not None
         monkeypatch.setattr(login._login, "_now_s", lambda: now_s)
         Handler.answer = b'{"access_token": "a.b.c", "expires_in": 100}'
-        for passed_s, count in ((0, 1), (79, 1), (2, 2)):
+        for passed_s, count in ((0.0, 1), (79.0, 1), (2.0, 2)):
             now_s += passed_s
-            asyncio.run(login.prepare())
+            assert b"Bearer a.b.c" in asyncio.run(login.begin_async()).first()
             assert b"Bearer a.b.c" in login.begin().first()
             assert len(Handler.seen) == count
         assert Handler.seen[0] == ("Basic am9iOmEtc2VjcmV0", "grant_type=client_credentials&scope=a+b")
+        # The provider fails, and the last token has not expired: it is used, and the provider asked again after 1 s.
+        Handler.answer = b"{}"
+        for passed_s, count in ((81.0, 3), (0.5, 3), (0.6, 4)):
+            now_s += passed_s
+            assert b"Bearer a.b.c" in login.begin().first()
+            assert len(Handler.seen) == count
         for answer in (b"", b"[]", b"{}", b'{"access_token": 1}', b'{"error": "a-secret"}'):
             now_s += 1_000
             Handler.answer = answer
