@@ -20,6 +20,7 @@ from broker_cy.config.oauth import HANDLER, LOGIN_HANDLER, OAuth
 from broker_cy.config.types import ConfigError
 from broker_cy.security import jaas
 from broker_cy.security.jaas import JaasError
+from broker_cy.security.kerberos import KerberosLogin
 from broker_cy.security.sasl.exchange import Login, Passwords
 from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 
@@ -30,18 +31,27 @@ LIFETIME: Final = "connections.max.reauth.ms"
 RECEIVE: Final = "sasl.server.max.receive.size"
 INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
 CONTROLLER: Final = "sasl.mechanism.controller.protocol"
+SERVICE: Final = "sasl.kerberos.service.name"
+RULES: Final = "sasl.kerberos.principal.to.local.rules"
 # Those that take effect at the start only.
-NAMES: Final = (
-    frozenset({JAAS, ENABLED, LIFETIME, RECEIVE, INTER_BROKER, CONTROLLER, HANDLER, LOGIN_HANDLER}) | oauth.NAMES
+NAMES: Final = oauth.NAMES | frozenset(
+    {JAAS, ENABLED, LIFETIME, RECEIVE, INTER_BROKER, CONTROLLER, HANDLER, LOGIN_HANDLER, SERVICE, RULES}
 )
-_OF_LISTENER: Final = frozenset({ENABLED, LIFETIME, RECEIVE}) | oauth.OF_LISTENER
+_OF_LISTENER: Final = frozenset({ENABLED, LIFETIME, RECEIVE, SERVICE, RULES}) | oauth.OF_LISTENER
 _OF_MECHANISM: Final = frozenset({JAAS, LIFETIME, HANDLER, LOGIN_HANDLER}) | oauth.OF_LISTENER
 _WITH_SASL: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 
 
+class Kerberos(NamedTuple):
+    """Whose key a listener has, and which users the principals of clients are (security.kerberos)."""
+
+    login: KerberosLogin
+    rules: tuple[str, ...]
+
+
 class SaslListener(NamedTuple):
     """What one listener offers. `lifetime_ms` of a session is by mechanism, 0: no limit; `users` are those of PLAIN,
-    `oauth` is set with OAUTHBEARER.
+    `oauth` is set with OAUTHBEARER, `kerberos` with GSSAPI.
     """
 
     mechanisms: tuple[str, ...]
@@ -49,10 +59,11 @@ class SaslListener(NamedTuple):
     lifetime_ms: Mapping[str, int]
     receive_bytes_max: int
     oauth: OAuth | None = None
+    kerberos: Kerberos | None = None
 
 
 # What a node logs in to others with.
-NodeLogin = Login | TokenEndpoint
+NodeLogin = Login | TokenEndpoint | KerberosLogin
 
 
 class SaslSettings(NamedTuple):
@@ -117,7 +128,7 @@ def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener
     mechanisms = _value(values, properties, listener, ENABLED)
     if not mechanisms:
         raise ConfigError(f"listener {listener} uses SASL, and {ENABLED} is empty")
-    users = Passwords({})
+    users, kerberos = Passwords({}), None
     for mechanism in mechanisms:
         _check_mechanism(ENABLED, mechanism)
         text = _jaas_text(properties, listener, mechanism)
@@ -125,6 +136,9 @@ def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener
             jaas.check_server(mechanism, text)
             if mechanism == jaas.PLAIN:
                 users = jaas.passwords(text)
+            elif mechanism == jaas.GSSAPI:
+                login = jaas.kerberos(text, _value(values, properties, listener, SERVICE), is_server=True)
+                kerberos = Kerberos(login, tuple(_value(values, properties, listener, RULES)))
         except JaasError as error:
             raise ConfigError(f"setting {_jaas_name(listener, mechanism)}: {error}") from None
     lifetime = {
@@ -136,7 +150,7 @@ def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener
     found = None
     if jaas.OAUTHBEARER in mechanisms:
         found = oauth.of_listener(listener, _value_of(values, properties, listener), values[oauth.ALLOWED_URLS])
-    return SaslListener(tuple(mechanisms), users, lifetime, receive_bytes_max, found)
+    return SaslListener(tuple(mechanisms), users, lifetime, receive_bytes_max, found, kerberos)
 
 
 def is_handler(name: str, text: str) -> bool:
@@ -152,6 +166,8 @@ def _login(
     _check_mechanism(setting, mechanism)
     text = _jaas_text(properties, listener, mechanism)
     try:
+        if mechanism == jaas.GSSAPI:
+            return jaas.kerberos(text, _value(values, properties, listener, SERVICE))
         if mechanism != jaas.OAUTHBEARER:
             return jaas.login(mechanism, text)
         jaas.check_server(mechanism, text)
@@ -163,7 +179,7 @@ def _login(
 def _check_mechanism(setting: str, mechanism: str) -> None:
     if mechanism not in jaas.MECHANISMS:
         served = ", ".join(sorted(jaas.MECHANISMS))
-        raise ConfigError(f"setting {setting}: the mechanism {mechanism} is not supported yet: use {served}")
+        raise ConfigError(f"setting {setting}: the mechanism {mechanism} is not supported: use {served}")
 
 
 def _value(

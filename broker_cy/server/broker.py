@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker_cy.client.login import ClientLogin
+from broker_cy.client.login import ClientLogin, KerberosMissing
 from broker_cy.client.oauth import TokenSource
 from broker_cy.client.outgoing import Outgoing
 from broker_cy.config.types import ConfigError
@@ -43,11 +43,15 @@ if TYPE_CHECKING:
 
 
 def _login(login: NodeLogin | None, seams: Seams) -> ClientLogin | None:
+    """Raises ConfigError."""
     if login is None:
         return None
     if isinstance(login, TokenEndpoint):
         return ClientLogin(TokenSource(login, seams.clock.monotonic), seams.randomness)
-    return ClientLogin(login, seams.randomness)
+    try:
+        return ClientLogin(login, seams.randomness)
+    except KerberosMissing as error:
+        raise ConfigError(str(error)) from None
 
 
 def _tls(listener: str, settings: ClientSettings | None) -> ssl.SSLContext | None:
@@ -115,6 +119,8 @@ class Broker:
         )
         self.suspects = Suspects(seams.loop)
         self.departed = Departed(seams.loop)
+        self._make_pool = seams.workers.pool
+        self._kerberos_workers: Executor | None = None
         self.cold_reader: Executor  # reads what left the page cache
 
     @property
@@ -133,6 +139,17 @@ class Broker:
 
         self.tokens = Tokens(self.config.token_secret_key, lambda: self.image, self.clock)
         self.controller.subscribe(self.tokens.apply)
+
+    def kerberos_workers(self, threads_max: int) -> Executor:
+        """Where calls of Kerberos run for clients that log in; made for the first one."""
+        if self._kerberos_workers is None:
+            self._kerberos_workers = self._make_pool("kerberos", threads_max)
+        return self._kerberos_workers
+
+    def stop_logins(self) -> None:
+        """Called after the last connection has ended."""
+        if self._kerberos_workers is not None:
+            self._kerberos_workers.shutdown(wait=False, cancel_futures=True)
 
     def authorize(self) -> Authorization | None:
         """Set the authorizer up that is configured. Called at the start, before anybody is served."""

@@ -109,6 +109,8 @@ class OAuthBearerServer:
 class OAuthBearerClient:
     """The half of the client."""
 
+    blocks: Final = False
+
     def __init__(self, token: str) -> None:
         if not _BEARER.fullmatch(f"Bearer {token}"):
             raise LoginFailed("what is to be the token of OAUTHBEARER is none")

@@ -29,6 +29,8 @@ BY_ATTRIBUTE = tls.NAMES | {
     "process.roles",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",
+    "sasl.kerberos.principal.to.local.rules",
+    "sasl.kerberos.service.name",
     "sasl.mechanism.controller.protocol",
     "sasl.mechanism.inter.broker.protocol",
     "sasl.oauthbearer.client.credentials.client.id",
