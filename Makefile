@@ -38,10 +38,15 @@ $(VENV)/.installed: $(VENV)/.requirements setup.cfg pyproject.toml setup.py $(wi
 	BROKER_CY_NO_EXTENSIONS=1 $(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	touch $@
 
-test: build system-packages lint types unit spark serial instructions
+test: build system-packages $(VENV)/.gssapi lint types unit spark serial instructions
 
 system-packages:
 	sh tools/system_packages.sh
+
+# The extra `gssapi`, which is compiled against a system package: for tests only.
+$(VENV)/.gssapi: $(VENV)/.requirements requirements-gssapi.lock | system-packages
+	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --require-hashes -r requirements-gssapi.lock
+	touch $@
 
 lint:
 	$(BIN)/ruff check .
@@ -67,7 +72,7 @@ serial:
 instructions:
 	@$(BIN)/python -m bench.check --where-recorded
 
-soak: build system-packages
+soak: build system-packages $(VENV)/.gssapi
 	@# Soak tests have separate time limits of up to hours; pyproject.toml ends a process after 330 s. A process for each file:
 	@# the memory and the descriptors that one has used do not affect the others.
 	@failed=; for file in $$(grep -rl --include='test_*.py' 'mark\.soak' tests | LC_ALL=C sort); do \
@@ -89,6 +94,8 @@ lock:
 	$(BIN)/pip install -q uv
 	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
 		--upgrade requirements/dev.in -o requirements.lock
+	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
+		--upgrade requirements/gssapi.in -o requirements-gssapi.lock
 
 clean:
 	rm -rf $(VENV) build *.egg-info

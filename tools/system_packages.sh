@@ -2,6 +2,8 @@
 # Programs that tests run and pip cannot install: installed if we are root on Debian, otherwise listed.
 set -eu
 missing=
+# Where daemons are, for users other than root.
+PATH=$PATH:/usr/sbin:/sbin
 need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
 need kcat kcat
 need node nodejs
@@ -11,6 +13,13 @@ need mvn maven
 need chromium chromium
 need valgrind valgrind
 need tmux tmux
+# Kerberos: a key distribution center, its tools, the headers for python-gssapi, and the mechanism for librdkafka of kcat.
+need krb5kdc krb5-kdc
+need kadmin.local krb5-admin-server
+need kinit krb5-user
+need krb5-config libkrb5-dev
+set -- /usr/lib/*/sasl2/libgssapiv2.so
+[ -e "$1" ] || missing="$missing libsasl2-modules-gssapi-mit"
 # The hosts of tests/lab, which need root as well; without it those tests are skipped.
 if [ "$(id -u)" = 0 ]; then
     need ip iproute2

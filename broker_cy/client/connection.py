@@ -158,31 +158,32 @@ class Connection(AnswerFrames):
 
     # --- the login
 
-    async def log_in(self, login: ClientLogin, deadline: Deadline) -> None:
-        """Log in, and again before the session ends (KIP-368). Raises LoginRefused, ConnectionFailed, TimedOut."""
+    async def log_in(self, login: ClientLogin, host: str, deadline: Deadline) -> None:
+        """Log in at the server on the host, and again before the session ends (KIP-368). Raises LoginRefused,
+        ConnectionFailed, TimedOut.
+        """
         try:
             async with asyncio.timeout_at(deadline.at):
-                lifetime_ms = await self._exchange_tokens(login)
+                lifetime_ms = await self._exchange_tokens(login, host)
         except TimeoutError:
             raise TimedOut(sent=True) from None
         except LoginFailed as error:
             raise LoginRefused(str(error)) from None
         if lifetime_ms:
             loop = asyncio.get_running_loop()
-            self._again = loop.call_later(lifetime_ms / 1000 * AGAIN_AFTER, self._begin_again, login)
+            self._again = loop.call_later(lifetime_ms / 1000 * AGAIN_AFTER, self._begin_again, login, host)
 
-    async def _exchange_tokens(self, login: ClientLogin) -> int:
+    async def _exchange_tokens(self, login: ClientLogin, host: str) -> int:
         """How long the session lasts in ms. Raises LoginFailed, ConnectionFailed."""
-        await login.prepare()
-        exchange = login.begin()
+        exchange = await login.begin_async(host)
         answer = await self._ask_alone(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake)
         check_handshake(answer, login.mechanism)
-        token: bytes | None = exchange.first()
+        token: bytes | None = await login.call(exchange, exchange.first)
         for _ in range(TOKENS_MAX):
             assert token is not None
             answer = await self._ask_alone(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, token_request(token))
             from_server, lifetime_ms = read_token(answer)
-            token = exchange.step(from_server)
+            token = await login.call(exchange, exchange.step, from_server)
             if exchange.is_complete:
                 return lifetime_ms
         raise LoginFailed("the login has too many tokens")
@@ -195,14 +196,14 @@ class Connection(AnswerFrames):
         finally:
             answer.cancel()
 
-    def _begin_again(self, login: ClientLogin) -> None:
-        self._again = asyncio.get_running_loop().create_task(self._log_in_again(login))
+    def _begin_again(self, login: ClientLogin, host: str) -> None:
+        self._again = asyncio.get_running_loop().create_task(self._log_in_again(login, host))
 
-    async def _log_in_again(self, login: ClientLogin) -> None:
+    async def _log_in_again(self, login: ClientLogin, host: str) -> None:
         """Requests wait meanwhile: the broker takes none before the login."""
         self._held = []
         try:
-            await self.log_in(login, Deadline(LOGIN_AGAIN_S))
+            await self.log_in(login, host, Deadline(LOGIN_AGAIN_S))
         except (ConnectionFailed, TimedOut) as error:
             self.close(str(error) or OVERDUE)
             return
@@ -312,7 +313,7 @@ async def open_connection(address: Address, client_id: str, deadline: Deadline, 
         raise kind(reason_of(error)) from None
     if outgoing.login is not None:
         try:
-            await connection.log_in(outgoing.login, deadline)
+            await connection.log_in(outgoing.login, address.host, deadline)
         except BaseException:
             connection.close()
             raise

@@ -3,54 +3,92 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from broker_cy.client.oauth import TokenSource
 from broker_cy.core import scram as scram_keys
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
-from broker_cy.security.jaas import OAUTHBEARER
+from broker_cy.security.jaas import GSSAPI, OAUTHBEARER
+from broker_cy.security.kerberos import KerberosLogin
 from broker_cy.security.sasl.exchange import ClientExchange, Login, LoginFailed
+from broker_cy.security.sasl.gssapi import GssapiClient
 from broker_cy.security.sasl.oauthbearer import OAuthBearerClient
 from broker_cy.security.sasl.plain import PlainClient
 from broker_cy.security.sasl.scram import NONCE_BYTES, SaltedPasswords, ScramClient, nonce_of
 from broker_cy.wire import codec, messages
 
+if TYPE_CHECKING:
+    from broker_cy.client.kerberos import Initiator
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 1
-# Tokens of one login; SCRAM has two.
+# Tokens of one login; SCRAM has two, and GSSAPI with Kerberos three.
 TOKENS_MAX: Final = 4
 # A client logs in again when this part of its session has passed (KIP-368).
 AGAIN_AFTER: Final = 0.85
+WITHOUT_KERBEROS: Final = (
+    "GSSAPI needs Kerberos's library and its headers (Debian: apt-get install libkrb5-dev) and the extra gssapi: "
+    "pip install 'broker-cy[gssapi]'"
+)
+
+
+class KerberosMissing(Exception):
+    """The library of Kerberos is not installed; the text says what to do."""
 
 
 class ClientLogin:
     """Who logs in; shared by connections, of which all but the first save the work of SCRAM's iterations."""
 
-    def __init__(self, login: Login | TokenSource, randomness: Randomness = MACHINE_RANDOMNESS) -> None:
+    def __init__(self, login: Login | TokenSource | KerberosLogin, randomness: Randomness = MACHINE_RANDOMNESS) -> None:
+        """Raises KerberosMissing."""
         self._login = login
         self._randomness = randomness
-        self.mechanism = login.mechanism if isinstance(login, Login) else OAUTHBEARER
         self._salted = SaltedPasswords(login) if isinstance(login, Login) else None
+        self._initiator = _initiator(login) if isinstance(login, KerberosLogin) else None
+        if isinstance(login, Login):
+            self.mechanism = login.mechanism
+        else:
+            self.mechanism = OAUTHBEARER if isinstance(login, TokenSource) else GSSAPI
 
     def __repr__(self) -> str:
         return f"ClientLogin({self._login!r})"
 
     def user_and_password(self) -> tuple[str, str] | None:
-        """For other clients; None with a token of OAUTHBEARER, or a delegation token, which they do not know."""
+        """For other clients; None with a delegation token, which they do not know, and what has no password."""
         if not isinstance(self._login, Login) or self._login.is_token:
             return None
         return self._login.user, self._login.password
 
-    async def prepare(self) -> None:
-        """Get what `begin` needs, without blocking the loop. Raises LoginFailed."""
-        if not isinstance(self._login, Login) and not self._login.is_fresh:
-            await asyncio.get_running_loop().run_in_executor(None, self._login.token)
+    async def begin_async(self, host: str) -> ClientExchange:
+        """As `begin`, without blocking the loop."""
+        if not isinstance(self._login, TokenSource):
+            return self.begin(host)
+        token = self._login.fresh()
+        if token is None:
+            token = await asyncio.get_running_loop().run_in_executor(None, self._login.token)
+        return OAuthBearerClient(token)
 
-    def begin(self) -> ClientExchange:
-        """One login, which blocks for a token unless `prepare` came first. Raises LoginFailed."""
-        if not isinstance(self._login, Login):
+    async def call(self, exchange: ClientExchange, step: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a method of the exchange, without blocking the loop."""
+        if not exchange.blocks:
+            return step(*args, **kwargs)
+        assert self._initiator is not None  # no other exchange blocks
+        run = partial(step, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._initiator.workers, run)
+
+    def begin(self, host: str) -> ClientExchange:
+        """One login at the server on the host; blocks if it needs a new token of OAUTHBEARER. Raises LoginFailed."""
+        if isinstance(self._login, TokenSource):
             return OAuthBearerClient(self._login.token())
+        if self._initiator is not None:
+            return GssapiClient(partial(self._initiator.begin, host))
+        assert isinstance(self._login, Login)
         assert self._salted is not None
         if self.mechanism == "PLAIN":
             return PlainClient(self._login)
@@ -62,6 +100,14 @@ class ClientLogin:
     @property
     def handshake(self) -> bytes:
         return codec.encode(messages.SaslHandshakeRequest(mechanism=self.mechanism), HANDSHAKE_VERSION)
+
+
+def _initiator(login: KerberosLogin) -> Initiator:
+    try:
+        from broker_cy.client.kerberos import Initiator
+    except ImportError as error:
+        raise KerberosMissing(f"{WITHOUT_KERBEROS} ({error})") from None
+    return Initiator(login)
 
 
 def check_handshake(answer: memoryview, mechanism: str) -> None:

@@ -1,12 +1,15 @@
 """From where a client has its token for OAUTHBEARER, as Kafka's DefaultJwtRetriever: from a file, which is read for
 each login, or from the provider (RFC 6749, client credentials), which is asked when the last token has lived for FRESH
-of its time.
+of its time. If that fails, the last token is used until it expires, and the provider is asked again after RETRY_S.
+
+One thread at a time asks, for all connections that wait for the token.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -14,60 +17,55 @@ from urllib.parse import urlencode
 
 from broker_cy.core import fetch
 from broker_cy.security.sasl.exchange import LoginFailed
-from broker_cy.security.sasl.oauthbearer import MESSAGE_BYTES_MAX
+from broker_cy.security.sasl.oauthbearer import MESSAGE_BYTES_MAX, TokenEndpoint
 
 # As Kafka's sasl.login.refresh.window.factor.
 FRESH: Final = 0.8
+RETRY_S: Final = 1.0
 ANSWER_BYTES_MAX: Final = 1 << 20
 
 
 class TokenSource:
-    """`client_id` and `secret` are for a provider. Neither the secret nor a token is in its `repr`."""
+    """Neither the secret nor a token is in its `repr`. `now_s` is a time that never goes back."""
 
-    def __init__(
-        self,
-        url: str,
-        client_id: str = "",
-        secret: str = "",
-        scope: str = "",
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.url = url
-        self._client_id = client_id
-        self._secret = secret
-        self._scope = scope
+    def __init__(self, endpoint: TokenEndpoint, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.endpoint = endpoint
         self._now_s = now_s
+        self._lock = threading.Lock()
         self._token = ""
-        self._fresh_until_s = 0.0
+        self._fresh_until_s = self._expires_s = 0.0
 
     def __repr__(self) -> str:
-        return f"TokenSource({self.url})"
+        return f"TokenSource({self.endpoint.url})"
 
-    @property
-    def is_fresh(self) -> bool:
-        """Whether `token` need not ask anybody."""
-        return bool(self._token) and self._now_s() < self._fresh_until_s
+    def fresh(self) -> str | None:
+        """The token for a login, if nobody has to be asked."""
+        return self._token if self._token and self._now_s() < self._fresh_until_s else None
 
     def token(self) -> str:
-        """The token for a login. Blocks unless it `is_fresh`. Raises LoginFailed."""
-        if not self.is_fresh:
-            try:
-                self._renew()
-            except (OSError, ValueError) as error:
-                # What a server has answered is not shown: it may repeat what it was sent.
-                reason = type(error).__name__ if isinstance(error, ValueError) else str(error)
-                raise LoginFailed(f"could not get a token from {self.url}: {reason}") from None
-        return self._token
+        """The token for a login. Blocks unless there is a fresh one. Raises LoginFailed."""
+        with self._lock:
+            if self.fresh() is None:
+                try:
+                    self._renew()
+                except (OSError, ValueError) as error:
+                    if self._now_s() >= self._expires_s:
+                        # What a server has answered is not shown: it may repeat what it was sent.
+                        reason = type(error).__name__ if isinstance(error, ValueError) else str(error)
+                        raise LoginFailed(f"could not get a token from {self.endpoint.url}: {reason}") from None
+                    self._fresh_until_s = min(self._now_s() + RETRY_S, self._expires_s)
+            return self._token
 
     def _renew(self) -> None:
         asked_s = self._now_s()
-        if fetch.is_file(self.url):
-            self._token = fetch.read(self.url, MESSAGE_BYTES_MAX).decode().strip()
+        url, client_id, secret, scope = self.endpoint
+        if self.endpoint.is_file:
+            self._token = fetch.read(url, MESSAGE_BYTES_MAX).decode().strip()
             return
-        form = {"grant_type": "client_credentials"} | ({"scope": self._scope} if self._scope else {})
-        basic = base64.b64encode(f"{self._client_id}:{self._secret}".encode()).decode()
+        form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
+        basic = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
         answer = fetch.read(
-            self.url,
+            url,
             ANSWER_BYTES_MAX,
             form=urlencode(form).encode(),
             headers={"Authorization": f"Basic {basic}", "Content-Type": "application/x-www-form-urlencoded"},
@@ -77,5 +75,7 @@ class TokenSource:
         if not isinstance(token, str):
             raise ValueError("no access_token")
         lifetime_s = found.get("expires_in")
+        if not isinstance(lifetime_s, int | float):
+            lifetime_s = 0
         self._token = token
-        self._fresh_until_s = asked_s + (lifetime_s if isinstance(lifetime_s, int | float) else 0) * FRESH
+        self._fresh_until_s, self._expires_s = asked_s + lifetime_s * FRESH, asked_s + lifetime_s

@@ -12,6 +12,9 @@ With `security.protocol` SSL or SASL_SSL there are `ssl.truststore.*`, `ssl.keys
 `ssl.enabled.protocols` and `ssl.endpoint.identification.algorithm`, as in Kafka; passwords may be in a file or in the
 environment, too (`ssl.keystore.password.file`, `ssl.keystore.password.env`).
 
+With GSSAPI, sasl.jaas.config has the options of Krb5LoginModule for a keytab or the tickets of kinit, and
+sasl.kerberos.service.name is the primary of the brokers' principals.
+
 With OAUTHBEARER, sasl.oauthbearer.token.endpoint.url names a file with the token, or the URL of a provider, which needs
 sasl.oauthbearer.client.credentials.client.id and .client.secret, or `.client.secret.file` or `.client.secret.env`.
 """
@@ -24,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.login import ClientLogin
+from broker_cy.client.login import ClientLogin, KerberosMissing
 from broker_cy.client.oauth import TokenSource
 from broker_cy.client.secrets import first_line
 from broker_cy.core import fetch
@@ -32,6 +35,7 @@ from broker_cy.core.properties import PropertiesError, read_properties_file
 from broker_cy.security import jaas
 from broker_cy.security.jaas import JaasError
 from broker_cy.security.sasl.exchange import Login
+from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 from broker_cy.security.tls.stores import NAMES as STORE_NAMES
 from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings, check_settings
 
@@ -50,10 +54,12 @@ CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"
 SECRET_FILE: Final = f"{CLIENT_SECRET}.file"
 SECRET_VARIABLE: Final = f"{CLIENT_SECRET}.env"
 SCOPE: Final = "sasl.oauthbearer.scope"
+SERVICE: Final = "sasl.kerberos.service.name"
 LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
 _OF_PASSWORDS: Final = (JAAS, USER, PASSWORD_FILE, PASSWORD_VARIABLE)
 _OF_TOKENS: Final = (JAAS, TOKEN_URL, CLIENT_ID, CLIENT_SECRET, SECRET_FILE, SECRET_VARIABLE, SCOPE, LOGIN_HANDLER)
-_SASL: Final = (MECHANISM, *dict.fromkeys((*_OF_PASSWORDS, *_OF_TOKENS)))
+_OF_KERBEROS: Final = (JAAS, SERVICE)
+_SASL: Final = (MECHANISM, *dict.fromkeys((*_OF_PASSWORDS, *_OF_TOKENS, *_OF_KERBEROS)))
 ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
 VERSIONS: Final = "ssl.enabled.protocols"
 _SECRETS: Final = ("ssl.keystore.password", "ssl.key.password", "ssl.truststore.password")
@@ -182,12 +188,15 @@ def login_of(settings: Mapping[str, str], where: str) -> ClientLogin | None:
     mechanism = settings.get(MECHANISM, "GSSAPI")
     if mechanism not in jaas.MECHANISMS:
         names = ", ".join(sorted(jaas.MECHANISMS))
-        raise _invalid(where, f"{MECHANISM}={mechanism} is not supported yet: use {names}")
-    fitting = {PROTOCOL, MECHANISM, *_TLS, *(_OF_TOKENS if mechanism == jaas.OAUTHBEARER else _OF_PASSWORDS)}
+        raise _invalid(where, f"{MECHANISM}={mechanism} is not supported: use {names}")
+    own = {jaas.OAUTHBEARER: _OF_TOKENS, jaas.GSSAPI: _OF_KERBEROS}.get(mechanism, _OF_PASSWORDS)
+    fitting = {PROTOCOL, MECHANISM, *_TLS, *own}
     if others := sorted(set(settings) - fitting):
         raise _invalid(where, f"setting {others[0]} does not belong to {MECHANISM}={mechanism}")
     if mechanism == jaas.OAUTHBEARER:
         return ClientLogin(_token_source(settings, where))
+    if mechanism == jaas.GSSAPI:
+        return _kerberos(settings, where)
     if (JAAS in settings) == (USER in settings):
         raise _invalid(where, f"either {JAAS} or {USER} is needed")
     if JAAS not in settings:
@@ -197,6 +206,16 @@ def login_of(settings: Mapping[str, str], where: str) -> ClientLogin | None:
         return ClientLogin(jaas.login(mechanism, settings[JAAS]))
     except JaasError as error:
         raise _invalid(where, f"{JAAS}: {error}") from None
+
+
+def _kerberos(settings: Mapping[str, str], where: str) -> ClientLogin:
+    """Raises ClientError."""
+    try:
+        return ClientLogin(jaas.kerberos(settings.get(JAAS, ""), settings.get(SERVICE)))
+    except JaasError as error:
+        raise _invalid(where, f"{JAAS}: {error}") from None
+    except KerberosMissing as error:
+        raise _invalid(where, str(error)) from None
 
 
 def _token_source(settings: Mapping[str, str], where: str) -> TokenSource:
@@ -212,10 +231,10 @@ def _token_source(settings: Mapping[str, str], where: str) -> TokenSource:
     if (wrong := fetch.wrong_with(url)) is not None:
         raise _invalid(where, f"{TOKEN_URL}={url}: {wrong}")
     of_provider = {CLIENT_ID, CLIENT_SECRET, SECRET_FILE, SECRET_VARIABLE, SCOPE} & set(settings)
-    if fetch.is_file(url):
+    if TokenEndpoint(url).is_file:
         if of_provider:
             raise _invalid(where, f"{min(of_provider)} does not belong to a file of {TOKEN_URL}")
-        return TokenSource(url)
+        return TokenSource(TokenEndpoint(url))
     if not settings.get(CLIENT_ID):
         raise _invalid(where, f"{TOKEN_URL} needs {CLIENT_ID}")
     secret = settings.get(CLIENT_SECRET)
@@ -223,7 +242,7 @@ def _token_source(settings: Mapping[str, str], where: str) -> TokenSource:
         secret = _secret(settings, where, CLIENT_ID, SECRET_FILE, SECRET_VARIABLE)
     elif of_provider & {SECRET_FILE, SECRET_VARIABLE}:
         raise _invalid(where, f"{CLIENT_SECRET} is there twice")
-    return TokenSource(url, settings[CLIENT_ID], secret, settings.get(SCOPE, ""))
+    return TokenSource(TokenEndpoint(url, settings[CLIENT_ID], secret, settings.get(SCOPE, "")))
 
 
 def _secret(settings: Mapping[str, str], where: str, user: str, file_name: str, variable_name: str) -> str:

@@ -10,16 +10,19 @@ They are read at the start, from the file alone: no change at run time is accept
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from broker_cy.config import oauth
 from broker_cy.config.definitions import BROKER
 from broker_cy.config.listeners import Listener
+from broker_cy.config.oauth import HANDLER, LOGIN_HANDLER, OAuth
 from broker_cy.config.types import ConfigError
-from broker_cy.core import fetch
 from broker_cy.security import jaas
 from broker_cy.security.jaas import JaasError
+from broker_cy.security.kerberos import KerberosLogin
 from broker_cy.security.sasl.exchange import Login, Passwords
+from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 
 PREFIX: Final = "listener.name."
 JAAS: Final = "sasl.jaas.config"
@@ -28,59 +31,27 @@ LIFETIME: Final = "connections.max.reauth.ms"
 RECEIVE: Final = "sasl.server.max.receive.size"
 INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
 CONTROLLER: Final = "sasl.mechanism.controller.protocol"
-HANDLER: Final = "sasl.server.callback.handler.class"
-ALLOWED_URLS: Final = "brokercy.sasl.oauthbearer.allowed.urls"
-_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
-_REFRESH: Final = "sasl.oauthbearer.jwks.endpoint.refresh.ms"
-_BACKOFF: Final = "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"
-_BACKOFF_MAX: Final = "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"
-_AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
-_ISSUER: Final = "sasl.oauthbearer.expected.issuer"
-_SCOPE: Final = "sasl.oauthbearer.scope.claim.name"
-_SUBJECT: Final = "sasl.oauthbearer.sub.claim.name"
-_SKEW: Final = "sasl.oauthbearer.clock.skew.seconds"
-OAUTH: Final = frozenset(
-    {_URL, _REFRESH, _BACKOFF, _BACKOFF_MAX, _AUDIENCE, _ISSUER, _SCOPE, _SUBJECT, _SKEW, ALLOWED_URLS}
-)
+SERVICE: Final = "sasl.kerberos.service.name"
+RULES: Final = "sasl.kerberos.principal.to.local.rules"
 # Those that take effect at the start only.
-NAMES: Final = frozenset({JAAS, ENABLED, LIFETIME, RECEIVE, INTER_BROKER, CONTROLLER, HANDLER}) | OAUTH
-_OF_LISTENER: Final = frozenset({ENABLED, LIFETIME, RECEIVE}) | OAUTH - {ALLOWED_URLS}
-_OF_MECHANISM: Final = frozenset({JAAS, LIFETIME, HANDLER}) | OAUTH - {ALLOWED_URLS}
-# Kafka's validator of signed tokens, which is what is served here; without it Kafka takes tokens without a signature.
-_VALIDATORS: Final = frozenset(
-    {
-        "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
-        "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
-    }
+NAMES: Final = oauth.NAMES | frozenset(
+    {JAAS, ENABLED, LIFETIME, RECEIVE, INTER_BROKER, CONTROLLER, HANDLER, LOGIN_HANDLER, SERVICE, RULES}
 )
+_OF_LISTENER: Final = frozenset({ENABLED, LIFETIME, RECEIVE, SERVICE, RULES}) | oauth.OF_LISTENER
+_OF_MECHANISM: Final = frozenset({JAAS, LIFETIME, HANDLER, LOGIN_HANDLER}) | oauth.OF_LISTENER
 _WITH_SASL: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 
 
-class JwksEndpoint(NamedTuple):
-    """Where the keys of an OAuth provider are, and when they are read again: after each interval, and after failures
-    with a growing pause.
-    """
+class Kerberos(NamedTuple):
+    """Whose key a listener has, and which users the principals of clients are (security.kerberos)."""
 
-    url: str
-    refresh_s: float
-    backoff_s: float
-    backoff_s_max: float
-
-
-class OAuth(NamedTuple):
-    """What a listener demands of a token (security.jwt.JwtSettings)."""
-
-    endpoint: JwksEndpoint
-    audiences: frozenset[str]
-    issuer: str | None
-    scope_claim: str
-    subject_claim: str
-    skew_s: int
+    login: KerberosLogin
+    rules: tuple[str, ...]
 
 
 class SaslListener(NamedTuple):
     """What one listener offers. `lifetime_ms` of a session is by mechanism, 0: no limit; `users` are those of PLAIN,
-    `oauth` is set with OAUTHBEARER.
+    `oauth` is set with OAUTHBEARER, `kerberos` with GSSAPI.
     """
 
     mechanisms: tuple[str, ...]
@@ -88,14 +59,19 @@ class SaslListener(NamedTuple):
     lifetime_ms: Mapping[str, int]
     receive_bytes_max: int
     oauth: OAuth | None = None
+    kerberos: Kerberos | None = None
+
+
+# What a node logs in to others with.
+NodeLogin = Login | TokenEndpoint | KerberosLogin
 
 
 class SaslSettings(NamedTuple):
     """`listeners` are those with SASL, by name. The logins are None without SASL."""
 
     listeners: Mapping[str, SaslListener]
-    to_brokers: Login | None
-    to_controllers: Login | None
+    to_brokers: NodeLogin | None
+    to_controllers: NodeLogin | None
 
 
 def base_of(name: str) -> tuple[str, str]:
@@ -142,9 +118,9 @@ def resolve(
                 f"requirement failed: {INTER_BROKER} must be included in {ENABLED} when SASL is used for inter-broker "
                 "communication"
             )
-        to_brokers = _login(properties, inter_broker[0], INTER_BROKER, mechanism)
+        to_brokers = _login(values, properties, inter_broker[0], INTER_BROKER, mechanism)
     if controller[1] in _WITH_SASL:
-        to_controllers = _login(properties, controller[0], CONTROLLER, values[CONTROLLER])
+        to_controllers = _login(values, properties, controller[0], CONTROLLER, values[CONTROLLER])
     return SaslSettings(found, to_brokers, to_controllers)
 
 
@@ -152,7 +128,7 @@ def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener
     mechanisms = _value(values, properties, listener, ENABLED)
     if not mechanisms:
         raise ConfigError(f"listener {listener} uses SASL, and {ENABLED} is empty")
-    users = Passwords({})
+    users, kerberos = Passwords({}), None
     for mechanism in mechanisms:
         _check_mechanism(ENABLED, mechanism)
         text = _jaas_text(properties, listener, mechanism)
@@ -160,6 +136,9 @@ def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener
             jaas.check_server(mechanism, text)
             if mechanism == jaas.PLAIN:
                 users = jaas.passwords(text)
+            elif mechanism == jaas.GSSAPI:
+                login = jaas.kerberos(text, _value(values, properties, listener, SERVICE), is_server=True)
+                kerberos = Kerberos(login, tuple(_value(values, properties, listener, RULES)))
         except JaasError as error:
             raise ConfigError(f"setting {_jaas_name(listener, mechanism)}: {error}") from None
     lifetime = {
@@ -168,67 +147,39 @@ def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener
     receive_bytes_max = _value(values, properties, listener, RECEIVE)
     if receive_bytes_max <= 0:
         raise ConfigError(f"setting {RECEIVE}={receive_bytes_max}: it must be at least 1")
-    oauth = _oauth(values, properties, listener) if jaas.OAUTHBEARER in mechanisms else None
-    return SaslListener(tuple(mechanisms), users, lifetime, receive_bytes_max, oauth)
+    found = None
+    if jaas.OAUTHBEARER in mechanisms:
+        found = oauth.of_listener(listener, _value_of(values, properties, listener), values[oauth.ALLOWED_URLS])
+    return SaslListener(tuple(mechanisms), users, lifetime, receive_bytes_max, found, kerberos)
 
 
-def is_validator(name: str, text: str) -> bool:
-    """Whether this is the setting of the only callback handler that is served: that of tokens with a signature."""
-    return base_of(name) == (HANDLER, jaas.OAUTHBEARER.lower()) and text.strip() in _VALIDATORS
+def is_handler(name: str, text: str) -> bool:
+    """Whether this is the setting of a callback handler that is served: those of OAUTHBEARER."""
+    setting, mechanism = base_of(name)
+    return mechanism == jaas.OAUTHBEARER.lower() and text.strip() in oauth.HANDLERS.get(setting, ())
 
 
-def _oauth(values: Mapping[str, Any], properties: Mapping[str, str], listener: str) -> OAuth:
-    """Raises ConfigError."""
-
-    def value(setting: str) -> Any:
-        return _value(values, properties, listener, setting, jaas.OAUTHBEARER)
-
-    url = (value(_URL) or "").strip()
-    if not url:
-        raise ConfigError(
-            f"listener {listener} has OAUTHBEARER: setting {_URL} is needed, without which nobody could check the "
-            "signatures of tokens"
-        )
-    _check_url(url, values[ALLOWED_URLS])
-    times_ms = {name: value(name) for name in (_REFRESH, _BACKOFF, _BACKOFF_MAX)}
-    for name, time_ms in times_ms.items():
-        if time_ms <= 0:
-            raise ConfigError(f"setting {name}={time_ms}: it must be at least 1")
-    claims = [(value(name) or "").strip() for name in (_SCOPE, _SUBJECT)]
-    if not all(claims) or value(_SKEW) < 0:
-        raise ConfigError(f"settings {_SCOPE} and {_SUBJECT} must not be empty, and {_SKEW} not below 0")
-    return OAuth(
-        JwksEndpoint(url, *(each / 1000 for each in times_ms.values())),
-        frozenset(each.strip() for each in value(_AUDIENCE)),
-        (value(_ISSUER) or "").strip() or None,
-        claims[0],
-        claims[1],
-        value(_SKEW),
-    )
-
-
-def _check_url(url: str, allowed: Iterable[str]) -> None:
-    """Raises ConfigError. As in Kafka since CVE-2025-27817, a URL has to be allowed as it is written."""
-    if (wrong := fetch.wrong_with(url)) is not None:
-        raise ConfigError(f"setting {_URL}={url}: {wrong}")
-    if url not in {each.strip() for each in allowed}:
-        raise ConfigError(f"setting {_URL}={url}: the URL is not allowed; {ALLOWED_URLS} has to contain it")
-
-
-def _login(properties: Mapping[str, str], listener: str, setting: str, mechanism: str) -> Login:
-    _check_mechanism(setting, mechanism, jaas.BY_PASSWORD)
+def _login(
+    values: Mapping[str, Any], properties: Mapping[str, str], listener: str, setting: str, mechanism: str
+) -> NodeLogin:
+    """What nodes log in with to those that have this listener. Raises ConfigError."""
+    _check_mechanism(setting, mechanism)
     text = _jaas_text(properties, listener, mechanism)
     try:
-        return jaas.login(mechanism, text)
+        if mechanism == jaas.GSSAPI:
+            return jaas.kerberos(text, _value(values, properties, listener, SERVICE))
+        if mechanism != jaas.OAUTHBEARER:
+            return jaas.login(mechanism, text)
+        jaas.check_server(mechanism, text)
     except JaasError as error:
         raise ConfigError(f"setting {_jaas_name(listener, mechanism)}: {error}") from None
+    return oauth.of_node(listener, setting, _value_of(values, properties, listener), values[oauth.ALLOWED_URLS])
 
 
-def _check_mechanism(setting: str, mechanism: str, served: frozenset[str] = jaas.MECHANISMS) -> None:
-    if mechanism not in served:
-        raise ConfigError(
-            f"setting {setting}: the mechanism {mechanism} is not supported yet: use {', '.join(sorted(served))}"
-        )
+def _check_mechanism(setting: str, mechanism: str) -> None:
+    if mechanism not in jaas.MECHANISMS:
+        served = ", ".join(sorted(jaas.MECHANISMS))
+        raise ConfigError(f"setting {setting}: the mechanism {mechanism} is not supported: use {served}")
 
 
 def _value(
@@ -241,6 +192,11 @@ def _value(
         if name in properties:
             return BROKER[setting].parse(properties[name])
     return values[setting]
+
+
+def _value_of(values: Mapping[str, Any], properties: Mapping[str, str], listener: str) -> Callable[[str], Any]:
+    """The settings of OAUTHBEARER of a listener."""
+    return lambda setting: _value(values, properties, listener, setting, jaas.OAUTHBEARER)
 
 
 def _jaas_name(listener: str, mechanism: str) -> str:

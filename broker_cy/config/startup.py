@@ -130,7 +130,7 @@ def report(properties: Mapping[str, str]) -> list[Event]:
             if name not in INTERNAL and not name.startswith(_PLUGIN_PREFIXES):
                 raise unknown(name)
             events.append(no_effect(name, text))
-        elif sasl.is_validator(name, text):
+        elif sasl.is_handler(name, text):
             continue
         elif setting.support is Support.REFUSED and setting.parse(text) != setting.default:
             raise ConfigError(refusal(name, text, setting))

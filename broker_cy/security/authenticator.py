@@ -1,6 +1,6 @@
 """What a connection must do before its requests are served: the states of Kafka's SaslServerAuthenticator.
 
-    INITIAL -> HANDSHAKE_OR_VERSIONS -> (HANDSHAKE ->) AUTHENTICATE -> COMPLETE
+    INITIAL -> HANDSHAKE_OR_VERSIONS -> (HANDSHAKE ->) AUTHENTICATE (<-> BUSY) -> COMPLETE
 
 The client may ask for ApiVersions once, then it chooses a mechanism with SaslHandshake. After version 0 of that its
 tokens are frames of their own, after version 1 they are SaslAuthenticate requests. Nothing else is read before
@@ -9,7 +9,8 @@ after the last time it did so.
 
 `take` is called with one frame after the other, and returns what the connection does: send an answer, admit the client,
 or refuse it, which the client learns after a delay (connection.failed.authentication.delay.ms), so that guessing takes
-time.
+time. Where a mechanism makes calls that may block, it returns Busy, and `finish` is called with what they returned
+before the next frame.
 
 Bounds: the frames (sasl.server.max.receive.size, which the connection checks), ELEMENTS_MAX of each request, TOKENS_MAX
 of an exchange, and one exchange at a time.
@@ -22,7 +23,7 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeVar
 
 from broker_cy.core.errors import ErrorCode, WireError
-from broker_cy.security.sasl.exchange import Challenge, Done, Failed, ServerExchange, shown
+from broker_cy.security.sasl.exchange import Challenge, Done, Failed, ServerExchange, ServerStep, Work, shown
 from broker_cy.wire import codec, frame, messages
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.codec import Message
@@ -47,6 +48,7 @@ class State(Enum):
     HANDSHAKE_OR_VERSIONS = "handshake or versions"
     HANDSHAKE = "handshake"
     AUTHENTICATE = "authenticate"
+    BUSY = "busy"  # the mechanism works on a token
     OTHER_MECHANISM = "other mechanism"  # chosen when logging in again: the next frame is refused
     COMPLETE = "complete"
     FAILED = "failed"
@@ -57,7 +59,10 @@ PREDECESSORS: Final = {
     State.INITIAL: frozenset[State](),
     State.HANDSHAKE_OR_VERSIONS: frozenset({State.INITIAL}),
     State.HANDSHAKE: frozenset({State.INITIAL, State.HANDSHAKE_OR_VERSIONS}),
-    State.AUTHENTICATE: frozenset({State.INITIAL, State.HANDSHAKE_OR_VERSIONS, State.HANDSHAKE, State.COMPLETE}),
+    State.AUTHENTICATE: frozenset(
+        {State.INITIAL, State.HANDSHAKE_OR_VERSIONS, State.HANDSHAKE, State.COMPLETE, State.BUSY}
+    ),
+    State.BUSY: frozenset({State.AUTHENTICATE}),
     State.OTHER_MECHANISM: frozenset({State.COMPLETE}),
     State.COMPLETE: frozenset({State.AUTHENTICATE}),
     State.FAILED: frozenset(State),
@@ -109,7 +114,15 @@ class Refused(NamedTuple):
     again: bool = False
 
 
-Outcome = Answer | Admitted | Refused
+class Busy(NamedTuple):
+    """Read nothing more, make these calls, which may block, and `finish` with what they return. Nothing is sent yet."""
+
+    key: int
+    payload: bytes
+    run: Callable[[], ServerStep]
+
+
+Outcome = Answer | Admitted | Refused | Busy
 
 
 class Mechanisms(NamedTuple):
@@ -133,8 +146,8 @@ Versions = Callable[[int, messages.ApiVersionsRequest | None], messages.ApiVersi
 
 
 class Authenticator:
-    """One connection. Invariants: `session` is set from the first COMPLETE on; `_exchange` is set in AUTHENTICATE, and
-    only there.
+    """One connection. Invariants: `session` is set from the first COMPLETE on; `_exchange` is set in AUTHENTICATE and
+    BUSY, and only there.
     """
 
     def __init__(self, mechanisms: Mechanisms, versions: Versions) -> None:
@@ -150,6 +163,8 @@ class Authenticator:
         self._knows_lifetime = False
         self._last_again_ns: int | None = None
         self._wall_ms = 0
+        # In BUSY: the request that has the token; None if that has no header.
+        self._waiting: Header | None = None
 
     def may_begin_again(self, now_ns: int) -> bool:
         """Whether a SaslHandshake of a client that is logged in begins another login; else it is answered as any
@@ -171,6 +186,8 @@ class Authenticator:
         if self.state is State.COMPLETE:
             self._last_again_ns = now_ns
         try:
+            if self.state is State.BUSY:
+                return self._refused(-1, b"", "a frame before the answer to a token", is_delayed=False)
             if self.state is State.OTHER_MECHANISM:
                 return self._refused(-1, b"", "another mechanism than that of the first login")
             if self.state is State.AUTHENTICATE:
@@ -179,12 +196,19 @@ class Authenticator:
         except WireError as error:
             return self._refused(-1, b"", f"a malformed request: {error}", is_delayed=False)
 
+    def finish(self, step: ServerStep, wall_ms: int = 0) -> Outcome:
+        """What the calls of Busy returned."""
+        self._wall_ms = wall_ms
+        header, self._waiting = self._waiting, None
+        self._go(State.AUTHENTICATE)
+        return self._stepped(header, self._judged(step))
+
     # --- before tokens
 
     def _request(self, data: bytes) -> Outcome:
         header = self._header(data)
         if header is None:
-            return self._refused(-1, b"", "no Kafka request; GSSAPI is not supported", is_delayed=False)
+            return self._refused(-1, b"", "no Kafka request", is_delayed=False)
         if header.key not in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE):
             return self._refused(-1, b"", f"{_api(header.key)} before the login", is_delayed=False)
         if header.key == ApiKey.SASL_HANDSHAKE:
@@ -235,7 +259,16 @@ class Authenticator:
     # --- tokens
 
     def _raw_token(self, data: bytes) -> Outcome:
-        step = self._step(data)
+        return self._stepped(None, self._step(data))
+
+    def _stepped(self, header: Header | None, step: ServerStep) -> Outcome:
+        """The answer to a token, which is in a request with this header, or without one."""
+        if isinstance(step, Work):
+            self._waiting = header
+            self._go(State.BUSY)
+            return Busy(-1, b"", step.run)
+        if header is not None:
+            return self._answered(header, step)
         if isinstance(step, Failed):
             return self._refused(-1, b"", step.reason, step.user)
         payload = len(step.token).to_bytes(4, "big") + step.token
@@ -258,7 +291,9 @@ class Authenticator:
         if not _is_served(header):
             return self._refused(-1, b"", f"SaslAuthenticate in version {header.version}", is_delayed=False)
         self._knows_lifetime = self._knows_lifetime or header.version >= 1
-        step = self._step(_decoded(messages.SaslAuthenticateRequest, header).auth_bytes)
+        return self._stepped(header, self._step(_decoded(messages.SaslAuthenticateRequest, header).auth_bytes))
+
+    def _answered(self, header: Header, step: Challenge | Done | Failed) -> Outcome:
         if isinstance(step, Failed):
             return self._failed(header, step)
         if isinstance(step, Challenge):
@@ -269,12 +304,15 @@ class Authenticator:
         )
         return self._admitted(header.key, _framed(header, response, header.version), step)
 
-    def _step(self, token: bytes) -> Challenge | Done | Failed:
+    def _step(self, token: bytes) -> ServerStep:
         assert self._exchange is not None
         self._tokens += 1
         if self._tokens > TOKENS_MAX:
             return Failed("too many tokens")
-        step = self._exchange.step(token)
+        return self._judged(self._exchange.step(token))
+
+    def _judged(self, step: ServerStep) -> ServerStep:
+        """The step, if the session may begin with it."""
         if isinstance(step, Done) and step.expires_ms is not None and step.expires_ms <= self._wall_ms:
             # Kafka admits it until the next sweep of its controller.
             return Failed("the credential has expired", step.user)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from broker_cy.security.kerberos import KerberosLogin
 from broker_cy.security.sasl.exchange import Login, Passwords, shown
 
 # Bounds of one setting.
@@ -25,7 +26,8 @@ OPTIONS_MAX: Final = 10_000
 PLAIN: Final = "PLAIN"
 SCRAM: Final = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
 OAUTHBEARER: Final = "OAUTHBEARER"
-MECHANISMS: Final = frozenset({PLAIN, OAUTHBEARER}) | SCRAM
+GSSAPI: Final = "GSSAPI"
+MECHANISMS: Final = frozenset({PLAIN, OAUTHBEARER, GSSAPI}) | SCRAM
 # With which a user and a password log in.
 BY_PASSWORD: Final = frozenset({PLAIN}) | SCRAM
 
@@ -35,11 +37,17 @@ MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
     **dict.fromkeys(SCRAM, _SCRAM_MODULE),
     OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+    GSSAPI: "com.sun.security.auth.module.Krb5LoginModule",
 }
 _FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 # In the options of PlainLoginModule: user_alice="the password of alice".
 _USER_PREFIX: Final = "user_"
 _TRUE: Final = "true"
+# Of Krb5LoginModule. Nothing is ever prompted for here, and a key stays in its file.
+_OF_KERBEROS: Final = frozenset(
+    {"useKeyTab", "keyTab", "principal", "storeKey", "useTicketCache", "ticketCache", "doNotPrompt", "serviceName"}
+)
+_BOOLEANS: Final = ("useKeyTab", "storeKey", "useTicketCache", "doNotPrompt")
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _WITHIN_WORDS: Final = "-.0123456789"
 _OCTAL: Final = "01234567"
@@ -98,6 +106,35 @@ def login(mechanism: str, text: str) -> Login:
     if not user or password is None:
         raise JaasError(f"{MODULES[mechanism]} needs the options username and password")
     return Login(mechanism, user, password, is_token=is_token)
+
+
+def kerberos(text: str, service: str | None, *, is_server: bool = False) -> KerberosLogin:
+    """What a client, or a listener, has of Kerberos. `service` is sasl.kerberos.service.name. Raises JaasError."""
+    options = _module_of(GSSAPI, text).options
+    if others := sorted(options.keys() - _OF_KERBEROS):
+        raise JaasError(f"the option {shown(others[0])} of {MODULES[GSSAPI]} is not supported")
+    flags = {name: options.get(name, "false").lower() for name in _BOOLEANS}
+    for name, value in flags.items():
+        if value not in (_TRUE, "false"):
+            raise JaasError(f"the option {name} is true or false")
+    found = options.get("serviceName", service)
+    if service is not None and found != service:
+        raise JaasError("the option serviceName and the setting sasl.kerberos.service.name are different")
+    if not found:
+        raise JaasError("setting sasl.kerberos.service.name is needed, or the option serviceName")
+    has_key, has_tickets = flags["useKeyTab"] == _TRUE, flags["useTicketCache"] == _TRUE
+    principal = options.get("principal", "")
+    if is_server and not (has_key and flags["storeKey"] == _TRUE and principal):
+        raise JaasError(
+            f"a listener needs the options useKeyTab=true, storeKey=true and principal of {MODULES[GSSAPI]}"
+        )
+    if has_key == has_tickets:
+        raise JaasError("either useKeyTab=true or useTicketCache=true is needed")
+    if has_key and not principal:
+        raise JaasError("useKeyTab=true needs the option principal")
+    if has_key:
+        return KerberosLogin(found, principal, options.get("keyTab", "").removeprefix("file:"))
+    return KerberosLogin(found, principal, options.get("ticketCache", ""), uses_tickets=True)
 
 
 def _module_of(mechanism: str, text: str) -> LoginModule:

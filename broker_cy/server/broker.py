@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker_cy.client.login import ClientLogin
+from broker_cy.client.login import ClientLogin, KerberosMissing
+from broker_cy.client.oauth import TokenSource
 from broker_cy.client.outgoing import Outgoing
+from broker_cy.config.types import ConfigError
+from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.login_counts import LoginCounts, TlsCounts
@@ -22,10 +25,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from broker_cy.config import BrokerConfig, TopicSettings
-    from broker_cy.core.randomness import Randomness
+    from broker_cy.config.sasl import NodeLogin
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
-    from broker_cy.security.sasl.exchange import Login
     from broker_cy.server.connections.node_tls import NodeTls
     from broker_cy.server.coordinators.group_service import GroupService
     from broker_cy.server.coordinators.txn_markers import TxnMarkers
@@ -39,8 +41,16 @@ if TYPE_CHECKING:
     from broker_cy.storage.log_manager import LogManager
 
 
-def _login(login: Login | None, randomness: Randomness) -> ClientLogin | None:
-    return ClientLogin(login, randomness) if login is not None else None
+def _login(login: NodeLogin | None, seams: Seams) -> ClientLogin | None:
+    """Raises ConfigError."""
+    if login is None:
+        return None
+    if isinstance(login, TokenEndpoint):
+        return ClientLogin(TokenSource(login, seams.clock.monotonic), seams.randomness)
+    try:
+        return ClientLogin(login, seams.randomness)
+    except KerberosMissing as error:
+        raise ConfigError(str(error)) from None
 
 
 def _tls(config: BrokerConfig, reports: CertificateReports) -> NodeTls | None:
@@ -67,12 +77,12 @@ class Broker:
         self.outgoing = Outgoing(
             seams.network.connect,
             seams.clock,
-            login=_login(config.sasl.to_brokers, seams.randomness),
+            login=_login(config.sasl.to_brokers, seams),
             tls=outgoing_tls.get(config.tls.names_to[0]),
         )
         self.to_controllers = replace(
             self.outgoing,
-            login=_login(config.sasl.to_controllers, seams.randomness),
+            login=_login(config.sasl.to_controllers, seams),
             tls=outgoing_tls.get(config.tls.names_to[1]),
         )
         self.log_events = LogEvents(seams.clock)
@@ -104,6 +114,8 @@ class Broker:
         )
         self.suspects = Suspects(seams.loop)
         self.departed = Departed(seams.loop)
+        self._make_pool = seams.workers.pool
+        self._kerberos_workers: Executor | None = None
         self.cold_reader: Executor  # reads what left the page cache
 
     @property
@@ -122,6 +134,17 @@ class Broker:
 
         self.tokens = Tokens(self.config.token_secret_key, lambda: self.image, self.clock)
         self.controller.subscribe(self.tokens.apply)
+
+    def kerberos_workers(self, threads_max: int) -> Executor:
+        """Where calls of Kerberos run for clients that log in; made for the first one."""
+        if self._kerberos_workers is None:
+            self._kerberos_workers = self._make_pool("kerberos", threads_max)
+        return self._kerberos_workers
+
+    def stop_logins(self) -> None:
+        """Called after the last connection has ended."""
+        if self._kerberos_workers is not None:
+            self._kerberos_workers.shutdown(wait=False, cancel_futures=True)
 
     def authorize(self) -> Authorization | None:
         """Set the authorizer up that is configured. Called at the start, before anybody is served."""

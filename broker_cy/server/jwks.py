@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker_cy.config.sasl import JwksEndpoint
+from broker_cy.config.oauth import JwksEndpoint
 from broker_cy.config.types import ConfigError
 from broker_cy.core import fetch
 from broker_cy.core.logs import facts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket as plain
 import time
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import gevent
@@ -38,6 +39,7 @@ from loadgen.net import login as logins
 from loadgen.net.tls import TlsSocket
 
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
 Address = tuple[str, int]
 
 SOFTWARE_NAME = "broker-load"
@@ -108,6 +110,11 @@ def _shared(versions: Versions) -> Versions:
     return _last_versions
 
 
+def apply(function: Callable[..., T], args: tuple[Any, ...] = ()) -> T:
+    """As gevent's ThreadPool.apply, without a thread."""
+    return function(*args)
+
+
 class Connection:
     """Created by `connect`. Used by any number of greenlets of one thread; never reopened."""
 
@@ -118,6 +125,7 @@ class Connection:
         self.versions: Versions = {}
         self.closed: NetError | None = None
         self._login: ClientLogin | None = None
+        self._host = ""
         # When to log in again (KIP-368), and the greenlet that does so: requests of the others wait for `_is_free`.
         self._again_s = float("inf")
         self._logging_in: greenlet | None = None
@@ -150,22 +158,26 @@ class Connection:
                 self.versions = _shared(offered_versions(decoded))
                 return
 
-    def log_in(self, login: ClientLogin) -> None:
-        """Log in, and again with the first request after most of the session. Raises NetError."""
+    def log_in(self, login: ClientLogin, host: str) -> None:
+        """Log in at the server on the host, and again with the first request after most of the session. Raises
+        NetError.
+        """
         self._logging_in = getcurrent()
         self._is_free.clear()
         try:
             # In a thread, because it may ask a provider for a token.
-            exchange = self._hub.threadpool.apply(login.begin)
+            exchange = self._hub.threadpool.apply(login.begin, (host,))
+            # So may the steps of Kerberos.
+            call = self._hub.threadpool.apply if exchange.blocks else apply
             check_handshake(self.exchange(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake), login.mechanism)
-            token: bytes | None = exchange.first()
+            token: bytes | None = call(exchange.first)
             for _ in range(TOKENS_MAX):
                 assert token is not None
                 answer = self.exchange(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, token_request(token))
                 from_server, lifetime_ms = read_token(answer)
-                token = exchange.step(from_server)
+                token = call(exchange.step, (from_server,))
                 if exchange.is_complete:
-                    self._login = login
+                    self._login, self._host = login, host
                     session_s = lifetime_ms / 1000 * AGAIN_AFTER
                     self._again_s = time.monotonic() + session_s if lifetime_ms else float("inf")
                     return
@@ -183,7 +195,7 @@ class Connection:
         while self._logging_in is not None and self._logging_in is not getcurrent():
             self._is_free.wait()
         if self._logging_in is None and self.closed is None and time.monotonic() >= self._again_s:
-            self.log_in(login)
+            self.log_in(login, self._host)
 
     def call(self, request: Message, answer: type[R], *, at_most: int = 32767, timeout_s: float | None = None) -> R:
         """Send a request in the highest common version and return its decoded answer. Raises NetError."""
@@ -388,7 +400,7 @@ def connect(address: Address, client_id: str, timeout_s: float, *, negotiate: bo
         if negotiate:
             connection.negotiate()
         if security.login is not None:
-            connection.log_in(security.login)
+            connection.log_in(security.login, address[0])
         connection.timeout_s = timeout_s
     except BaseException:
         connection.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,8 +12,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.launch.nodes import free_ports
+from broker_cy.security import jaas
 from tests.support.cluster import QUICK, ClusterNode, running
 from tests.support.confluent import read_all
+from tests.support.oauth_provider import AUDIENCE, ISSUER, Provider, key_set, rsa_key
 from tests.support.sasl_broker import ADMIN_PASSWORD, listener_settings, write_properties
 from tests.support.wait import until
 
@@ -31,6 +33,7 @@ class SaslNode(ClusterNode):
         super().__init__(directory, node_id, roles, {})
         self.mechanism = mechanism
         self.password = password
+        self.more: dict[str, str] = {}
         self.inner_port = 0
 
     def choose_ports(self) -> None:
@@ -69,6 +72,7 @@ class SaslNode(ClusterNode):
             "listener.name.inner.connections.max.reauth.ms": "3000",
             "listener.name.controller.connections.max.reauth.ms": "3000",
             **of_listeners,
+            **self.more,
         }
         if "broker" in self.roles:
             values |= {"inter.broker.listener.name": INNER, "sasl.mechanism.inter.broker.protocol": self.mechanism}
@@ -76,7 +80,7 @@ class SaslNode(ClusterNode):
 
     def format(self, *options: str, **named: str) -> None:
         users = ("--add-scram", f"{self.mechanism}=[name=admin,password={ADMIN_PASSWORD}]")
-        super().format(*options, *(users if self.mechanism != "PLAIN" else ()), **named)
+        super().format(*options, *(users if self.mechanism in jaas.SCRAM else ()), **named)
 
     def counts(self) -> dict[str, float]:
         """The metrics by name and labels."""
@@ -87,10 +91,14 @@ class SaslNode(ClusterNode):
 
 
 @contextmanager
-def sasl_cluster(directory: Path, mechanism: str, roles: Sequence[str] = ROLES) -> Iterator[list[SaslNode]]:
+def sasl_cluster(
+    directory: Path, mechanism: str, roles: Sequence[str] = ROLES, more: Mapping[str, str] | None = None
+) -> Iterator[list[SaslNode]]:
+    """`more` are further settings of all nodes."""
     nodes = [SaslNode(directory / f"node-{number}", number, role, mechanism) for number, role in enumerate(roles, 1)]
     for node in nodes:
         node.choose_ports()
+        node.more.update(more or {})
     with running(nodes):
         yield nodes
 
@@ -148,3 +156,65 @@ def test_a_node_with_a_wrong_password_stays_out(tmp_path: Path) -> None:
             assert "another-secret" not in first.stderr() + first.stdout() + other.stderr() + other.stdout()
         finally:
             other.close()
+
+
+def token_settings(provider: Provider) -> dict[str, str]:
+    """Nodes that know each other by tokens alone."""
+    found = {
+        "sasl.mechanism.controller.protocol": jaas.OAUTHBEARER,
+        "brokercy.sasl.oauthbearer.allowed.urls": f"{provider.url},{provider.token_url}",
+        "sasl.oauthbearer.jwks.endpoint.url": provider.url,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "sasl.oauthbearer.token.endpoint.url": provider.token_url,
+        "sasl.oauthbearer.client.credentials.client.id": "node",
+        "sasl.oauthbearer.client.credentials.client.secret": "secret",
+    }
+    for name in (INNER, "CONTROLLER"):
+        prefix = f"listener.name.{name.lower()}."
+        found[f"{prefix}sasl.enabled.mechanisms"] = jaas.OAUTHBEARER
+        found[f"{prefix}oauthbearer.sasl.jaas.config"] = f"{jaas.MODULES[jaas.OAUTHBEARER]} required ;"
+        # Sessions end with their tokens.
+        found[f"{prefix}connections.max.reauth.ms"] = "0"
+    return found
+
+
+def test_nodes_with_tokens(tmp_path: Path) -> None:
+    """If this fails, nodes cannot log in to each other with OAUTHBEARER, or only until their first token expires; or a
+    node without the secret becomes a broker of the cluster.
+    """
+    key = rsa_key("rsa")
+    with Provider(key_set(key), key, lifetime_s=5) as provider:
+        settings = token_settings(provider)
+        with sasl_cluster(tmp_path, jaas.OAUTHBEARER, ("controller", "broker", "broker"), settings) as nodes:
+            first, *brokers = nodes
+            admin = AdminClient({"bootstrap.servers": brokers[0].bootstrap})
+            for done in admin.create_topics([NewTopic("t", 1, 2, config={"min.insync.replicas": "2"})]).values():
+                done.result(TIMEOUT_S)
+
+            def logged_in_again() -> bool:
+                produce(brokers[0].bootstrap, "t", [b"x"])
+                counts = [node.counts() for node in nodes]
+                again = 'broker_cy_reauthentications_total{listener="%s",result="success"}'
+                return all(any(each.get(again % name, 0) >= 2 for each in counts) for name in (INNER, "CONTROLLER"))
+
+            until(logged_in_again, "nodes that log in again", TIMEOUT_S)
+            for node in nodes:
+                counts = node.counts()
+                assert not [name for name in counts if "authentications_total" in name and "failure" in name]
+                assert not [name for name in counts if "expired_sessions_total{" in name]
+            assert provider.refused == 0
+            other = SaslNode(tmp_path / "other", 9, "broker", jaas.OAUTHBEARER)
+            other.more = settings | {"sasl.oauthbearer.client.credentials.client.secret": "wrong-secret"}
+            other.choose_ports()
+            other.write_properties(f"1@{first.host}:{first.controller_port}")
+            other.format()
+            try:
+                other.launch()
+                until(lambda: provider.refused >= 2, "a node that asks for tokens", TIMEOUT_S)
+                assert brokers[0].brokers() == 2
+                output = "".join(node.stderr() + node.stdout() for node in (*nodes, other))
+                assert "wrong-secret" not in output
+                assert provider.token_url in other.stderr() + other.stdout()
+            finally:
+                other.close()

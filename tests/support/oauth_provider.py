@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
@@ -44,11 +45,17 @@ def token(
 
 
 class Provider:
-    """Serves `keys` at `url`; any other path redirects there. Use as a context manager."""
+    """Serves `keys` at `url`; any other path redirects there. Whoever posts `secret` (id:secret) to `token_url` gets a
+    token of `key` for the user `id`, which lives for `lifetime_s`. Use as a context manager.
+    """
 
-    def __init__(self, keys: bytes) -> None:
+    def __init__(
+        self, keys: bytes, key: RSAKey | ECKey | None = None, secret: str = "node:secret", lifetime_s: int = 60
+    ) -> None:
         self.keys = keys
         self.requests = 0
+        # Tokens that were given, and requests for one that were refused.
+        self.given = self.refused = 0
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -61,11 +68,25 @@ class Provider:
                 self.end_headers()
                 self.wfile.write(outer.keys if is_keys else b"")
 
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                expected = base64.b64encode(secret.encode()).decode()
+                if key is None or self.path != "/token" or self.headers["Authorization"] != f"Basic {expected}":
+                    outer.refused += 1
+                    self.send_error(401)
+                    return
+                outer.given += 1
+                text = token(key, claims(secret.partition(":")[0], lifetime_s))
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(json.dumps({"access_token": text, "expires_in": lifetime_s}).encode())
+
             def log_message(self, *_: object) -> None:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/keys"
+        self.token_url = f"http://127.0.0.1:{self._server.server_port}/token"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
 
     def __enter__(self) -> Provider:

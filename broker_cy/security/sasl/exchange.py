@@ -5,7 +5,7 @@ Nothing here holds a password in its `repr`; what a peer sent is shown in log li
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 # What is shown of a name that a client sent.
@@ -40,7 +40,15 @@ class Failed(NamedTuple):
     text: str | None = None
 
 
-ServerStep = Challenge | Done | Failed
+class Work(NamedTuple):
+    """The step takes calls that may block: `run` makes them, in any thread, and returns what the step is. Nothing else
+    of the exchange is called meanwhile.
+    """
+
+    run: Callable[[], ServerStep]
+
+
+ServerStep = Challenge | Done | Failed | Work
 
 
 class ServerExchange(Protocol):
@@ -50,9 +58,14 @@ class ServerExchange(Protocol):
 
 
 class ClientExchange(Protocol):
-    """One login at the client. Invariant: `is_complete` is only true once the server has proved what it must."""
+    """One login at the client. Invariant: `is_complete` is only true once the server has proved what it must.
+    `blocks`: `first` and `step` may wait for other machines.
+    """
 
     is_complete: bool
+
+    @property
+    def blocks(self) -> bool: ...
 
     def first(self) -> bytes:
         """The first token."""

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from broker_cy.core import fetch
 from broker_cy.security.sasl.exchange import Challenge, Done, Failed, LoginFailed, ServerStep, shown
 
 # Of the client's first message, and of a token in a file.
@@ -23,6 +24,24 @@ _FIRST: Final = re.compile(rf"n,(?:a=({_NAME}))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t
 _BEARER: Final = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 _AUTH: Final = "auth"
 _INVALID: Final = '{"status":"invalid_token"}'
+
+
+class TokenEndpoint(NamedTuple):
+    """From where a client has its token (sasl.oauthbearer.token.endpoint.url): a file, or a provider that knows the
+    client and its secret, which is not in the `repr`.
+    """
+
+    url: str
+    client_id: str = ""
+    secret: str = ""
+    scope: str = ""
+
+    def __repr__(self) -> str:
+        return f"TokenEndpoint({self.url})"
+
+    @property
+    def is_file(self) -> bool:
+        return fetch.is_file(self.url)
 
 
 class Accepted(NamedTuple):
@@ -89,6 +108,8 @@ class OAuthBearerServer:
 
 class OAuthBearerClient:
     """The half of the client."""
+
+    blocks: Final = False
 
     def __init__(self, token: str) -> None:
         if not _BEARER.fullmatch(f"Bearer {token}"):

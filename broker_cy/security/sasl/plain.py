@@ -73,6 +73,8 @@ class PlainServer:
 class PlainClient:
     """The half of the client."""
 
+    blocks: Final = False
+
     def __init__(self, login: Login) -> None:
         self._login = login
         self.is_complete = False

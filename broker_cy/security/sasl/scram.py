@@ -239,6 +239,8 @@ class SaltedPasswords:
 class ScramClient:
     """The half of the client. `nonce` is drawn for it, and printable."""
 
+    blocks: Final = False
+
     def __init__(self, mechanism: Mechanism, salted: SaltedPasswords, nonce: str) -> None:
         self._mechanism = mechanism
         self._nonce = nonce

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from broker_cy.security.java_regex import as_python, expanded, numbers
+
 _RULE: Final = r"(DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER: Final = re.compile(rf"\s*({_RULE})\s*(,\s*|$)", re.ASCII)
 _PARSER: Final = re.compile(_RULE, re.ASCII)
-_REFERENCE: Final = re.compile(r"\\(.)|\$(?:(\d+)|\{([A-Za-z][A-Za-z0-9]*)\}|(.?))", re.DOTALL | re.ASCII)
 
 
 class MappingError(ValueError):
@@ -32,7 +33,7 @@ class _Rule(NamedTuple):
             return name
         if self.pattern.fullmatch(name) is None:
             return None
-        found = self.pattern.sub(lambda match: _expanded(self.replacement, match), name)
+        found = self.pattern.sub(lambda match: expanded(self.replacement, match), name)
         if self.case == "L":
             return found.lower()
         return found.upper() if self.case == "U" else found
@@ -64,40 +65,11 @@ def _parse(text: str) -> list[_Rule]:
             rules.append(_Rule(None, "", ""))
         elif parsed.group(2) is not None:
             try:
-                pattern = re.compile(_as_python(parsed.group(2)))
-                for number in _numbers(parsed.group(4)):
+                pattern = re.compile(as_python(parsed.group(2)))
+                for number in numbers(parsed.group(4)):
                     if pattern.groups == 0 and number > 0:
                         raise MappingError(f"Invalid rule: {rule}: its pattern has no group {number}")
             except re.error as error:
                 raise MappingError(f"Invalid rule: {rule}: {error}") from None
             rules.append(_Rule(pattern, parsed.group(4), parsed.group(6)))
     return rules
-
-
-def _as_python(pattern: str) -> str:
-    """Java writes the name of a group as (?<name>...)."""
-    return re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern)
-
-
-def _numbers(replacement: str) -> list[int]:
-    return [int(found.group(2)) for found in _REFERENCE.finditer(replacement) if found.group(2)]
-
-
-def _expanded(replacement: str, match: re.Match[str]) -> str:
-    """The replacement as Java's Matcher expands it. A number of no group is a text, as in Kafka."""
-
-    def piece(found: re.Match[str]) -> str:
-        escaped, number, name, other = found.groups()
-        if escaped is not None:
-            return str(escaped)
-        if name is not None:
-            return match.group(name) or ""
-        if number is None:
-            return "$" + str(other)
-        # As many digits as make the number of a group.
-        for end in range(len(number), 0, -1):
-            if int(number[:end]) <= match.re.groups:
-                return (match.group(int(number[:end])) or "") + str(number[end:])
-        return f"${number}"
-
-    return _REFERENCE.sub(piece, replacement)

@@ -499,9 +499,15 @@ cdef class Connection(AnswerQueue):
         if not self.logging_in:
             self.gate = self.server.login_gate
 
-    def refuse(self):
-        """Handle nothing more; `end_refused` follows."""
+    def pause_login(self):
+        """Handle nothing more until `resume_login`, or `end_refused`."""
         self.running = True
+
+    def resume_login(self):
+        if self.closed:
+            return
+        self.running = False
+        self.output_free()
 
     def end_refused(self, int key, bytes payload not None):
         """Send the frame, if it is not empty, behind what is due, and close the connection."""

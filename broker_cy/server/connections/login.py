@@ -1,8 +1,11 @@
 """The logins of connections on listeners with SASL: what drives their authenticators (security.authenticator) with
 frames, time and users.
 
+Calls of Kerberos, which may block, run in threads of their own, and the connection is not read meanwhile.
+
 Bounds: `brokercy.authentication.timeout.ms` from the first byte to the end of a login, also of a second one; and
 `connection.failed.authentication.delay.ms` from a failure to its answer, in which nothing more is read.
+KERBEROS_THREADS calls of a node run at a time; a connection has one that waits at most, which is dropped with it.
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker_cy.client.login import WITHOUT_KERBEROS
 from broker_cy.config.types import ConfigError
 from broker_cy.controller.scram_ops import SECRET, secret_of
 from broker_cy.core import scram as scram_keys
 from broker_cy.metadata.image import SCRAM
-from broker_cy.security.authenticator import Admitted, Answer, Authenticator, Mechanisms, Refused
-from broker_cy.security.jaas import OAUTHBEARER, PLAIN
+from broker_cy.security.authenticator import Admitted, Answer, Authenticator, Busy, Mechanisms, Outcome, Refused
+from broker_cy.security.jaas import GSSAPI, OAUTHBEARER, PLAIN
+from broker_cy.security.sasl.exchange import Failed
 from broker_cy.security.sasl.plain import PlainServer
 from broker_cy.security.sasl.scram import NONCE_BYTES, Credential, Decoys, ScramServer, nonce_of
 from broker_cy.server.context import RequestContext
@@ -26,11 +31,12 @@ from broker_cy.wire.api_keys import ApiKey
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+    from types import ModuleType
 
     from broker_cy.config.sasl import SaslListener
     from broker_cy.core.randomness import Randomness
     from broker_cy.core.scram import Mechanism
-    from broker_cy.security.sasl.exchange import ServerExchange
+    from broker_cy.security.sasl.exchange import ServerExchange, ServerStep
     from broker_cy.server.broker import Broker
     from broker_cy.server.connections.connection import Connection
     from broker_cy.server.tokens import Tokens
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
 # need a look at each user.
 TYPICAL_S: Final = 60.0
 _KEY_BYTES: Final = 32
+KERBEROS_THREADS: Final = 2
 
 
 class ScramUsers:
@@ -127,6 +134,8 @@ class Logins:
             return partial(PlainServer, self._settings.users, self._key)
         if name == OAUTHBEARER:
             return self._oauthbearer()
+        if name == GSSAPI:
+            return self._gssapi()
         mechanism = scram_keys.of_name(name)
         assert mechanism is not None  # config.sasl allows no others
         return partial(self._scram, mechanism)
@@ -153,10 +162,36 @@ class Logins:
         )
         return partial(OAuthBearerServer, validator.validate)
 
+    def _gssapi(self) -> Callable[[], ServerExchange]:
+        """Reads the key file, and blocks for that. Raises ConfigError."""
+        from broker_cy.security.kerberos import PrincipalRules, RuleError
+        from broker_cy.security.sasl.gssapi import GssapiServer, GssError
+
+        kerberos = kerberos_of_the_machine()
+        settings = self._settings.kerberos
+        assert settings is not None  # config.sasl demands it
+        try:
+            acceptor = kerberos.Acceptor(settings.login)
+            rules = PrincipalRules(settings.rules, kerberos.default_realm())
+        except GssError as error:
+            raise ConfigError(f"listener {self.name}: GSSAPI: {error}") from None
+        except RuleError as error:
+            raise ConfigError(f"setting sasl.kerberos.principal.to.local.rules: {error}") from None
+        return partial(GssapiServer, acceptor.begin, rules.user_of)
+
     def _scram(self, mechanism: Mechanism) -> ServerExchange:
         nonce = nonce_of(self._randomness.take_bytes(NONCE_BYTES))
         find, find_token = partial(self._users.find, mechanism), partial(self.tokens.find, mechanism)
         return ScramServer(mechanism, find, self._users.decoys(), nonce, find_token)
+
+
+def kerberos_of_the_machine() -> ModuleType:
+    """Raises ConfigError if its library is not installed."""
+    try:
+        from broker_cy.client import kerberos
+    except ImportError as error:
+        raise ConfigError(f"{WITHOUT_KERBEROS} ({error})") from None
+    return kerberos
 
 
 class Login:
@@ -172,18 +207,39 @@ class Login:
         self.has_expired = False
         # That of the delegation token that the client has logged in with.
         self._token_id = ""
+        # Calls that run in a thread, or wait for one.
+        self._calls: asyncio.Future[ServerStep] | None = None
         self._wait()
 
     def take(self, data: bytes) -> None:
         """A frame, without its size."""
-        outcome = self._authenticator.take(data, self._now_ns(), self._logins.broker.clock.wall_ms())
+        self._do(self._authenticator.take(data, self._now_ns(), self._logins.broker.clock.wall_ms()))
+
+    def _do(self, outcome: Outcome) -> None:
         if isinstance(outcome, Refused):
             self._refuse(outcome)
-            return
-        if isinstance(outcome, Answer):
+        elif isinstance(outcome, Answer):
             self._connection.answer_login(outcome.key, outcome.payload)
+        elif isinstance(outcome, Admitted):
+            self._admit(outcome)
+        else:
+            self._call(outcome)
+
+    def _call(self, busy: Busy) -> None:
+        self._connection.pause_login()
+        self._calls = self._loop.run_in_executor(self._logins.broker.kerberos_workers(KERBEROS_THREADS), busy.run)
+        self._calls.add_done_callback(self._called)
+
+    def _called(self, calls: asyncio.Future[ServerStep]) -> None:
+        self._calls = None
+        if calls.cancelled() or self._connection.closed:
             return
-        self._admit(outcome)
+        error = calls.exception()
+        # What is not an error of Kerberos is one of this program, or of the library's binding.
+        step = calls.result() if error is None else Failed(f"{type(error).__name__} in a call of Kerberos")
+        outcome = self._authenticator.finish(step, self._logins.broker.clock.wall_ms())
+        self._connection.resume_login()
+        self._do(outcome)
 
     def begins_again(self) -> bool:
         """Whether this client, whose SaslHandshake has arrived, logs in again (KIP-368); then that is taken next."""
@@ -201,6 +257,8 @@ class Login:
         """The connection has ended."""
         self._stop_timer()
         self._leave_token()
+        if self._calls is not None:
+            self._calls.cancel()
 
     def end_by(self, expires_ms: int | None) -> None:
         """See tokens.TokenSession. A session does not become longer: clients log in again for that."""
@@ -243,7 +301,7 @@ class Login:
         if not outcome.is_delayed:
             connection.close()
             return
-        connection.refuse()
+        connection.pause_login()
         end = partial(connection.end_refused, outcome.key, outcome.payload)
         self._set_timer(logins.delay_s, end)
 

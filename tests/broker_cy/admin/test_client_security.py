@@ -29,7 +29,7 @@ def test_a_file_of_kafka(tmp_path: Path) -> None:
     login = login_of(read_command_config(path), "here")
     assert login is not None
     assert login.mechanism == "SCRAM-SHA-256"
-    assert b"n=alice" in login.begin().first()
+    assert b"n=alice" in login.begin("h").first()
     assert "secret" not in repr(login)
     path.write_text("client.id=x\n")
     assert login_of(read_command_config(path), "here") is None
@@ -44,7 +44,7 @@ def test_passwords_of_files_and_variables(tmp_path: Path, monkeypatch: pytest.Mo
     for source in ({"sasl.password.file": str(file)}, {"sasl.password.env": "ALICE"}):
         login = login_of(base | source, "here")
         assert login is not None
-        assert login.begin().first() == "\0alice\0p=\u00e4 ss".encode()
+        assert login.begin("h").first() == "\0alice\0p=\u00e4 ss".encode()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,8 @@ def test_passwords_of_files_and_variables(tmp_path: Path, monkeypatch: pytest.Mo
         ({"security.protocol": "PLAINTEXT"}, "settings of SASL need security.protocol=SASL_PLAINTEXT"),
         ({"ssl.truststore.location": "x"}, "settings of TLS need security.protocol=SSL or SASL_SSL"),
         ({"ssl.cipher.suites": "x"}, "setting ssl.cipher.suites is not supported yet"),
-        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not supported yet"),
+        ({"sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism=DIGEST-MD5 is not supported: use GSSAPI"),
+        ({"sasl.mechanism": "GSSAPI"}, "is not allowed: the login module of GSSAPI"),
         ({"sasl.mechanism": "OAUTHBEARER"}, "is not allowed"),
         ({"sasl.oauthbearer.token.endpoint.url": "file:///x"}, "does not belong to sasl.mechanism=SCRAM-SHA-256"),
         ({"sasl.client.callback.handler.class": "x"}, "is not supported yet"),
@@ -96,14 +97,14 @@ def test_a_token_in_a_file(tmp_path: Path) -> None:
     assert login is not None
     for text in ("a.b.c", "d.e.f"):
         file.write_text(f"{text}\n")
-        assert login.begin().first() == f"n,,\x01auth=Bearer {text}\x01\x01".encode()
+        assert login.begin("h").first() == f"n,,\x01auth=Bearer {text}\x01\x01".encode()
         assert text not in repr(login)
     file.write_text("no token")
     with pytest.raises(LoginFailed):
-        login.begin()
+        login.begin("h")
     file.unlink()
     with pytest.raises(LoginFailed, match="No such file"):
-        login.begin()
+        login.begin("h")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -136,17 +137,23 @@ def test_a_token_of_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
         assert login is not None
         monkeypatch.setattr(login._login, "_now_s", lambda: now_s)
         Handler.answer = b'{"access_token": "a.b.c", "expires_in": 100}'
-        for passed_s, count in ((0, 1), (79, 1), (2, 2)):
+        for passed_s, count in ((0.0, 1), (79.0, 1), (2.0, 2)):
             now_s += passed_s
-            asyncio.run(login.prepare())
-            assert b"Bearer a.b.c" in login.begin().first()
+            assert b"Bearer a.b.c" in asyncio.run(login.begin_async("h")).first()
+            assert b"Bearer a.b.c" in login.begin("h").first()
             assert len(Handler.seen) == count
         assert Handler.seen[0] == ("Basic am9iOmEtc2VjcmV0", "grant_type=client_credentials&scope=a+b")
+        # The provider fails, and the last token has not expired: it is used, and the provider asked again after 1 s.
+        Handler.answer = b"{}"
+        for passed_s, count in ((81.0, 3), (0.5, 3), (0.6, 4)):
+            now_s += passed_s
+            assert b"Bearer a.b.c" in login.begin("h").first()
+            assert len(Handler.seen) == count
         for answer in (b"", b"[]", b"{}", b'{"access_token": 1}', b'{"error": "a-secret"}'):
             now_s += 1_000
             Handler.answer = answer
             with pytest.raises(LoginFailed) as found:
-                login.begin()
+                login.begin("h")
             assert "a-secret" not in str(found.value) + repr(login)
         elsewhere = login_of(
             settings | {TOKEN_URL: url.replace("/token", "/elsewhere"), f"{CREDENTIALS}secret": "a-secret"}, "here"
@@ -154,7 +161,7 @@ def test_a_token_of_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
         assert elsewhere is not None
         count = len(Handler.seen)
         with pytest.raises(LoginFailed, match="302"):
-            elsewhere.begin()
+            elsewhere.begin("h")
         assert len(Handler.seen) == count + 1
     finally:
         server.shutdown()

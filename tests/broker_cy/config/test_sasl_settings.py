@@ -6,6 +6,8 @@ import pytest
 
 from broker_cy.config import BrokerConfig
 from broker_cy.config.types import ConfigError
+from broker_cy.security.sasl.exchange import Login
+from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -28,7 +30,7 @@ def test_a_secured_file_of_kafka() -> None:
     assert (name, found.mechanisms) == ("SASL_PLAINTEXT", ("PLAIN", "SCRAM-SHA-512"))
     assert found.users.by_user == {"alice": "a-secret"}
     assert found.receive_bytes_max == 524_288
-    assert config.sasl.to_brokers is not None
+    assert isinstance(config.sasl.to_brokers, Login)
     assert (config.sasl.to_brokers.user, config.sasl.to_brokers.mechanism) == ("admin", "SCRAM-SHA-512")
     assert config.sasl.to_controllers is None
     assert config.warnings == []
@@ -71,9 +73,70 @@ def test_controllers() -> None:
             "listener.name.controller.plain.sasl.jaas.config": f'{PLAIN} required username="admin" password="x";',
         }
     )
-    assert config.sasl.to_controllers is not None
+    assert isinstance(config.sasl.to_controllers, Login)
     assert config.sasl.to_controllers.user == "admin"
     assert config.sasl.to_brokers is None
+
+
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+JWKS, ALLOWED = "https://idp.example.com/keys", "brokercy.sasl.oauthbearer.allowed.urls"
+TOKENS = "https://idp.example.com/token"
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+CLIENT = "sasl.oauthbearer.client.credentials.client."
+LOGIN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+BY_TOKEN = {
+    "listeners": "SASL_PLAINTEXT://:9092",
+    "security.inter.broker.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    f"{P}oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE} required ;",
+    f"{P}oauthbearer.sasl.login.callback.handler.class": LOGIN_HANDLER,
+    "sasl.oauthbearer.jwks.endpoint.url": JWKS,
+    ALLOWED: f"{JWKS},{TOKENS},file:///run/token",
+    TOKEN_URL: TOKENS,
+    f"{CLIENT}id": "broker",
+    f"{CLIENT}secret": "a-secret",
+}
+
+
+def test_tokens_between_brokers() -> None:
+    """If this fails, brokers whose only mechanism is OAUTHBEARER do not start, or send their secret to another place
+    than the operator has named for this listener.
+    """
+    config = BrokerConfig.from_properties({**BY_TOKEN, f"{P}sasl.oauthbearer.scope": "kafka"})
+    assert config.sasl.to_brokers == TokenEndpoint(TOKENS, "broker", "a-secret", "kafka")
+    assert config.warnings == []
+    assert "a-secret" not in repr(config.sasl)
+    of_file = {name: text for name, text in BY_TOKEN.items() if not name.startswith(CLIENT)}
+    config = BrokerConfig.from_properties({**of_file, f"{P}oauthbearer.{TOKEN_URL}": "file:///run/token"})
+    assert config.sasl.to_brokers == TokenEndpoint("file:///run/token")
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({TOKEN_URL: ""}, f"setting {TOKEN_URL} is needed"),
+        ({ALLOWED: JWKS}, "the URL is not allowed"),
+        ({TOKEN_URL: "file:///etc/passwd"}, "the URL is not allowed"),
+        ({TOKEN_URL: "http://idp.example.com/token"}, "use https"),
+        ({TOKEN_URL: "file:///run/token"}, "do not belong to a file"),
+        ({f"{CLIENT}secret": ""}, f"needs {CLIENT}id and {CLIENT}secret"),
+        ({f"{CLIENT}id": ""}, f"needs {CLIENT}id and {CLIENT}secret"),
+        ({f"{P}oauthbearer.sasl.login.callback.handler.class": "x"}, "could not be found"),
+        ({"sasl.login.callback.handler.class": LOGIN_HANDLER}, "could not be found"),
+        (
+            {f"{P}oauthbearer.sasl.jaas.config": f'{OAUTH_MODULE} required clientSecret="a-secret";'},
+            "use the settings sasl.oauthbearer",
+        ),
+    ],
+)
+def test_tokens_between_brokers_that_are_refused(change: dict[str, str], error: str) -> None:
+    """If this fails, whoever may write settings makes a broker read any file or ask any server (CVE-2025-27817), or it
+    starts without the login that it needs.
+    """
+    with pytest.raises(ConfigError, match=error) as found:
+        BrokerConfig.from_properties({**BY_TOKEN, **change})
+    assert "a-secret" not in str(found.value)
 
 
 def without(name: str) -> dict[str, str]:
@@ -83,12 +146,12 @@ def without(name: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        (without("sasl.enabled.mechanisms"), "sasl.enabled.mechanisms: the mechanism GSSAPI is not supported yet"),
+        (without("sasl.enabled.mechanisms"), "gssapi.sasl.jaas.config is needed"),
         (without(f"{P}plain.sasl.jaas.config"), f"setting {P}plain.sasl.jaas.config is needed"),
         (without(f"{P}scram-sha-512.sasl.jaas.config"), "scram-sha-512.sasl.jaas.config is needed"),
         (without("sasl.mechanism.inter.broker.protocol"), "must be included in sasl.enabled.mechanisms"),
         ({**BASE, "sasl.jaas.config": f"{PLAIN} required;"}, "must be prefixed with listener and mechanism"),
-        ({**BASE, "sasl.enabled.mechanisms": "GSSAPI"}, "GSSAPI is not supported yet"),
+        ({**BASE, "sasl.enabled.mechanisms": "DIGEST-MD5"}, "DIGEST-MD5 is not supported: use GSSAPI"),
         (
             {**BASE, "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER"},
             "oauthbearer.sasl.jaas.config is needed",

@@ -6,6 +6,7 @@ import pytest
 
 from broker_cy.security import jaas
 from broker_cy.security.jaas import JaasError
+from broker_cy.security.kerberos import KerberosLogin
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -81,7 +82,6 @@ def test_no_error_has_a_part_of_a_password(text: str) -> None:
     [
         "com.sun.security.auth.module.JndiLoginModule",  # CVE-2023-25194
         "com.sun.security.auth.module.LdapLoginModule",  # CVE-2025-27818, CVE-2025-27819
-        "com.sun.security.auth.module.Krb5LoginModule",
         "org.example.OwnLoginModule",
         PLAIN.lower(),
         f"{PLAIN}2",
@@ -105,7 +105,9 @@ def test_each_mechanism_has_its_own_module() -> None:
         jaas.passwords(f'{SCRAM} required user_alice="x";')
     with pytest.raises(JaasError, match="not allowed"):
         jaas.check_server("SCRAM-SHA-256", f"{PLAIN} required;")
-    with pytest.raises(JaasError, match="GSSAPI is not supported"):
+    with pytest.raises(JaasError, match="DIGEST-MD5 is not supported"):
+        jaas.check_server("DIGEST-MD5", f"{PLAIN} required;")
+    with pytest.raises(JaasError, match="not allowed"):
         jaas.check_server("GSSAPI", f"{PLAIN} required;")
     jaas.check_server("SCRAM-SHA-512", f"{SCRAM} required;")
 
@@ -142,3 +144,45 @@ def test_a_login_needs_a_name_and_a_password(options: str, error: str) -> None:
     """If this fails, a mistake in the settings shows only when a broker does not reach another one."""
     with pytest.raises(JaasError, match=error):
         jaas.login("SCRAM-SHA-256", f"{SCRAM} required {options};")
+
+
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule"
+KEY = 'useKeyTab=true storeKey=true keyTab="/etc/k" principal="kafka/h@X"'
+
+
+def test_kerberos_with_a_key() -> None:
+    """If this fails, a server.properties of Kafka with Kerberos does not start, or with the key of somebody else."""
+    expected = KerberosLogin("kafka", "kafka/h@X", "/etc/k")
+    assert jaas.kerberos(f"{KRB5} required {KEY};", "kafka", is_server=True) == expected
+    assert jaas.kerberos(f'{KRB5} required {KEY} serviceName="kafka" doNotPrompt=true;', None) == expected
+    assert jaas.kerberos(f'{KRB5} required {KEY} serviceName="kafka" useTicketCache=False;', "kafka") == expected
+    jaas.check_server("GSSAPI", f"{KRB5} required {KEY};")
+
+
+def test_kerberos_with_tickets() -> None:
+    """If this fails, who has logged in with kinit has to write a key into a file."""
+    assert jaas.kerberos(f"{KRB5} required useTicketCache=true;", "kafka") == KerberosLogin("kafka", "", "", True)
+    text = f'{KRB5} required useTicketCache=true ticketCache="/t" principal="alice";'
+    assert jaas.kerberos(text, "kafka") == KerberosLogin("kafka", "alice", "/t", uses_tickets=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "service", "is_server", "error"),
+    [
+        (KEY, None, False, "sasl.kerberos.service.name is needed"),
+        (f"{KEY} serviceName=a", "b", False, "are different"),
+        (f"{KEY} debug=true", "kafka", False, "the option debug"),
+        (f"{KEY} isInitiator=false", "kafka", True, "the option isInitiator"),
+        (f"{KEY} useTicketCache=true", "kafka", False, "either useKeyTab"),
+        ("", "kafka", False, "either useKeyTab"),
+        ("useKeyTab=true", "kafka", False, "needs the option principal"),
+        ("useKeyTab=yes principal=a", "kafka", False, "useKeyTab is true or false"),
+        ("useTicketCache=true", "kafka", True, "a listener needs"),
+        ('useKeyTab=true principal="kafka/h@X"', "kafka", True, "a listener needs"),
+        ("useKeyTab=true storeKey=true", "kafka", True, "a listener needs"),
+    ],
+)
+def test_options_of_kerberos_that_are_refused(options: str, service: str | None, is_server: bool, error: str) -> None:
+    """If this fails, an option has no effect that an operator relies on."""
+    with pytest.raises(JaasError, match=error):
+        jaas.kerberos(f"{KRB5} required {options};", service, is_server=is_server)

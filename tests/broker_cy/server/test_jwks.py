@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_cy.config import BrokerConfig
-from broker_cy.config.sasl import JwksEndpoint
+from broker_cy.config.oauth import JwksEndpoint
 from broker_cy.config.types import ConfigError
 from broker_cy.security.jwt import SET_BYTES_MAX
 from broker_cy.server import jwks
@@ -96,7 +96,7 @@ def test_settings() -> None:
         ({"sasl.oauthbearer.sub.claim.name": " "}, "empty"),
         (
             {"inter.broker.listener.name": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER"},
-            "use",
+            "token.endpoint.url is needed",
         ),
     ],
 )
