@@ -73,8 +73,8 @@ def sized(data: bytes) -> bytes:
 
 
 def arrays_at(key: ApiKey, version: int) -> Iterator[bytes]:
-    """Bodies that announce elements of an array, or tagged fields: a request up to that place, the number, and bytes that
-    could be the first of them.
+    """Bodies that announce elements of an array, or tagged fields: a request up to that place, the number, and some
+    bytes that could be the first of them.
     """
     cls = frame.request_class(key)
     spec = tables.load(cls.__name__)
