@@ -85,16 +85,16 @@ def connect(address: tuple[str, int], timeout_s: float) -> socket.socket:
         if security.tls is not None:
             sock = security.tls.wrap_socket(sock, server_hostname=address[0])
         if security.login is not None:
-            _log_in(sock, security.login)
+            _log_in(sock, security.login, address[0])
     except BaseException:
         sock.close()
         raise
     return sock
 
 
-def _log_in(sock: socket.socket, login: ClientLogin) -> None:
+def _log_in(sock: socket.socket, login: ClientLogin, host: str) -> None:
     try:
-        exchange = login.begin()
+        exchange = login.begin(host)
         answer = _ask(sock, SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake)
         check_handshake(answer, login.mechanism)
         token = exchange.first()

@@ -38,6 +38,7 @@ cdef struct Wire:
     size_t size                         # of the output
     size_t capacity
     bint may_grow                       # the output is on the heap, and of this wire alone
+    int reads_left                      # that the library may do: two for each record of the peer
 
 cdef class TlsContext:
     cdef SSL_CTX* context

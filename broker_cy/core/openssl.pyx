@@ -6,6 +6,7 @@ absent where neither was there. The file is long because a second module would h
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, EPROTO, errno
+from libc.limits cimport INT_MAX
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -156,6 +157,8 @@ cdef extern from "openssl/ssl.h" nogil:
 
 cdef enum:
     RECEIVE_BYTES = 131072              # received in one call
+    # Records that one call takes: a peer may send any number of key updates or of records of one byte, which cost some us each.
+    RECORDS_MAX = 256
     SHAKE_READ_BYTES = 16384
     # What is around a record, rounded up; and an alert or a key update.
     OUTPUT_BYTES = SEND_BYTES_MAX + (SEND_BYTES_MAX / 16384 + 4) * 512
@@ -201,9 +204,10 @@ cdef int wire_read(BIO* bio, char* into, int room) noexcept nogil:
     cdef Wire* wire = <Wire*>BIO_get_data(bio)
     cdef size_t n = wire.left
     BIO_clear_retry_flags(bio)
-    if n == 0:
+    if n == 0 or wire.reads_left <= 0:
         BIO_set_retry_read(bio)
         return -1
+    wire.reads_left -= 1
     if n > <size_t>room:
         n = room
     memcpy(into, wire.input, n)
@@ -532,6 +536,8 @@ cdef class TlsSession:
             return WANTS_WRITE if n == -EAGAIN else self.fail_shake(SOCKET_FAILED, <int>-n)
         self.wire.input = self.carry
         self.wire.left = self.carry_size
+        # SHAKE_BYTES_MAX bounds them.
+        self.wire.reads_left = INT_MAX
         while True:
             self.wire.output = NULL
             self.wire.size = self.wire.capacity = 0
@@ -656,6 +662,7 @@ cdef class TlsSession:
         cdef bint is_drained = False
         self.wire.input = self.carry
         self.wire.left = self.carry_size
+        self.wire.reads_left = 2 * RECORDS_MAX
         # The library may have to answer with an alert.
         self.begin_output()
         ERR_clear_error()
@@ -674,7 +681,7 @@ cdef class TlsSession:
                 self.wire.left = 0
                 self.has_ended = True
                 break
-            if is_drained or self.has_ended:
+            if is_drained or self.has_ended or self.wire.reads_left <= 0:
                 break
             # About as much as there is room for: what is left over has to be kept.
             wanted = room - total + 1024

@@ -25,8 +25,8 @@ cdef class TlsTransport(Transport):
 
     cdef ssize_t recv(self, void* into, size_t room) except? -1:
         cdef ssize_t n = self.session.recv(into, room)
-        # At the end of the stream the caller may come back later.
-        if n >= 0 and self.session.has_input():
+        # At the end of the stream the caller may come back later; without data there may be records that are none.
+        if self.session.has_input():
             self.schedule()
         return n
 
