@@ -1,16 +1,11 @@
-"""What handshakes cost a broker: TLS 1.3 with certificates of P-256, without and with one of the client.
+"""What handshakes cost a broker: TLS 1.3 with certificates of P-256, without and with one of the client (mTLS).
 
-    python -m bench.handshakes [--count 2000] [--clients 2] [--target broker-cy|kafka]
-
-Clients that connect, shake hands and close, as fast as they can, while another one produces over a connection that is
-open. Printed are the CPU time of the broker for each handshake, what one core would do of them in a second, and how
-long the producer waited, beside a run without handshakes.
+Clients connect, shake hands, ask one question and close, as fast as they can: the CPU time of the broker for each, all
+of it and that of the workers alone. Then again while another client produces over a connection that is open: how long
+it waits, beside a run without handshakes.
 """
 
-import argparse
 import multiprocessing
-import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -18,17 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import proc, protocol
-from bench.endpoint import Endpoint, check_config
-from bench.launch import kafka_dist
+from bench.endpoint import Endpoint
+from bench.goals import Figures
 from bench.targets import BrokerCy, Kafka, Target
 
 TARGETS: dict[str, Callable[[Path, dict[str, str]], Target]] = {
     "broker-cy": lambda directory, settings: BrokerCy(directory, settings, "SSL"),
     "kafka": lambda directory, settings: Kafka(directory, settings, (), "SSL"),
 }
-AUTHENTICATION = {"TLS": "none", "mTLS": "required"}
+AUTHENTICATION = {"tls": "none", "mtls": "required"}
 WARM_UP = {"broker-cy": 0.1, "kafka": 2.0}  # handshakes before those that are measured, as a share of them
 TOPIC = "handshakes"
+ALONE_S = 3.0
 
 
 def shake(address: Endpoint, count: int) -> None:
@@ -72,61 +68,50 @@ class Producer(threading.Thread):
             self.times_ms.append((time.perf_counter() - began) * 1e3)
             time.sleep(0.002)
 
-    def end(self) -> str:
+    def end(self) -> float:
+        """Return the 99th percentile of its waits in ms."""
         self.ending = True
         self.join()
         self._client.close()
-        found = sorted(self.times_ms)
-        return f"p50 {statistics.median(found):.2f} ms, p99 {found[len(found) * 99 // 100]:.2f} ms"
+        return sorted(self.times_ms)[len(self.times_ms) * 99 // 100]
 
 
-def measure(name: str, kind: str, count: int, clients: int) -> None:
+def measure(name: str, kind: str, count: int, clients: int) -> Figures:
+    """Return the figures of one broker; `kind` is one of AUTHENTICATION."""
     with (
         tempfile.TemporaryDirectory() as directory,
         TARGETS[name](Path(directory) / "data", {"ssl.client.auth": AUTHENTICATION[kind]}).running() as target,
     ):
         assert isinstance(target.address, Endpoint)
-        assert target.address.client_config is not None
-        check_config(target.address.client_config)
         target.create_topic(TOPIC, 1)
         shake_all(target.address, int(count * WARM_UP[name]), clients)
         alone = Producer(target.address)
         alone.start()
-        time.sleep(3.0)
+        time.sleep(ALONE_S)
         before = alone.end()
-        used, used_by_loop, began_s = proc.usage(target.pid), first_thread_s(target.pid), time.monotonic()
+        used, used_by_loop = proc.usage(target.pid).cpu_s, first_thread_s(target.pid)
         shake_all(target.address, count, clients)
-        took_s, after = time.monotonic() - began_s, proc.usage(target.pid)
+        each_us = (proc.usage(target.pid).cpu_s - used) / count * 1e6
         loop_us = (first_thread_s(target.pid) - used_by_loop) / count * 1e6
         beside = Producer(target.address)
         beside.start()
         shake_all(target.address, count, clients)
         during = beside.end()
-        cpu_us = (after.cpu_s - used.cpu_s) / count * 1e6
-        print(
-            f"{name:10} {kind:5} {cpu_us:7.0f} us of CPU each ({loop_us:.0f} in the first thread), "
-            f"{1e6 / cpu_us:6.0f}/s a core; "
-            f"{count / took_s:6.0f}/s in {took_s:.1f} s; producer alone {before}; beside them {during}",
-            flush=True,
-        )
+    if name == "kafka":
+        return {f"kafka_{kind}_handshake_us": each_us}
+    return {
+        f"{kind}_handshake_us": each_us,
+        f"{kind}_handshake_worker_us": each_us - loop_us,
+        f"{kind}_handshakes_per_s_of_a_worker": 1e6 / (each_us - loop_us),
+        f"{kind}_producer_p99_ms_alone": before,
+        f"{kind}_producer_p99_ms_beside": during,
+    }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--clients", type=int, default=2)
-    parser.add_argument("--target", action="append", choices=list(TARGETS))
-    parser.add_argument("--kind", action="append", choices=list(AUTHENTICATION))
-    options = parser.parse_args()
-    names = options.target or list(TARGETS)
-    if "kafka" in names and (sentence := kafka_dist.missing()) is not None:
-        print(sentence, file=sys.stderr)
-        return 1
-    for kind in options.kind or AUTHENTICATION:
-        for name in names:
-            measure(name, kind, options.count, options.clients)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def handshake_figures(count: int, clients: int) -> Figures:
+    """Raises ProcessError if Kafka cannot run here."""
+    found: Figures = {}
+    for kind in AUTHENTICATION:
+        for name in TARGETS:
+            found |= measure(name, kind, count, clients)
+    return found

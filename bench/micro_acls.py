@@ -1,17 +1,15 @@
 """Figures of authorisation alone, on one core: loading of ACLs, their memory, and decisions.
 
-    python -m bench.micro_acls [number of ACLs]
-
 The records are read as from a snapshot. Times are CPU time, those of decisions the best of several rounds.
 """
 
 import gc
-import sys
 import time
 import tracemalloc
 from functools import partial
 from uuid import UUID
 
+from bench.goals import Figures
 from bench.micro_batch import best_s
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.replay import replay
@@ -19,7 +17,6 @@ from broker_cy.security.acls import Operation, PatternType, Permission, Resource
 from broker_cy.security.authorizer import Authorizer
 from broker_cy.wire import codec, messages
 
-COUNT = 100_000
 PRINCIPALS = 2_000
 # Of a hundred ACLs, those on a prefix.
 PREFIXED = 20
@@ -45,7 +42,7 @@ def encoded(count: int) -> list[bytes]:
     return found
 
 
-def load_figures(count: int) -> Authorizer:
+def load_figures(count: int) -> tuple[Authorizer, Figures]:
     data = encoded(count)
     gc.collect()
     tracemalloc.start()
@@ -57,22 +54,27 @@ def load_figures(count: int) -> Authorizer:
     authorizer.replace(image.acls())
     of_both = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    print(f"memory {count} ACLs: records {of_image / 1e6:.1f} MB, index {(of_both - of_image) / 1e6:.1f} MB")
     started = time.process_time()
     for each in data:
         replay(image, codec.decode(messages.AccessControlEntryRecord, 0, each))
     read = time.process_time()
     authorizer.replace(image.acls())
-    print(f"load: records {read - started:.2f} s, index {time.process_time() - read:.2f} s")
-    return authorizer
+    return authorizer, {
+        "acl_records_s": read - started,
+        "acl_index_s": time.process_time() - read,
+        "acl_records_mb": of_image / 1e6,
+        "acl_index_mb": (of_both - of_image) / 1e6,
+    }
 
 
-def decision_figures(authorizer: Authorizer) -> None:
+def decision_figures(authorizer: Authorizer) -> Figures:
     who, host, topic = "User:service-777", "192.0.2.1", "team-777.topic-777"
     kept = best_s(partial(authorizer.allows, who, host, Operation.WRITE, ResourceType.TOPIC, topic))
     new = best_s(partial(authorizer._mask, who, host, ResourceType.TOPIC, topic))
-    print(f"decision: kept {kept * 1e9:.0f} ns, new {new * 1e6:.2f} us")
+    return {"acl_decision_kept_ns": kept * 1e9, "acl_decision_new_us": new * 1e6}
 
 
-if __name__ == "__main__":
-    decision_figures(load_figures(int(sys.argv[1]) if len(sys.argv) > 1 else COUNT))
+def acl_figures(count: int) -> Figures:
+    """Return the figures of so many ACLs."""
+    authorizer, loaded = load_figures(count)
+    return {**loaded, **decision_figures(authorizer)}

@@ -1,7 +1,5 @@
 """How exactly a broker keeps the quotas of bytes: producers and consumers of librdkafka and Java, beside Apache Kafka.
 
-    python -m bench.quota_rates [--seconds 30] [--rate 2000000] [--target broker-cy|kafka]
-
 Four clients at once, each with a client id of its own and a quota for it, send or read as fast as they can. After the
 burst that the windows allow, the rate of the records is measured over the given time: of producers by the end of
 their topic, of consumers by what they printed or got. What a quota counts is about a percent more: requests and
@@ -11,12 +9,10 @@ Kafka forgets windows as a whole, so that its clients alternate between bursts a
 them are within the time that is measured is chance.
 """
 
-import argparse
 import asyncio
 import contextlib
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -25,6 +21,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bench.goals import Figures
 from bench.launch import kafka_dist
 from bench.targets import BrokerCy, Kafka, Target
 from broker_cy.admin import AdminClient
@@ -33,7 +30,7 @@ RECORD_BYTES = 10_000
 # The most in one request or answer of librdkafka.
 REQUEST_BYTES = 100_000
 WARM_UP_S = 20.0  # what was used before the first wait is forgotten after eleven
-TARGETS = {"broker-cy": BrokerCy, "kafka": Kafka}
+TARGETS: dict[str, Callable[[Path], Target]] = {"": BrokerCy, "kafka_": Kafka}
 _TOOLS = "org.apache.kafka.tools."
 
 Bytes = Callable[[], float]
@@ -205,22 +202,11 @@ def measure(target: Target, rate: float, seconds: float) -> dict[str, float]:
         return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--rate", type=float, default=2_000_000.0, help="the quota, in bytes a second")
-    parser.add_argument("--target", action="append", choices=list(TARGETS))
-    options = parser.parse_args()
-    if (sentence := kafka_dist.missing()) is not None:
-        print(sentence, file=sys.stderr)
-        return 1
-    print(f"quota {options.rate:,.0f} B/s, over {options.seconds:g} s")
-    for name in options.target or TARGETS:
-        with tempfile.TemporaryDirectory() as directory, TARGETS[name](Path(directory) / "data").running() as target:
-            for client, rate in measure(target, options.rate, options.seconds).items():
-                print(f"{name:10} {client:20} {rate:12,.0f} B/s {rate / options.rate - 1:+7.1%}", flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def quota_figures(rate: float, seconds: float) -> Figures:
+    """The rates in percent of the quota. Raises ProcessError if Kafka cannot run here."""
+    found: Figures = {}
+    for name, make in TARGETS.items():
+        with tempfile.TemporaryDirectory() as directory, make(Path(directory) / "data").running() as target:
+            for client, got in measure(target, rate, seconds).items():
+                found[f"{name}quota_{client.replace(' ', '_').lower()}_percent"] = got / rate * 100
+    return found

@@ -12,7 +12,7 @@ FILE = Path(__file__).with_name("tables.toml")
 # These write {figure: number}, or {figure: [number of each repeat]}, as JSON.
 PROGRAMS = (
     "bench.analytics", "bench.console", "bench.dashboard", "bench.lag", "bench.load", "bench.many_partitions",
-    "bench.scrape",
+    "bench.scrape", "bench.security",
 )  # fmt: skip
 _REACH = re.compile(r"(>=|<=) ([0-9.]+)")
 
