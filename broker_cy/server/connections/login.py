@@ -1,11 +1,11 @@
 """The logins of connections on listeners with SASL: what drives their authenticators (security.authenticator) with
 frames, time and users.
 
-Calls of Kerberos, which may block, run in threads of their own, and the connection is not read meanwhile.
+Calls of Kerberos, which may block, run in threads (login_calls), and the connection is not read meanwhile. A connection
+has one call, which is dropped with it if it still waits.
 
 Bounds: `brokercy.authentication.timeout.ms` from the first byte to the end of a login, also of a second one; and
 `connection.failed.authentication.delay.ms` from a failure to its answer, in which nothing more is read.
-KERBEROS_THREADS calls of a node run at a time; a connection has one that waits at most, which is dropped with it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 # need a look at each user.
 TYPICAL_S: Final = 60.0
 _KEY_BYTES: Final = 32
-KERBEROS_THREADS: Final = 2
 
 
 class ScramUsers:
@@ -226,8 +225,11 @@ class Login:
             self._call(outcome)
 
     def _call(self, busy: Busy) -> None:
+        self._calls = self._logins.broker.login_calls.begin(busy.run)
+        if self._calls is None:
+            self._do(self._authenticator.finish(Failed("too many logins wait for calls of Kerberos")))
+            return
         self._connection.pause_login()
-        self._calls = self._loop.run_in_executor(self._logins.broker.kerberos_workers(KERBEROS_THREADS), busy.run)
         self._calls.add_done_callback(self._called)
 
     def _called(self, calls: asyncio.Future[ServerStep]) -> None:
