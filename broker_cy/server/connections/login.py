@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from broker_cy.security.sasl.exchange import ServerExchange, ServerStep
     from broker_cy.server.broker import Broker
     from broker_cy.server.connections.connection import Connection
+    from broker_cy.server.connections.login_calls import LoginCall
     from broker_cy.server.tokens import Tokens
     from broker_cy.wire import messages
 
@@ -206,8 +207,8 @@ class Login:
         self.has_expired = False
         # That of the delegation token that the client has logged in with.
         self._token_id = ""
-        # Calls that run in a thread, or wait for one.
-        self._calls: asyncio.Future[ServerStep] | None = None
+        # A call that runs in a thread, or waits for one.
+        self._running: LoginCall | None = None
         self._wait()
 
     def take(self, data: bytes) -> None:
@@ -225,20 +226,14 @@ class Login:
             self._call(outcome)
 
     def _call(self, busy: Busy) -> None:
-        self._calls = self._logins.broker.login_calls.begin(busy.run)
-        if self._calls is None:
+        self._running = self._logins.broker.login_calls.begin(busy.run, self._called)
+        if self._running is None:
             self._do(self._authenticator.finish(Failed("too many logins wait for calls of Kerberos")))
             return
         self._connection.pause_login()
-        self._calls.add_done_callback(self._called)
 
-    def _called(self, calls: asyncio.Future[ServerStep]) -> None:
-        self._calls = None
-        if calls.cancelled() or self._connection.closed:
-            return
-        error = calls.exception()
-        # What is not an error of Kerberos is one of this program, or of the library's binding.
-        step = calls.result() if error is None else Failed(f"{type(error).__name__} in a call of Kerberos")
+    def _called(self, step: ServerStep) -> None:
+        self._running = None
         outcome = self._authenticator.finish(step, self._logins.broker.clock.wall_ms())
         self._connection.resume_login()
         self._do(outcome)
@@ -259,8 +254,8 @@ class Login:
         """The connection has ended."""
         self._stop_timer()
         self._leave_token()
-        if self._calls is not None:
-            self._calls.cancel()
+        if self._running is not None:
+            self._running.drop()
 
     def end_by(self, expires_ms: int | None) -> None:
         """See tokens.TokenSession. A session does not become longer: clients log in again for that."""
