@@ -264,7 +264,8 @@ class Authenticator:
     def _stepped(self, header: Header | None, step: ServerStep) -> Outcome:
         """The answer to a token, which is in a request with this header, or without one."""
         if isinstance(step, Work):
-            self._waiting = header
+            # Without the body of the request, which may be large.
+            self._waiting = header and header._replace(body=memoryview(b""))
             self._go(State.BUSY)
             return Busy(-1, b"", step.run)
         if header is not None:

@@ -12,6 +12,7 @@ from broker_cy.config.types import ConfigError
 from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.client_quotas import ClientQuotas
+from broker_cy.server.connections.login_calls import LoginCalls
 from broker_cy.server.login_counts import LoginCounts, TlsCounts
 from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.access_journal import AccessJournal
@@ -87,6 +88,7 @@ class Broker:
         )
         self.log_events = LogEvents(seams.clock)
         self.login_counts = LoginCounts()
+        self.login_calls = LoginCalls(seams.loop, seams.workers.pool)
         self.quotas = ClientQuotas(config, seams.clock)
         self.tls_counts = TlsCounts()
         self.node_id: int = config.node_id
@@ -114,8 +116,6 @@ class Broker:
         )
         self.suspects = Suspects(seams.loop)
         self.departed = Departed(seams.loop)
-        self._make_pool = seams.workers.pool
-        self._kerberos_workers: Executor | None = None
         self.cold_reader: Executor  # reads what left the page cache
 
     @property
@@ -134,17 +134,6 @@ class Broker:
 
         self.tokens = Tokens(self.config.token_secret_key, lambda: self.image, self.clock)
         self.controller.subscribe(self.tokens.apply)
-
-    def kerberos_workers(self, threads_max: int) -> Executor:
-        """Where calls of Kerberos run for clients that log in; made for the first one."""
-        if self._kerberos_workers is None:
-            self._kerberos_workers = self._make_pool("kerberos", threads_max)
-        return self._kerberos_workers
-
-    def stop_logins(self) -> None:
-        """Called after the last connection has ended."""
-        if self._kerberos_workers is not None:
-            self._kerberos_workers.shutdown(wait=False, cancel_futures=True)
 
     def authorize(self) -> Authorization | None:
         """Set the authorizer up that is configured. Called at the start, before anybody is served."""

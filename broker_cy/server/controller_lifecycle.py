@@ -158,7 +158,7 @@ class ControllerServer:
         self._controllers.stop()
         self._jobs.stop()
         self._executor.shutdown(wait=True, cancel_futures=True)
-        self.broker.stop_logins()
+        self.broker.login_calls.stop()
         self.broker.log_manager.close(_no_partition, -1)
 
 

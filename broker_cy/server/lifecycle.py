@@ -637,7 +637,7 @@ class BrokerServer:
         self._sync_pool.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._cold_reader.shutdown(wait=False, cancel_futures=True)
-        self.broker.stop_logins()
+        self.broker.login_calls.stop()
         self._check_pool.shutdown(wait=False, cancel_futures=True)
         self.broker.log_manager.close(self._partitions.high_watermark_of, self.broker.controller.broker_epoch)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiokafka
 import pytest
@@ -26,8 +27,11 @@ from tests.support import kerberos as kdcs
 from tests.support.broker import target_is_kafka
 from tests.support.clients import kcat
 from tests.support.kerberos import MODULE, REALM, Kdc, client_jaas
-from tests.support.sasl_broker import SaslBroker, write_properties
+from tests.support.sasl_broker import KafkaSaslPeer, SaslBroker, write_properties
 from tests.support.wait import until
+
+if TYPE_CHECKING:
+    from broker_cy.client.kerberos import Initiator
 
 pytestmark = [
     pytest.mark.skipif(target_is_kafka(), reason="starts the broker itself"),
@@ -46,18 +50,33 @@ SETTINGS = {
 }
 
 
+def settings(keytab: Path) -> dict[str, str]:
+    return {**SETTINGS, "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": client_jaas(keytab, SERVICE)}
+
+
 class GssapiBroker(SaslBroker):
     """Its clients know it by a name, as Kerberos does."""
 
     def __init__(self, directory: Path, keytab: Path) -> None:
-        text = client_jaas(keytab, SERVICE)
-        super().__init__(directory, {**SETTINGS, "listener.name.sasl_plaintext.gssapi.sasl.jaas.config": text})
+        super().__init__(directory, settings(keytab))
 
     def prepare(self) -> None:
         self.settings["advertised.listeners"] = (
             f"SASL_PLAINTEXT://localhost:{self.port},OPEN://{self.host}:{self.open_port}"
         )
         super().prepare()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"localhost:{self.port}"
+
+
+class GssapiKafka(KafkaSaslPeer):
+    name = "localhost"
+
+    def __init__(self, directory: Path, kdc: Kdc) -> None:
+        super().__init__(directory, settings(key(kdc, SERVICE)))
+        self.jvm_flags = (*self.jvm_flags, f"-Djava.security.krb5.conf={kdc.config}")
 
     @property
     def bootstrap(self) -> str:
@@ -107,7 +126,7 @@ def kafka_topics(broker: GssapiBroker, kdc: Kdc, file: Path, *arguments: str) ->
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def our_topics(broker: GssapiBroker, file: Path, code: int = 0) -> str:
+def our_topics(broker: GssapiBroker | GssapiKafka, file: Path, code: int = 0) -> str:
     command = [*broker_command(), "topics", "create", "--partitions", "1", f"t{os.urandom(4).hex()}"]
     done = run([*command, "--bootstrap", broker.bootstrap, "--command-config", file], timeout_s=60, check=False)
     assert done.returncode == code, done.stderr
@@ -199,15 +218,19 @@ def test_load_generators(broker: GssapiBroker, kdc: Kdc, tmp_path: Path, monkeyp
 # --- the exchange, token by token
 
 
-def exchange(kdc: Kdc, file: str = "") -> GssapiClient:
+def initiator(kdc: Kdc) -> Initiator:
+    # There may be no library to import: then these tests are skipped.
     from broker_cy.client.kerberos import Initiator
 
-    text = client_jaas(key(kdc, ALICE), ALICE)
-    initiator = Initiator(jaas.kerberos(text, "kafka"))
-    return GssapiClient(lambda: initiator.begin("localhost"))
+    return Initiator(jaas.kerberos(client_jaas(key(kdc, ALICE), ALICE), "kafka"))
 
 
-def begun(broker: GssapiBroker, version: int = 1) -> Client:
+def exchange(kdc: Kdc) -> GssapiClient:
+    found = initiator(kdc)
+    return GssapiClient(lambda: found.begin("localhost"))
+
+
+def begun(broker: GssapiBroker | GssapiKafka, version: int = 1) -> Client:
     client = Client((broker.host, broker.port))
     assert client.ask(m.SaslHandshakeRequest(mechanism="GSSAPI"), version).error_code == 0
     return client
@@ -215,6 +238,46 @@ def begun(broker: GssapiBroker, version: int = 1) -> Client:
 
 def send(client: Client, token: bytes) -> Any:
     return client.ask(m.SaslAuthenticateRequest(auth_bytes=token), 2)
+
+
+@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+def test_the_same_answers_as_kafka(broker: GssapiBroker, kdc: Kdc, tmp_path: Path) -> None:
+    """If this fails, our clients cannot log in to Apache Kafka, or it judges another login than our broker does."""
+    admin = client_file(tmp_path / "admin", client_jaas(key(kdc, ADMIN), ADMIN))
+    nobody = client_file(tmp_path / "alice", client_jaas(key(kdc, ALICE), ALICE))
+    theirs = GssapiKafka(tmp_path / "kafka", kdc)
+    try:
+        theirs.start()
+        our_topics(theirs, admin)
+        assert "TOPIC_AUTHORIZATION_FAILED" in our_topics(theirs, nobody, 1)
+        ours, found = verdicts(broker, kdc), verdicts(theirs, kdc)
+        assert ours == found
+        assert [code for code, _ in found.values()] == [0, 0, 0, 58, 58, 58, 58, 58]
+    finally:
+        theirs.close()
+
+
+def verdicts(broker: GssapiBroker | GssapiKafka, kdc: Kdc) -> dict[str, tuple[int, str | None]]:
+    """How the last token of a client is answered."""
+    last = {
+        "no layer": b"\x01\0\0\0",
+        "a size": b"\x01\0\xff\xff",
+        "another authorization id": b"\x01\0\0\0Carol/admin@EXAMPLE.COM",
+        "integrity": b"\x02\0\0\0",
+        "confidentiality": b"\x04\0\0\0",
+        "no layer at all": b"\0\0\0\0",
+    }
+    found = {}
+    for what, message in last.items():
+        client, context = begun(broker), initiator(kdc).begin("localhost")
+        context.step(send(client, context.step(b"")).auth_bytes)
+        context.unwrap(send(client, b"").auth_bytes)
+        answer = send(client, context.wrap(message))
+        found[what] = answer.error_code, answer.error_message
+    for what, token in {"no token": b"", "no token of Kerberos": b"x" * 100}.items():
+        answer = send(begun(broker), token)
+        found[what] = answer.error_code, answer.error_message
+    return found
 
 
 def test_a_ticket_does_not_count_twice(broker: GssapiBroker, kdc: Kdc) -> None:
@@ -263,6 +326,31 @@ def test_a_new_key_counts_without_a_restart(broker: GssapiBroker, kdc: Kdc) -> N
     kdc.new_key(SERVICE, key(kdc, SERVICE))
     client, at_client = begun(broker), exchange(kdc)
     assert send(client, at_client.first()).error_code == 0
+
+
+def test_calls_that_block_hold_up_nobody_else(broker: GssapiBroker, kdc: Kdc) -> None:
+    """If this fails, a slow disk under the file of used tickets stops the broker for all clients; or those that leave
+    meanwhile leave something behind.
+    """
+    request = m.MetadataRequest(topics=[])
+    with (kdc.directory / "replays").open("r+b") as file:
+        # Kerberos's library waits for this lock.
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        clients = [begun(broker) for _ in range(6)]
+        for client in clients:
+            client.send(m.SaslAuthenticateRequest(auth_bytes=exchange(kdc).first()), 2)
+        for client in clients[::2]:
+            client.close()
+        # A request of one that waits is not lost.
+        clients[1].send(m.SaslAuthenticateRequest(auth_bytes=b""), 2)
+        others = Client((broker.host, broker.open_port))
+        for _ in range(3):
+            assert others.ask(request, 12) != CLOSED
+        begun(broker).close()
+    for client in clients[1::2]:
+        assert client.receive().error_code == 0
+    assert clients[1].receive().error_code == 0
+    assert send(begun(broker), exchange(kdc).first()).error_code == 0
 
 
 def test_a_start_that_nobody_could_log_in_to(kdc: Kdc, tmp_path: Path) -> None:

@@ -18,15 +18,14 @@ from kafka.errors import KafkaError as PythonKafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokens
 
 from bench.launch import kafka_dist
-from bench.launch.nodes import broker_command, free_ports
+from bench.launch.nodes import broker_command
 from bench.launch.processes import run
 from broker_cy.security.sasl.oauthbearer import OAuthBearerClient
 from broker_cy.wire import messages as m
 from tests.compat.differential.client import CLOSED, Client
 from tests.support.broker import target_is_kafka
-from tests.support.kafka_peer import KafkaPeer
 from tests.support.oauth_provider import AUDIENCE, ISSUER, Provider, claims, ec_key, key_set, rsa_key, token
-from tests.support.sasl_broker import SaslBroker, write_properties
+from tests.support.sasl_broker import KafkaSaslPeer, SaslBroker, write_properties
 from tests.support.wait import until
 
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="starts the brokers itself")
@@ -55,35 +54,10 @@ class Ours(SaslBroker):
         super().__init__(directory, {**settings(url), "brokercy.sasl.oauthbearer.allowed.urls": url, **(more or {})})
 
 
-class Theirs(KafkaPeer):
-    """`port` is that of the listener with SASL."""
-
+class Theirs(KafkaSaslPeer):
     def __init__(self, directory: Path, url: str) -> None:
         super().__init__(directory, settings(url))
         self.jvm_flags = (*self.jvm_flags, f"-D{ALLOWED}={url}")
-        self.open_port = 0
-
-    def choose_ports(self) -> None:
-        self.port, self.controller_port, self.open_port = free_ports(3)
-
-    def _write_properties(self) -> None:
-        super()._write_properties()
-        lines = dict(line.partition("=")[::2] for line in self._properties.read_text().splitlines())
-        both = f"SASL_PLAINTEXT://{self.host}:{self.port},OPEN://{self.host}:{self.open_port}"
-        lines |= {
-            "listeners": f"{both},CONTROLLER://{self.host}:{self.controller_port}",
-            "advertised.listeners": both,
-            "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,OPEN:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "OPEN",
-        }
-        write_properties(self._properties, lines)
-
-    def ready(self, child: Any) -> bool:
-        port, self.port = self.port, self.open_port
-        try:
-            return super().ready(child)
-        finally:
-            self.port = port
 
 
 def log_in(broker: Any, text: str) -> tuple[Client, Any]:

@@ -15,6 +15,8 @@ from bench.launch.nodes import free_ports
 from broker_cy.security import jaas
 from tests.support.cluster import QUICK, ClusterNode, running
 from tests.support.confluent import read_all
+from tests.support.kerberos import client_jaas, kerberos
+from tests.support.kerberos import missing as kerberos_missing
 from tests.support.oauth_provider import AUDIENCE, ISSUER, Provider, key_set, rsa_key
 from tests.support.sasl_broker import ADMIN_PASSWORD, listener_settings, write_properties
 from tests.support.wait import until
@@ -110,6 +112,14 @@ def produce(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
     assert producer.flush(TIMEOUT_S) == 0
 
 
+def logged_in_again(nodes: Sequence[SaslNode], broker: SaslNode) -> bool:
+    """Produce by the broker, and look whether nodes have logged in again at both kinds of listeners."""
+    produce(broker.bootstrap, "t", [b"more"])
+    counts = [node.counts() for node in nodes]
+    again = 'broker_cy_reauthentications_total{listener="%s",result="success"}'
+    return all(any(each.get(again % name, 0) >= 2 for each in counts) for name in (INNER, "CONTROLLER"))
+
+
 @pytest.mark.parametrize(
     ("mechanism", "roles"),
     [("SCRAM-SHA-512", ROLES), ("PLAIN", ("controller", "broker", "broker", "broker"))],
@@ -125,14 +135,7 @@ def test_a_cluster_of_nodes_that_log_in(tmp_path: Path, mechanism: str, roles: t
             done.result(TIMEOUT_S)
         produce(brokers[0].bootstrap, "t", [b"%d" % number for number in range(300)])
         assert len(read_all(brokers[1].bootstrap, "t")) == 300
-
-        def logged_in_again() -> bool:
-            produce(brokers[2].bootstrap, "t", [b"more"])
-            counts = [node.counts() for node in nodes]
-            again = 'broker_cy_reauthentications_total{listener="%s",result="success"}'
-            return all(any(each.get(again % name, 0) >= 2 for each in counts) for name in (INNER, "CONTROLLER"))
-
-        until(logged_in_again, "nodes that log in again", TIMEOUT_S)
+        until(lambda: logged_in_again(nodes, brokers[2]), "nodes that log in again", TIMEOUT_S)
         for node in nodes:
             counts = node.counts()
             assert not [name for name in counts if "authentications_total" in name and "failure" in name]
@@ -191,14 +194,7 @@ def test_nodes_with_tokens(tmp_path: Path) -> None:
             admin = AdminClient({"bootstrap.servers": brokers[0].bootstrap})
             for done in admin.create_topics([NewTopic("t", 1, 2, config={"min.insync.replicas": "2"})]).values():
                 done.result(TIMEOUT_S)
-
-            def logged_in_again() -> bool:
-                produce(brokers[0].bootstrap, "t", [b"x"])
-                counts = [node.counts() for node in nodes]
-                again = 'broker_cy_reauthentications_total{listener="%s",result="success"}'
-                return all(any(each.get(again % name, 0) >= 2 for each in counts) for name in (INNER, "CONTROLLER"))
-
-            until(logged_in_again, "nodes that log in again", TIMEOUT_S)
+            until(lambda: logged_in_again(nodes, brokers[0]), "nodes that log in again", TIMEOUT_S)
             for node in nodes:
                 counts = node.counts()
                 assert not [name for name in counts if "authentications_total" in name and "failure" in name]
@@ -218,3 +214,23 @@ def test_nodes_with_tokens(tmp_path: Path) -> None:
                 assert provider.token_url in other.stderr() + other.stdout()
             finally:
                 other.close()
+
+
+@pytest.mark.skipif(kerberos_missing() is not None, reason=str(kerberos_missing()))
+def test_nodes_with_tickets(tmp_path: Path) -> None:
+    """If this fails, nodes cannot log in to each other with GSSAPI, or not again."""
+    principal = "kafka/127.0.0.1"
+    with kerberos(tmp_path / "kdc") as kdc:
+        text = client_jaas(kdc.add(principal), principal)
+        settings = {"sasl.mechanism.controller.protocol": jaas.GSSAPI, "sasl.kerberos.service.name": "kafka"}
+        for name in (INNER, "CONTROLLER"):
+            prefix = f"listener.name.{name.lower()}."
+            settings |= {f"{prefix}sasl.enabled.mechanisms": jaas.GSSAPI, f"{prefix}gssapi.sasl.jaas.config": text}
+        with sasl_cluster(tmp_path, jaas.GSSAPI, ("controller", "broker", "broker"), settings) as nodes:
+            _, *brokers = nodes
+            admin = AdminClient({"bootstrap.servers": brokers[0].bootstrap})
+            for done in admin.create_topics([NewTopic("t", 1, 2, config={"min.insync.replicas": "2"})]).values():
+                done.result(TIMEOUT_S)
+            until(lambda: logged_in_again(nodes, brokers[0]), "nodes that log in again", TIMEOUT_S)
+            counts = [name for node in nodes for name in node.counts()]
+            assert not [name for name in counts if "authentications_total" in name and "failure" in name]

@@ -10,6 +10,7 @@ MODULES = {
     "storage_targets": ("log_files", "small_files"),
     "sasl_targets": ("sasl_exchange", "sasl_answer", "sasl_login", "jaas"),
     "tls_targets": ("tls_hello", "tls_flights", "tls_records"),
+    "gssapi_targets": ("gssapi_login", "kerberos_names"),
     "state_targets": ("metadata_log", "group_log", "quorum_state", "quorum_entries"),
 }
 

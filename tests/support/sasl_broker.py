@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from bench.launch.nodes import broker_command, free_ports
 from tests.support.broker import QUICK, BrokerProcess
+from tests.support.kafka_peer import KafkaPeer
 
 TIMEOUT_S = 30.0
 ALICE, PASSWORD = "alice", 'alice, "secret"=1'
@@ -128,3 +129,35 @@ class SaslBroker(SecuredBroker):
 
     def secrets(self) -> dict[str, str]:
         return listener_settings("SASL_PLAINTEXT")
+
+
+class KafkaSaslPeer(KafkaPeer):
+    """Apache Kafka with the same two listeners: `port` is that of the one with SASL, which clients know as `name`."""
+
+    name = KafkaPeer.host
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(directory, settings)
+        self.open_port = 0
+
+    def choose_ports(self) -> None:
+        self.port, self.controller_port, self.open_port = free_ports(3)
+
+    def _write_properties(self) -> None:
+        super()._write_properties()
+        lines = dict(line.partition("=")[::2] for line in self._properties.read_text().splitlines())
+        both = f"SASL_PLAINTEXT://{self.host}:{self.port},OPEN://{self.host}:{self.open_port}"
+        lines |= {
+            "listeners": f"{both},CONTROLLER://{self.host}:{self.controller_port}",
+            "advertised.listeners": both.replace(self.host, self.name, 1),
+            "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,OPEN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "OPEN",
+        }
+        write_properties(self._properties, lines)
+
+    def ready(self, child: Any) -> bool:
+        port, self.port = self.port, self.open_port
+        try:
+            return super().ready(child)
+        finally:
+            self.port = port

@@ -1,11 +1,11 @@
 """The logins of connections on listeners with SASL: what drives their authenticators (security.authenticator) with
 frames, time and users.
 
-Calls of Kerberos, which may block, run in threads of their own, and the connection is not read meanwhile.
+Calls of Kerberos, which may block, run in threads (login_calls), and the connection is not read meanwhile. A connection
+has one call, which is dropped with it if it still waits.
 
 Bounds: `brokercy.authentication.timeout.ms` from the first byte to the end of a login, also of a second one; and
 `connection.failed.authentication.delay.ms` from a failure to its answer, in which nothing more is read.
-KERBEROS_THREADS calls of a node run at a time; a connection has one that waits at most, which is dropped with it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from broker_cy.security.sasl.exchange import ServerExchange, ServerStep
     from broker_cy.server.broker import Broker
     from broker_cy.server.connections.connection import Connection
+    from broker_cy.server.connections.login_calls import LoginCall
     from broker_cy.server.tokens import Tokens
     from broker_cy.wire import messages
 
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 # need a look at each user.
 TYPICAL_S: Final = 60.0
 _KEY_BYTES: Final = 32
-KERBEROS_THREADS: Final = 2
 
 
 class ScramUsers:
@@ -207,8 +207,8 @@ class Login:
         self.has_expired = False
         # That of the delegation token that the client has logged in with.
         self._token_id = ""
-        # Calls that run in a thread, or wait for one.
-        self._calls: asyncio.Future[ServerStep] | None = None
+        # A call that runs in a thread, or waits for one.
+        self._running: LoginCall | None = None
         self._wait()
 
     def take(self, data: bytes) -> None:
@@ -226,17 +226,14 @@ class Login:
             self._call(outcome)
 
     def _call(self, busy: Busy) -> None:
-        self._connection.pause_login()
-        self._calls = self._loop.run_in_executor(self._logins.broker.kerberos_workers(KERBEROS_THREADS), busy.run)
-        self._calls.add_done_callback(self._called)
-
-    def _called(self, calls: asyncio.Future[ServerStep]) -> None:
-        self._calls = None
-        if calls.cancelled() or self._connection.closed:
+        self._running = self._logins.broker.login_calls.begin(busy.run, self._called)
+        if self._running is None:
+            self._do(self._authenticator.finish(Failed("too many logins wait for calls of Kerberos")))
             return
-        error = calls.exception()
-        # What is not an error of Kerberos is one of this program, or of the library's binding.
-        step = calls.result() if error is None else Failed(f"{type(error).__name__} in a call of Kerberos")
+        self._connection.pause_login()
+
+    def _called(self, step: ServerStep) -> None:
+        self._running = None
         outcome = self._authenticator.finish(step, self._logins.broker.clock.wall_ms())
         self._connection.resume_login()
         self._do(outcome)
@@ -257,8 +254,8 @@ class Login:
         """The connection has ended."""
         self._stop_timer()
         self._leave_token()
-        if self._calls is not None:
-            self._calls.cancel()
+        if self._running is not None:
+            self._running.drop()
 
     def end_by(self, expires_ms: int | None) -> None:
         """See tokens.TokenSession. A session does not become longer: clients log in again for that."""

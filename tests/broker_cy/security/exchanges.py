@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from broker_cy.core import scram
 from broker_cy.core.scram import Mechanism
 from broker_cy.security.sasl.exchange import Challenge, ClientExchange, Login, Passwords, ServerExchange, ServerStep
+from broker_cy.security.sasl.gssapi import GssError
 from broker_cy.security.sasl.plain import PlainClient, PlainServer
 from broker_cy.security.sasl.scram import Credential, Decoys, SaltedPasswords, ScramClient, ScramServer
 
@@ -56,3 +59,34 @@ def run(at_server: ServerExchange, at_client: ClientExchange) -> ServerStep:
         assert token is not None
         step = at_server.step(token)
     return step
+
+
+@dataclass
+class FakeContext:
+    """Complete after `legs` tokens of the peer; a wrapped message has `proof` in front."""
+
+    legs: int
+    principal: str = "alice@X"
+    speaks_last: bool = True
+    is_complete: bool = False
+    taken: list[bytes] = field(default_factory=list)
+
+    def step(self, token: bytes) -> bytes:
+        if not token.startswith(b"ctx") and token:
+            raise GssError("Invalid token was supplied")
+        self.taken.append(token)
+        if token:
+            self.legs -= 1
+        self.is_complete = self.legs <= 0
+        return b"" if self.is_complete and not self.speaks_last else b"ctx%d" % len(self.taken)
+
+    def initiator(self) -> str:
+        return self.principal
+
+    def wrap(self, message: bytes) -> bytes:
+        return b"proof" + message
+
+    def unwrap(self, token: bytes) -> bytes:
+        if not token.startswith(b"proof"):
+            raise GssError("A token had an invalid Message Integrity Check (MIC)")
+        return token[5:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -12,40 +11,10 @@ from broker_cy.security.kerberos import PrincipalRules
 from broker_cy.security.sasl.exchange import Challenge, Done, Failed, LoginFailed, ServerStep, Work
 from broker_cy.security.sasl.gssapi import TOKEN_BYTES_MAX, GssapiClient, GssapiServer, GssError
 from broker_cy.wire import messages
+from tests.broker_cy.security.exchanges import FakeContext
 from tests.broker_cy.security.test_authenticator import answered, handshake, token, versions
 
 USER_OF = PrincipalRules(("RULE:[2:$1-$2](.*-admin)s/-.*//L", "DEFAULT"), "X").user_of
-
-
-@dataclass
-class FakeContext:
-    """Complete after `legs` tokens of the peer; a wrapped message has `proof` in front."""
-
-    legs: int
-    principal: str = "alice@X"
-    speaks_last: bool = True
-    is_complete: bool = False
-    taken: list[bytes] = field(default_factory=list)
-
-    def step(self, token: bytes) -> bytes:
-        if not token.startswith(b"ctx") and token:
-            raise GssError("Invalid token was supplied")
-        self.taken.append(token)
-        if token:
-            self.legs -= 1
-        self.is_complete = self.legs <= 0
-        return b"" if self.is_complete and not self.speaks_last else b"ctx%d" % len(self.taken)
-
-    def initiator(self) -> str:
-        return self.principal
-
-    def wrap(self, message: bytes) -> bytes:
-        return b"proof" + message
-
-    def unwrap(self, token: bytes) -> bytes:
-        if not token.startswith(b"proof"):
-            raise GssError("A token had an invalid Message Integrity Check (MIC)")
-        return token[5:]
 
 
 def done(step: ServerStep) -> Challenge | Done | Failed:
