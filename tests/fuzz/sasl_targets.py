@@ -165,6 +165,8 @@ def jaas_corpus() -> list[bytes]:
         _MODULE + b' required username="admin" password="a-\\"secret\\101" user_alice=\'b\';',
         _MODULE + b" requisite // comment\n a=b /* other */ c = d_1.e-f;\n",
         _MODULE + b" optional;",
+        b'org.apache.kafka.common.security.scram.ScramLoginModule required username="x" password="y" tokenauth=true;',
+        b"org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId=\"a\" scope='b c';",
     ]
 
 

@@ -9,6 +9,7 @@ MODULES = {
     "batch_targets": ("produced", "stored", "compressed"),
     "storage_targets": ("log_files", "small_files"),
     "sasl_targets": ("sasl_exchange", "sasl_answer", "sasl_login", "jaas"),
+    "oauth_targets": ("oauth_exchange", "oauth_keys", "sasl_token"),
     "tls_targets": ("tls_hello", "tls_flights", "tls_records"),
     "gssapi_targets": ("gssapi_login", "kerberos_names"),
     "state_targets": ("metadata_log", "group_log", "quorum_state", "quorum_entries"),
