@@ -53,7 +53,7 @@ _VALIDATORS: Final = frozenset(
         "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
     }
 )
-_WITH_SASL: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 
 
 class JwksEndpoint(NamedTuple):
@@ -133,9 +133,9 @@ def resolve(
             f"setting {JAAS} must be prefixed with listener and mechanism: {PREFIX}LISTENER.MECHANISM.{JAAS}, in small "
             "letters"
         )
-    found = {each.name: _listener(values, properties, each.name) for each in listeners if each.protocol in _WITH_SASL}
+    found = {each.name: _listener(values, properties, each.name) for each in listeners if each.protocol in PROTOCOLS}
     to_brokers = to_controllers = None
-    if inter_broker[1] in _WITH_SASL:
+    if inter_broker[1] in PROTOCOLS:
         mechanism = values[INTER_BROKER]
         if inter_broker[0] in found and mechanism not in found[inter_broker[0]].mechanisms:
             raise ConfigError(
@@ -143,7 +143,7 @@ def resolve(
                 "communication"
             )
         to_brokers = _login(properties, inter_broker[0], INTER_BROKER, mechanism)
-    if controller[1] in _WITH_SASL:
+    if controller[1] in PROTOCOLS:
         to_controllers = _login(properties, controller[0], CONTROLLER, values[CONTROLLER])
     return SaslSettings(found, to_brokers, to_controllers)
 
@@ -213,6 +213,11 @@ def _check_url(url: str, allowed: Iterable[str]) -> None:
         raise ConfigError(f"setting {_URL}={url}: {wrong}")
     if url not in {each.strip() for each in allowed}:
         raise ConfigError(f"setting {_URL}={url}: the URL is not allowed; {ALLOWED_URLS} has to contain it")
+
+
+def has_login(values: Mapping[str, Any], properties: Mapping[str, str], listener: str) -> bool:
+    """Whether there is a login for the listener between brokers."""
+    return _jaas_name(listener, values[INTER_BROKER]) in properties
 
 
 def _login(properties: Mapping[str, str], listener: str, setting: str, mechanism: str) -> Login:

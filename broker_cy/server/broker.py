@@ -73,7 +73,7 @@ class Broker:
             seams.network.connect,
             seams.clock,
             login=_login(config.sasl.to_brokers, seams.randomness),
-            tls=_tls(config.network.inter_broker, config.tls.to_brokers),
+            tls=_tls(config.network.to_brokers[0], config.tls.to_brokers),
         )
         self.to_controllers = replace(
             self.outgoing,
@@ -105,7 +105,7 @@ class Broker:
         self.refusals: Refusals
         self.own_topics = OwnTopicLeader(
             config.node_id,
-            config.network.inter_broker,
+            config.network.to_brokers[0],
             lambda: self.image,
             lambda: self.controller.has_peers,
             self.outgoing,
