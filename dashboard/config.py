@@ -10,6 +10,7 @@ readonly = false
 tls_certificate = "dash.pem"          # PEM, with the chain
 tls_key = "dash.key"
 behind_tls_proxy = false              # a proxy before the dashboard ends TLS
+trusted_proxies = ["10.0.0.5"]        # addresses or networks whose X-Forwarded-For says who the client is
 
 [environments]                        # colours, by name of a cluster
 orders = "production"                 # production, staging, test or development
@@ -22,10 +23,11 @@ Relative paths are relative to the directory of the file.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ from broker_cy.admin.clusters import default_path
 from broker_cy.client.errors import ClientError, Failure
 from dashboard.components.shell import ENVIRONMENTS
 from dashboard.security import Mask, OidcConfig, parse_masks, parse_oidc
+from dashboard.security.addresses import PROXIES_MAX, Network
 from dashboard.security.users import default_users_path
 
 DEFAULT_LISTEN = "127.0.0.1:8050"
@@ -48,6 +51,7 @@ _FIELDS: Mapping[str, tuple[type, str]] = {
     "tls_certificate": (str, "a path"),
     "tls_key": (str, "a path"),
     "behind_tls_proxy": (bool, "true or false"),
+    "trusted_proxies": (list, "a list of addresses or networks"),
     "environments": (dict, "a table of texts"),
     "oidc": (dict, "a table"),
     "mask": (list, "tables, [[mask]]"),
@@ -72,6 +76,7 @@ class DashboardConfig:
     oidc: OidcConfig | None = None
     masks: tuple[Mask, ...] = ()
     report: Path | None = None
+    trusted_proxies: tuple[Network, ...] = ()
 
     @property
     def uses_https(self) -> bool:
@@ -178,7 +183,18 @@ def _config(file: Path, data: Mapping[str, Any]) -> DashboardConfig:
         parse_oidc(data["oidc"], file, refuse) if "oidc" in data else None,
         parse_masks(data.get("mask", []), refuse),
         path_of("report"),
+        _proxies(data.get("trusted_proxies", []), refuse),
     )
+
+
+def _proxies(found: list[Any], refuse: Callable[[str], ClientError]) -> tuple[Network, ...]:
+    """Raises ClientError."""
+    if len(found) > PROXIES_MAX:
+        raise refuse(f"trusted_proxies has {len(found)} entries; {PROXIES_MAX} are allowed")
+    try:
+        return tuple(ipaddress.ip_network(each) for each in found)
+    except ValueError as error:
+        raise refuse(f"trusted_proxies = {found!r}: {error}") from None
 
 
 def _with_default_users(config: DashboardConfig) -> DashboardConfig:

@@ -39,7 +39,7 @@ NAMES: Final = oauth.NAMES | frozenset(
 )
 _OF_LISTENER: Final = frozenset({ENABLED, LIFETIME, RECEIVE, SERVICE, RULES}) | oauth.OF_LISTENER
 _OF_MECHANISM: Final = frozenset({JAAS, LIFETIME, HANDLER, LOGIN_HANDLER}) | oauth.OF_LISTENER
-_WITH_SASL: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 
 
 class Kerberos(NamedTuple):
@@ -109,9 +109,9 @@ def resolve(
             f"setting {JAAS} must be prefixed with listener and mechanism: {PREFIX}LISTENER.MECHANISM.{JAAS}, in small "
             "letters"
         )
-    found = {each.name: _listener(values, properties, each.name) for each in listeners if each.protocol in _WITH_SASL}
+    found = {each.name: _listener(values, properties, each.name) for each in listeners if each.protocol in PROTOCOLS}
     to_brokers = to_controllers = None
-    if inter_broker[1] in _WITH_SASL:
+    if inter_broker[1] in PROTOCOLS:
         mechanism = values[INTER_BROKER]
         if inter_broker[0] in found and mechanism not in found[inter_broker[0]].mechanisms:
             raise ConfigError(
@@ -119,7 +119,7 @@ def resolve(
                 "communication"
             )
         to_brokers = _login(values, properties, inter_broker[0], INTER_BROKER, mechanism)
-    if controller[1] in _WITH_SASL:
+    if controller[1] in PROTOCOLS:
         to_controllers = _login(values, properties, controller[0], CONTROLLER, values[CONTROLLER])
     return SaslSettings(found, to_brokers, to_controllers)
 
@@ -157,6 +157,11 @@ def is_handler(name: str, text: str) -> bool:
     """Whether this is the setting of a callback handler that is served: those of OAUTHBEARER."""
     setting, mechanism = base_of(name)
     return mechanism == jaas.OAUTHBEARER.lower() and text.strip() in oauth.HANDLERS.get(setting, ())
+
+
+def has_login(values: Mapping[str, Any], properties: Mapping[str, str], listener: str) -> bool:
+    """Whether there is a login for the listener between brokers."""
+    return _jaas_name(listener, values[INTER_BROKER]) in properties
 
 
 def _login(

@@ -52,6 +52,17 @@ class Network(NamedTuple):
     # The security protocols of the listeners between brokers (empty on a node that is none) and of controllers.
     inter_broker_protocol: str = ""
     controller_protocol: str = "PLAINTEXT"
+    # The listener of brokers that a node which is only a controller sends its events to, and its protocol; empty: any
+    # of them without TLS and login.
+    events_to: str = ""
+    events_to_protocol: str = ""
+
+    @property
+    def to_brokers(self) -> tuple[str, str]:
+        """The listener of brokers that this node connects to, and its protocol; empty for none by name."""
+        if self.inter_broker:
+            return self.inter_broker, self.inter_broker_protocol
+        return self.events_to, self.events_to_protocol
 
 
 class QuorumVoter(NamedTuple):
@@ -260,7 +271,8 @@ def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network
     _check_controllers(values, properties, everything, theirs)
     controller_protocol = _controller_protocol(controllers, protocols)
     if "broker" not in roles:
-        return Network((), theirs, (), their_addresses, "", tuple(controllers), "", controller_protocol)
+        events_to = _events_to(values, properties, protocols)
+        return Network((), theirs, (), their_addresses, "", tuple(controllers), "", controller_protocol, *events_to)
     _check_advertised(advertised, {listener.name for listener in everything})
     inter_broker = _inter_broker(values, properties, protocols)
     if inter_broker not in {listener.name for listener in advertised}:
@@ -292,7 +304,7 @@ def sasl_settings(values: Mapping[str, Any], properties: Mapping[str, str], net:
         values,
         properties,
         (*net.listeners, *net.controller_listeners),
-        (net.inter_broker, net.inter_broker_protocol),
+        net.to_brokers,
         (net.controller_names[0] if net.controller_names else "", net.controller_protocol),
     )
 
@@ -303,7 +315,7 @@ def tls_settings(values: Mapping[str, Any], properties: Mapping[str, str], net: 
         values,
         properties,
         (*net.listeners, *net.controller_listeners),
-        (net.inter_broker, net.inter_broker_protocol),
+        net.to_brokers,
         (net.controller_names[0] if net.controller_names else "", net.controller_protocol),
     )
 
@@ -364,6 +376,24 @@ def _inter_broker(values: Mapping[str, Any], properties: Mapping[str, str], prot
             "listener.security.protocol.map."
         )
     return str(name.upper())
+
+
+def _events_to(
+    values: Mapping[str, Any], properties: Mapping[str, str], protocols: Mapping[str, str]
+) -> tuple[str, str]:
+    """The listener between brokers, as a controller's own settings name it, and its protocol. Kafka's controllers do
+    not use these settings, so they may be incomplete: both texts are empty without a protocol, or without a login where
+    it wants one.
+    """
+    if "inter.broker.listener.name" in properties:
+        name = str(values["inter.broker.listener.name"]).upper()
+    elif "security.inter.broker.protocol" in properties:
+        name = str(values["security.inter.broker.protocol"])
+    else:
+        return "", ""
+    protocol = protocols.get(name, "")
+    is_usable = bool(protocol) and (protocol not in sasl.PROTOCOLS or sasl.has_login(values, properties, name))
+    return (name, protocol) if is_usable else ("", "")
 
 
 def built_in_values() -> dict[str, Any]:

@@ -109,7 +109,7 @@ class Broker:
         self.refusals: Refusals
         self.own_topics = OwnTopicLeader(
             config.node_id,
-            config.network.inter_broker,
+            config.network.to_brokers[0],
             lambda: self.image,
             lambda: self.controller.has_peers,
             self.outgoing,

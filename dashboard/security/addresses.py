@@ -15,12 +15,18 @@ QUERY_BYTES_MAX: Final = 16_384
 # Of the page that is shown after the login.
 NEXT_CHARACTERS_MAX: Final = 2_000
 HOSTS_MAX: Final = 100
+PROXIES_MAX: Final = 100
+# Addresses in X-Forwarded-For that are read, from its end.
+HOPS_MAX: Final = 16
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _HOST = re.compile(r"(?P<name>[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 # Encoded slash, backslash, NUL and other controls, and an encoded % that would be decoded a second time.
 _REFUSED_ESCAPE = re.compile(rb"%(?:2f|5c|[01][0-9a-f]|7f|25[0-9a-f]{2})", re.IGNORECASE)
 _BAD_ESCAPE = re.compile(rb"%(?![0-9a-fA-F]{2})")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Host(NamedTuple):
@@ -37,6 +43,32 @@ def parse_host(text: str) -> Host | None:
         return None
     port = match["port"]
     return Host(match["name"], None if port is None else int(port))
+
+
+def client_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> str:
+    """Return who sent a request: `peer`, unless that is one of the proxies, whose X-Forwarded-For is `forwarded`.
+
+    Each proxy adds the address of its own peer at the end; what is before the first address that is no proxy's may be
+    the client's invention.
+    """
+    address = peer
+    for hop in reversed(forwarded.split(",")[-HOPS_MAX:]):
+        if not _is_of(address, proxies):
+            break
+        hop = hop.strip()
+        if not _is_address(hop):
+            break
+        address = hop
+    return address
+
+
+def _is_of(address: str, networks: Sequence[Network]) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(parsed, "ipv4_mapped", None)
+    return any(each in network for each in (parsed, *([mapped] if mapped else [])) for network in networks)
 
 
 def host_name(address: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from broker_cy.client.errors import ClientError, Failure
-from dashboard.security.addresses import Hosts, is_loopback
+from dashboard.security.addresses import Hosts, Network, is_loopback
 from dashboard.security.audit import Audit
 from dashboard.security.files import make_private_directory, take_lock
 from dashboard.security.masking import Mask, Masking
@@ -35,8 +35,8 @@ class SecurityConfig:
 
     `host` and `port` are what it listens on; `hosts` are the other names by which browsers reach it, NAME or NAME:PORT.
     `users_path` and `oidc` are None if there are none; one of both is required beyond loopback, and with either,
-    everybody must log in. `tls`: browsers use https, of the dashboard itself or of a proxy before it. `clock` returns
-    seconds since 1970.
+    everybody must log in. `tls`: browsers use https, of the dashboard itself or of a proxy before it. `proxies` are
+    believed who their clients are. `clock` returns seconds since 1970.
     """
 
     host: str
@@ -47,6 +47,7 @@ class SecurityConfig:
     oidc: OidcConfig | None = None
     masks: tuple[Mask, ...] = ()
     tls: bool = False
+    proxies: tuple[Network, ...] = ()
     clock: Callable[[], float] = field(default=time.time, repr=False)
 
 

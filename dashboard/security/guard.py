@@ -19,7 +19,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from dashboard.security.addresses import QUERY_BYTES_MAX, Host, local_path, parse_host, path_problem
+from dashboard.security.addresses import (
+    QUERY_BYTES_MAX,
+    Host,
+    Network,
+    client_address,
+    local_path,
+    parse_host,
+    path_problem,
+)
 from dashboard.security.core import Security
 from dashboard.security.headers import Headers, ResponseHeaders
 from dashboard.security.limits import Buckets, address_key
@@ -85,7 +93,7 @@ class Request:
     host: Host | None = None
 
     @classmethod
-    def of(cls, scope: ASGIScope) -> Request:
+    def of(cls, scope: ASGIScope, proxies: Sequence[Network] = ()) -> Request:
         client = scope.get("client")
         is_socket = scope["type"] == "websocket"
         request = cls(
@@ -93,6 +101,8 @@ class Request:
         )
         for name, value in scope["headers"]:
             request.headers.setdefault(name.lower(), []).append(value)
+        if proxies:
+            request.address = client_address(request.address, request.header(b"x-forwarded-for"), proxies)
         hosts = request.headers.get(b"host", [])
         request.host = parse_host(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
         return request
@@ -144,7 +154,7 @@ class Guard:
             return
         if scope["type"] not in ("http", "websocket"):
             raise ValueError(f"the guard does not know requests of type {scope['type']!r}")
-        request = Request.of(scope)
+        request = Request.of(scope, self._security.config.proxies)
         answer = self._refused(request)
         identity = None
         if answer is None:
@@ -161,6 +171,9 @@ class Guard:
         if identity is not None:
             state["identity"] = identity
         inner = {**scope, "state": state}
+        if self._security.config.proxies:
+            # Failed logins are counted by the address of the client, not of the proxy.
+            inner["client"] = (request.address, 0)
         if request.is_socket:
             assert identity is not None
             await self._run_socket(inner, receive, send, identity)

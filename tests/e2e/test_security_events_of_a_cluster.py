@@ -1,21 +1,29 @@
 """The events of security of a cluster with a controller of its own: the author of a change is known on every node, and
 what the controller refuses is written, too, although it has no topics.
 
-All are anonymous, so that rights are given by host.
+All are anonymous in the first test, so that rights are given by host.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from broker_cy.admin import AdminClient, ClientError
+from broker_cy.client.login import ClientLogin
 from broker_cy.core.errors import ErrorCode
 from broker_cy.security.acls import Operation, PatternType, Permission, ResourceType
+from broker_cy.security.sasl.exchange import Login
 from broker_cy.wire import messages
 from tests.broker_cy.commands.conftest import TIMEOUT_S, Cli, bare  # noqa: F401 (a fixture)
 from tests.compat.differential.client import Client
-from tests.support.cluster import ClusterNode, cluster, topics
+from tests.e2e.test_sasl_cluster import INNER, SaslNode
+from tests.support.certificates import Authority
+from tests.support.cluster import ClusterNode, cluster, running, topics
 from tests.support.wait import until
 
 SETTINGS = {
@@ -78,3 +86,58 @@ def test_the_author_is_known_everywhere(bare: Cli, tmp_path: Path) -> None:  # n
         assert (denied["host"], denied["operation"], denied["reason"]) == (STRANGER, "ALTER", "denied")
         assert denied["rule"]["host"] == STRANGER
         assert denied["broker"] == controller.node_id
+
+
+class ReportingNode(SaslNode):
+    """SASL_SSL between brokers, where the controller logs in, too, and SASL_PLAINTEXT at the controller."""
+
+    def __init__(self, directory: Path, node_id: int, roles: str, authority: Authority) -> None:
+        super().__init__(directory, node_id, roles, "PLAIN")
+        self.authority = authority
+
+    def write_properties(self, voters: str) -> None:
+        super().write_properties(voters)
+        text = self.properties.read_text().replace(f"{INNER}:SASL_PLAINTEXT", f"{INNER}:SASL_SSL")
+        settings: dict[str, object] = {
+            "listener.name.inner.ssl.truststore.type": "PEM",
+            "listener.name.inner.ssl.truststore.location": self.authority.write_pem(self.directory / "authority.pem"),
+        }
+        if "broker" in self.roles:
+            holder = self.authority.issue("broker")
+            settings |= {
+                "listener.name.inner.ssl.keystore.type": "PEM",
+                "listener.name.inner.ssl.keystore.location": holder.write_pem(self.directory / "broker.pem"),
+            }
+        else:
+            settings |= {"inter.broker.listener.name": INNER, "sasl.mechanism.inter.broker.protocol": "PLAIN"}
+        self.properties.write_text(text + "".join(f"{name}={value}\n" for name, value in settings.items()))
+
+
+def test_a_controller_logs_in_to_brokers_to_report_refusals(bare: Cli, tmp_path: Path) -> None:  # noqa: F811
+    """If this fails, nobody sees who tries to log in at a controller of a cluster whose brokers all want TLS."""
+    pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+    authority = Authority()
+    nodes = [
+        ReportingNode(tmp_path / f"node-{at}", at, role, authority) for at, role in ((1, "controller"), (2, "broker"))
+    ]
+    for node in nodes:
+        node.choose_ports()
+    controller, broker = nodes
+
+    async def guess() -> None:
+        login = ClientLogin(Login("PLAIN", "mallory", "guessed"))
+        async with AdminClient(f"{controller.host}:{controller.controller_port}", timeout_s=10, login=login) as client:
+            with pytest.raises(ClientError):
+                await client.cluster.features()
+
+    def events() -> list[dict[str, Any]]:
+        said = bare("events", "--json", "--type", "login_failed", "--bootstrap", broker.bootstrap)
+        return [json.loads(line) for line in said.out.splitlines()]
+
+    with running([controller, broker]):
+        until(lambda: "__cluster_events" in topics(broker.port), "the topic of events", TIMEOUT_S)
+        asyncio.run(guess())
+        (failed, *_) = until(events, "the failed login", TIMEOUT_S)
+        assert (failed["broker"], failed["listener"], failed["user"]) == (controller.node_id, "CONTROLLER", "mallory")
+        # Nobody else connects to this listener of the only broker.
+        assert broker.counts()[f'broker_cy_authentications_total{{listener="{INNER}",result="success"}}'] >= 1

@@ -88,6 +88,7 @@ def run_exchange(data: bytes) -> None:
             raise Refusal
         if isinstance(step, Failed):
             raise Refusal
+        assert isinstance(step, Done)
         assert step.user in OWNERS
         text = message.decode("latin-1")
         sent = text[text.lower().index("bearer ") + len("bearer ") :].partition("\x01")[0].strip(" ")

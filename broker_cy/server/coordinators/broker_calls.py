@@ -54,7 +54,7 @@ class Caller(Protocol):
 
 class BrokerCalls:
     """The Caller of a broker. `image` returns the committed metadata, `listener` is the name of the inter-broker
-    listener; a node that is only a controller has none, and uses a listener of the broker without TLS and login.
+    listener; a node that is only a controller may have none, and uses a listener of the broker without TLS and login.
     """
 
     def __init__(

@@ -199,3 +199,37 @@ def test_no_change_at_run_time_is_accepted(name: str) -> None:
     before = config.sasl
     assert config.apply_dynamic({name: text}, {}) == frozenset()
     assert config.sasl is before
+
+
+CONTROLLER_ONLY = {
+    "process.roles": "controller",
+    "node.id": "1",
+    "listeners": "CONTROLLER://:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@localhost:9093",
+    "listener.security.protocol.map": (
+        "CONTROLLER:PLAINTEXT,INNER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
+    ),
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+}
+OWN_LOGIN = {"listener.name.inner.plain.sasl.jaas.config": f'{PLAIN} required username="admin" password="b-secret";'}
+
+
+@pytest.mark.parametrize(
+    ("settings", "listener"),
+    [
+        ({}, ""),
+        ({"inter.broker.listener.name": "inner"}, ""),
+        ({"inter.broker.listener.name": "inner", **OWN_LOGIN}, "INNER"),
+        ({"inter.broker.listener.name": "inner", **OWN_LOGIN, "sasl.mechanism.inter.broker.protocol": "GSSAPI"}, ""),
+        ({"inter.broker.listener.name": "unknown", **OWN_LOGIN}, ""),
+        ({"security.inter.broker.protocol": "PLAINTEXT"}, "PLAINTEXT"),
+        ({"security.inter.broker.protocol": "SASL_PLAINTEXT"}, ""),
+    ],
+)
+def test_where_a_controller_sends_its_events(settings: dict[str, str], listener: str) -> None:
+    """If this fails, the settings of one of Kafka's controllers prevent the start, or refusals go nowhere."""
+    found = BrokerConfig.from_properties({**CONTROLLER_ONLY, **settings})
+    assert found.network.to_brokers[0] == listener
+    assert (found.sasl.to_brokers is not None) == (listener == "INNER")
+    assert found.network.inter_broker == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -135,6 +136,29 @@ def test_the_addresses_of_one_ipv6_host_count_together(dashboard: Dashboard) -> 
         assert dashboard.log_in(f"user{number}", WRONG, f"2001:db8::{number}").status == 401
     assert dashboard.log_in("anna", WRONG, "2001:db8::ffff:1").status == 429
     assert dashboard.log_in("anna", WRONG, "2001:db8:0:1::1").status == 401
+
+
+def test_clients_behind_a_proxy_count_by_themselves(make: Make, users_path: Path) -> None:
+    """If this fails, one guesser behind the same proxy keeps everybody out, or evades the limit by a header."""
+    dashboard = make(users_path=users_path, proxies=(ip_network("10.0.0.0/24"), ip_network("fd00::/8")))
+
+    def attempt(forwarded: str, name: str = "nobody", password: str = "wrong", address: str = "10.0.0.5") -> int:
+        form = {"name": name, "password": password}
+        return dashboard.post("/login", form, [("x-forwarded-for", forwarded)], address).status
+
+    # What the client sends itself is before what the proxies add.
+    for number in range(5):
+        assert attempt(f"198.51.100.{number}, 203.0.113.9, 10.0.0.6", name=f"guess-{number}") == 401
+    assert attempt("203.0.113.9, 10.0.0.6") == 429
+    assert attempt("203.0.113.9", "anna", PASSWORD, "fd00::5") == 429
+    assert attempt("203.0.113.10", "anna", PASSWORD) == 303
+    assert dashboard.security.audit.recent(1)[0].address == "203.0.113.10"
+    # Others than proxies are not believed, and neither is what is no address.
+    for number in range(5):
+        assert attempt(f"203.0.113.{20 + number}", name=f"other-{number}", address="192.0.2.1") == 401
+    assert attempt("203.0.113.30", "anna", PASSWORD, "192.0.2.1") == 429
+    assert attempt("203.0.113.11, unknown", "ben", PASSWORD) == 303
+    assert dashboard.security.audit.recent(1)[0].address == "10.0.0.5"
 
 
 def test_failures_are_forgotten(dashboard: Dashboard) -> None:

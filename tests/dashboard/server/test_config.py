@@ -34,6 +34,8 @@ AWAY = "127.0.0.1:1"
         ("hosts = [1]", "hosts = [1]: a list of texts is expected"),
         ("[environments]\nmain = 'prod'", "environments.main = 'prod': one of production, staging, test, development"),
         ("tls_key = 'k'", "tls_certificate and tls_key belong together"),
+        ("trusted_proxies = ['10.0.0.5/8']", "has host bits set"),
+        ("trusted_proxies = ['proxy']", "trusted_proxies = ['proxy']"),
         ("tls_key = 'k'\ntls_certificate = 'c'\nbehind_tls_proxy = true", "without tls_certificate"),
         ("readonly = 'yes'", "readonly = 'yes': true or false is expected"),
         ("[[mask]]\ntopic = 'x'", "mask"),
