@@ -162,8 +162,8 @@ def _client(
             ciphers, _, oldest, newest = split(named, oldest, newest)
         except SuitesError as error:
             raise ConfigError(f"listener {name}: {error}") from None
-    allowed = (_value(values, properties, name, each) for each in (DN_CHANGES, SAN_CHANGES))
-    return ClientSettings(stores, oldest, newest, bool(algorithm), *allowed, ciphers=ciphers)
+    allows_dn, allows_san = (_value(values, properties, name, each) for each in (DN_CHANGES, SAN_CHANGES))
+    return ClientSettings(stores, oldest, newest, bool(algorithm), allows_dn, allows_san, ciphers)
 
 
 def _stores(values: Mapping[str, Any], properties: Mapping[str, str], name: str) -> StoreSettings:
