@@ -9,8 +9,9 @@ In place of sasl.jaas.config there may be `sasl.username` with `sasl.password.fi
 file (its first line) or a variable of the environment that has the password: it is then in no file that others read.
 
 With `security.protocol` SSL or SASL_SSL there are `ssl.truststore.*`, `ssl.keystore.*`, `ssl.key.password`,
-`ssl.enabled.protocols` and `ssl.endpoint.identification.algorithm`, as in Kafka; passwords may be in a file or in the
-environment, too (`ssl.keystore.password.file`, `ssl.keystore.password.env`).
+`ssl.enabled.protocols`, `ssl.cipher.suites` and `ssl.endpoint.identification.algorithm`, as in Kafka; passwords may be
+in a file or in the environment, too (`ssl.keystore.password.file`, `ssl.keystore.password.env`). Of TLS 1.3, all suites
+have to be named, or none: then TLS 1.2 alone is used.
 
 With GSSAPI, sasl.jaas.config has the options of Krb5LoginModule for a keytab or the tickets of kinit, and
 sasl.kerberos.service.name is the primary of the brokers' principals.
@@ -38,6 +39,7 @@ from broker_cy.security.sasl.exchange import Login
 from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 from broker_cy.security.tls.stores import NAMES as STORE_NAMES
 from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings, check_settings
+from broker_cy.security.tls.suites import DEFAULT_OF_TLS_13, SuitesError, split
 
 if TYPE_CHECKING:
     import ssl
@@ -62,12 +64,14 @@ _OF_KERBEROS: Final = (JAAS, SERVICE)
 _SASL: Final = (MECHANISM, *dict.fromkeys((*_OF_PASSWORDS, *_OF_TOKENS, *_OF_KERBEROS)))
 ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
 VERSIONS: Final = "ssl.enabled.protocols"
+SUITES: Final = "ssl.cipher.suites"
 _SECRETS: Final = ("ssl.keystore.password", "ssl.key.password", "ssl.truststore.password")
 _TLS: Final = (
     *STORE_NAMES.values(),
     *(f"{name}{ending}" for name in _SECRETS for ending in (".file", ".env")),
     ENDPOINT,
     VERSIONS,
+    SUITES,
 )
 NAMES: Final = (PROTOCOL, *_SASL, *_TLS)
 WITH_SASL: Final = ("SASL_PLAINTEXT", "SASL_SSL")
@@ -136,7 +140,16 @@ def _tls_settings(settings: Mapping[str, str], where: str) -> ClientSettings:
         raise _invalid(where, f"{ENDPOINT}={algorithm} is not supported: use https, or leave it empty")
     stores = StoreSettings(**found)
     check_settings(stores)
-    return ClientSettings(stores, min(versions), max(versions), bool(algorithm))
+    oldest, newest, ciphers = min(versions), max(versions), None
+    if named := [each.strip() for each in settings.get(SUITES, "").split(",") if each.strip()]:
+        try:
+            ciphers, suites, oldest, newest = split(named, oldest, newest)
+        except SuitesError as error:
+            raise _invalid(where, str(error)) from None
+        if suites and set(suites) != DEFAULT_OF_TLS_13:
+            names = ", ".join(sorted(DEFAULT_OF_TLS_13))
+            raise _invalid(where, f"{SUITES}: of TLS 1.3 either all or none can be used: {names}")
+    return ClientSettings(stores, oldest, newest, bool(algorithm), ciphers=ciphers)
 
 
 class ClientSecurity(NamedTuple):
@@ -171,6 +184,9 @@ def librdkafka_settings(path: Path) -> dict[str, str]:
         return found
     from broker_cy.client.tls import pem_texts, read_file
 
+    for name in (VERSIONS, SUITES):
+        if name in settings:
+            raise _invalid(where, f"librdkafka has no setting that does what {name} does in Java")
     try:
         wanted = _tls_settings(settings, where)
         texts = pem_texts(wanted, read_file)

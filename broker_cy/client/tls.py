@@ -2,7 +2,8 @@
 
 Bytes do not count here as they do for clients of a broker, so this is Python's ssl, with the same readers of key stores
 as the listeners. Checked are the chain of the server's certificate and, unless `ssl.endpoint.identification.algorithm`
-is empty, the name or address that was connected to.
+is empty, the name or address that was connected to. Python's ssl has no call for the suites of TLS 1.3: all of them are
+offered, or TLS 1.3 is not.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from broker_cy.security.tls.stores import ClientSettings, Identity, Read, StoreError, load_identity, load_trusted
+from broker_cy.security.tls.suites import name_in_openssl
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _LINE_CHARACTERS: Final = 64
@@ -55,6 +57,8 @@ def context_and_identity(settings: ClientSettings, read: Read) -> tuple[ssl.SSLC
     context.maximum_version = _VERSIONS[settings.newest]
     context.check_hostname = settings.checks_host
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    if settings.ciphers:
+        context.set_ciphers(":".join(_known(name) for name in settings.ciphers))
     # As in Java, each certificate of a trust store is trusted, also one that others have signed.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
@@ -67,6 +71,18 @@ def context_and_identity(settings: ClientSettings, read: Read) -> tuple[ssl.SSLC
     except ssl.SSLError as error:
         raise StoreError(f"the key store or trust store cannot be used: {error.reason or error}") from None
     return context, identity
+
+
+def _known(name: str) -> str:
+    """The name in OpenSSL of a suite of TLS 1.2. Raises StoreError: OpenSSL skips unknown ones in a list."""
+    found = name_in_openssl(name)
+    try:
+        if found is not None:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers(found)
+            return found
+    except ssl.SSLError:
+        pass
+    raise StoreError(f"setting ssl.cipher.suites: the cipher suite {name} is not known")
 
 
 class PemTexts(NamedTuple):

@@ -16,6 +16,7 @@ from broker_cy.config.types import ConfigError, Password
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper
 from broker_cy.security.tls.stores import NAMES as STORE_NAMES
 from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings, check_settings, has_trusted
+from broker_cy.security.tls.suites import SuitesError, split
 
 PREFIX: Final = "listener.name."
 PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
@@ -39,16 +40,7 @@ NAMES: Final = frozenset(
         "ssl.cipher.suites",
     }
 )
-# Of TLS 1.3: the others are for TLS 1.2.
-_SUITES_13: Final = frozenset(
-    {
-        "TLS_AES_128_GCM_SHA256",
-        "TLS_AES_256_GCM_SHA384",
-        "TLS_CHACHA20_POLY1305_SHA256",
-        "TLS_AES_128_CCM_SHA256",
-        "TLS_AES_128_CCM_8_SHA256",
-    }
-)
+SUITES: Final = "ssl.cipher.suites"
 
 
 class TlsListener(NamedTuple):
@@ -163,8 +155,15 @@ def _client(
     algorithm = _value(values, properties, name, ENDPOINT)
     if algorithm and algorithm.lower() != "https":
         raise ConfigError(f"setting {ENDPOINT}={algorithm} is not supported: use https, or leave it empty")
-    allowed = (_value(values, properties, name, each) for each in (DN_CHANGES, SAN_CHANGES))
-    return ClientSettings(stores, oldest, newest, bool(algorithm), *allowed)
+    ciphers = None
+    if named := _value(values, properties, name, SUITES):
+        try:
+            # Those of TLS 1.3 are for the other node to choose (client.tls).
+            ciphers, _, oldest, newest = split(named, oldest, newest)
+        except SuitesError as error:
+            raise ConfigError(f"listener {name}: {error}") from None
+    allows_dn, allows_san = (_value(values, properties, name, each) for each in (DN_CHANGES, SAN_CHANGES))
+    return ClientSettings(stores, oldest, newest, bool(algorithm), allows_dn, allows_san, ciphers)
 
 
 def _stores(values: Mapping[str, Any], properties: Mapping[str, str], name: str) -> StoreSettings:
@@ -176,16 +175,11 @@ def _listener(values: Mapping[str, Any], properties: Mapping[str, str], listener
     where = f"listener {listener.name}: "
     oldest, newest = _versions(values, properties, listener.name)
     ciphers = suites = None
-    named = _value(values, properties, listener.name, "ssl.cipher.suites")
-    if named:
-        ciphers = tuple(name for name in named if name not in _SUITES_13)
-        suites = tuple(name for name in named if name in _SUITES_13)
-        if not suites and newest == "TLSv1.3":
-            newest = "TLSv1.2"
-        if not ciphers and oldest == "TLSv1.2":
-            oldest = "TLSv1.3"
-        if oldest > newest:
-            raise ConfigError(f"{where}ssl.cipher.suites has no suite of the versions in ssl.enabled.protocols")
+    if named := _value(values, properties, listener.name, SUITES):
+        try:
+            ciphers, suites, oldest, newest = split(named, oldest, newest)
+        except SuitesError as error:
+            raise ConfigError(f"{where}{error}") from None
     stores = _stores(values, properties, listener.name)
     rules = ""
     try:

@@ -49,15 +49,17 @@ class StoreSettings(NamedTuple):
 
 class ClientSettings(NamedTuple):
     """How a client connects. Without a trust store, the authorities that the system trusts are trusted; without a key
-    store, no certificate is shown. The last two are for the exchange of stores (`check_exchange`).
+    store, no certificate is shown. `ciphers` are those of TLS 1.2 by their names in Java, None for those of OpenSSL.
     """
 
     stores: StoreSettings
     oldest: str = "TLSv1.2"
     newest: str = "TLSv1.3"
     checks_host: bool = True
+    # For an exchange of stores (`check_exchange`).
     allows_dn_changes: bool = False
     allows_san_changes: bool = False
+    ciphers: tuple[str, ...] | None = None
 
 
 class Identity(NamedTuple):

@@ -23,13 +23,14 @@ is in this file, which makes it long.
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
+from broker_cy.core.clock cimport coarse_ms
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.replica.partition cimport Partition
 from broker_cy.replica.produced cimport append_produced, needs_check, new_check
 from broker_cy.replica.replica cimport COMMITTED, PENDING
 from broker_cy.replica.verification cimport Verification
 from broker_cy.server.connections.buffers cimport RecvBuffer
-from broker_cy.server.connections.answers cimport AnswerQueue, ServerCore
+from broker_cy.server.connections.answers cimport MUTED, AnswerQueue, Reply, ServerCore
 from broker_cy.server.connections.current_leader cimport absent_error, topic_named, topic_with_id
 from broker_cy.server.connections.produce_answer cimport ProduceReply, Result
 from broker_cy.server.connections.rights cimport WRITE, Rights, rights_of
@@ -225,13 +226,27 @@ cdef class UnopenedProduce:
 
     def opened(self):
         cdef AnswerQueue connection = self.connection
+        cdef Reply reply, before = connection.tail
+        cdef int64_t now_ms
         connection.running = False
         if connection.closed:
             return
         try:
-            # A topic may have been created again meanwhile.
-            hold_produce(connection, self.correlation_id, self.version, self.body, self.size, self.owner)
+            # Until the answer says how long the client has to wait, it must not leave.
+            connection.parsing = True
+            try:
+                # A topic may have been created again meanwhile.
+                hold_produce(connection, self.correlation_id, self.version, self.body, self.size, self.owner)
+            finally:
+                connection.parsing = False
             self.owner = None
+            reply = connection.tail
+            if reply is not None and reply is not before and connection.held & MUTED:
+                # A quota was charged when the request arrived (`charging.charge_produce`).
+                now_ms = coarse_ms(&connection.server.clock.source)
+                reply.throttle_ms = <int32_t>max(0, connection.muted_until_ms - now_ms)
+            if not connection.closed and connection.head is not None and connection.head.ready:
+                connection.drain()
             if not connection.closed:
                 connection.output_free()
         except Exception as error:

@@ -13,12 +13,14 @@ import pytest
 
 from broker_cy.admin.clusters import load_clusters
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.security import login_of, read_command_config, tls_of
+from broker_cy.client.security import librdkafka_settings, login_of, read_command_config, tls_of
 from broker_cy.security.sasl.exchange import LoginFailed
 from tests.support.certificates import Authority
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 JAAS = f'{SCRAM} required username="alice" password="a-secret";'
+GCM, CHACHA20 = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"
+OF_TLS_13 = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
 BASE = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": JAAS}
 
 
@@ -54,7 +56,8 @@ def test_passwords_of_files_and_variables(tmp_path: Path, monkeypatch: pytest.Mo
         ({"security.protocol": "SSL"}, "settings of SASL need security.protocol=SASL_PLAINTEXT or SASL_SSL"),
         ({"security.protocol": "PLAINTEXT"}, "settings of SASL need security.protocol=SASL_PLAINTEXT"),
         ({"ssl.truststore.location": "x"}, "settings of TLS need security.protocol=SSL or SASL_SSL"),
-        ({"ssl.cipher.suites": "x"}, "setting ssl.cipher.suites is not supported yet"),
+        ({"ssl.cipher.suites": "x"}, "settings of TLS need security.protocol=SSL or SASL_SSL"),
+        ({"ssl.protocol": "TLS"}, "setting ssl.protocol is not supported yet"),
         ({"sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism=DIGEST-MD5 is not supported: use GSSAPI"),
         ({"sasl.mechanism": "GSSAPI"}, "is not allowed: the login module of GSSAPI"),
         ({"sasl.mechanism": "OAUTHBEARER"}, "is not allowed"),
@@ -223,6 +226,10 @@ def test_the_cluster_file(tmp_path: Path) -> None:
         ({"ssl.truststore.password": "a-secret"}, "trust store is not specified"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, r"use TLSv1\.2, TLSv1\.3"),
         ({"ssl.endpoint.identification.algorithm": "ldap"}, "use https"),
+        ({"ssl.cipher.suites": "TLS_NO_WITH_SUCH"}, "the cipher suite TLS_NO_WITH_SUCH is not known"),
+        ({"ssl.cipher.suites": f"{GCM}, ECDHE-RSA-AES256-GCM-SHA384"}, "ECDHE-RSA-AES256-GCM-SHA384 is not known"),
+        ({"ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, "of TLS 1.3 either all or none"),
+        ({"ssl.cipher.suites": GCM, "ssl.enabled.protocols": "TLSv1.3"}, "no suite of the versions"),
         ({"ssl.key.password.env": "NOBODY_HAS_IT"}, "the environment has no NOBODY_HAS_IT"),
         ({"ssl.key.password.file": "/none", "ssl.key.password": "a-secret"}, "given twice"),
     ],
@@ -232,6 +239,42 @@ def test_tls_that_would_not_protect_is_refused(change: dict[str, str], error: st
     with pytest.raises(ClientError, match=error) as found:
         tls_of({"security.protocol": "SSL"} | change, "here")
     assert "a-secret" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "versions", "ciphers"),
+    [
+        ({"ssl.enabled.protocols": "TLSv1.2"}, ("TLSv1_2", "TLSv1_2"), None),
+        ({"ssl.cipher.suites": GCM}, ("TLSv1_2", "TLSv1_2"), ["ECDHE-RSA-AES128-GCM-SHA256"]),
+        (
+            {"ssl.cipher.suites": f"{','.join(OF_TLS_13)}, {CHACHA20},{GCM}"},
+            ("TLSv1_2", "TLSv1_3"),
+            ["ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-AES128-GCM-SHA256"],
+        ),
+        ({"ssl.cipher.suites": ",".join(OF_TLS_13)}, ("TLSv1_3", "TLSv1_3"), None),
+        (
+            {"ssl.cipher.suites": "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256,TLS_RSA_WITH_AES_256_CBC_SHA"},
+            ("TLSv1_2", "TLSv1_2"),
+            ["DHE-RSA-AES128-SHA256", "AES256-SHA"],
+        ),
+    ],
+)
+def test_versions_and_suites(settings: dict[str, str], versions: tuple[str, str], ciphers: list[str] | None) -> None:
+    """If this fails, a client offers what its settings exclude."""
+    found = tls_of({"security.protocol": "SSL"} | settings, "here")
+    assert found is not None
+    assert (found.minimum_version.name, found.maximum_version.name) == versions
+    if ciphers is not None:
+        assert [each["name"] for each in found.get_ciphers() if each["protocol"] != "TLSv1.3"] == ciphers
+
+
+def test_librdkafka_cannot_select_suites(tmp_path: Path) -> None:
+    """If this fails, a load generator offers what its settings exclude."""
+    for setting in (f"ssl.cipher.suites={GCM}", "ssl.enabled.protocols=TLSv1.2"):
+        path = tmp_path / "client.properties"
+        path.write_text(f"security.protocol=SSL\n{setting}\n")
+        with pytest.raises(ClientError, match="librdkafka has no setting"):
+            librdkafka_settings(path)
 
 
 def test_tls_of_clients() -> None:

@@ -164,6 +164,30 @@ def test_every_kind_of_request_waits_for_its_partitions(tmp_path: Path, monkeypa
     run(work)
 
 
+def test_who_has_to_wait_for_a_quota_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a producer beyond its quota that had to wait for a log, too, is not served any more for a while,
+    and does not know why: its next request may be taken for lost.
+    """
+
+    async def work() -> None:
+        await prepare(tmp_path)
+        gate = Gate(monkeypatch, "held")
+        request = m.AlterClientQuotasRequest
+        op = request.OpData(key="producer_byte_rate", value=10.0, remove=False)
+        entity = request.EntityData(entity_type="user", entity_name=None)
+        quota = request(entries=[request.EntryData(entity=[entity], ops=[op])])
+        async with GroupBroker(tmp_path) as broker, connected(broker, 2) as (client, other):
+            assert (await other.call(quota, 1)).entries[0].error_code == 0
+            call = asyncio.create_task(client.call(produce(("held", 0), ("none", 0)), 9))
+            await until(lambda: "held-0" in gate.begun)
+            gate.open()
+            answer = await call
+            assert offsets(answer) == [(0, RECORDS), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+            assert answer.throttle_time_ms > 0
+
+    run(work)
+
+
 def list_offsets(topic: str, index: int) -> Any:
     wanted = m.ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1)
     return m.ListOffsetsRequest(
