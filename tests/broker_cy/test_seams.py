@@ -118,6 +118,7 @@ SEAMS = {
     "server.connections.sockets": ({NETWORK}, "the network of the machine"),
     "server.connections.transport": ({NETWORK, DISK}, "SocketTransport; it includes unistd.h to close the socket"),
     "server.telemetry.metrics_access": ({NETWORK}, "the context of the next one's TLS; only if configured"),
+    "server.connections.node_tls": ({NETWORK}, "contexts of Python's ssl, and a handshake of the node with itself"),
     "server.connections.tls_transport": ({NETWORK, DISK}, "a socket with TLS; it includes unistd.h to close it"),
     "server.telemetry.metrics_http": ({NETWORK}, "serves HTTP on asyncio's streams; off unless it is configured"),
     "server.service_manager": ({NETWORK, PROCESS}, "talks to systemd; made by main, not a part of the broker"),

@@ -232,7 +232,7 @@ def test_reassignments_are_listed_as_the_active_controller_has_them() -> None:
     ctx = cast(
         Any,
         SimpleNamespace(
-            broker=SimpleNamespace(controller=controller, image=MetadataImage()), require_cluster=lambda _: None
+            broker=SimpleNamespace(controller=controller, image=MetadataImage()), require_cluster=lambda _, **__: None
         ),
     )
     request = messages.ListPartitionReassignmentsRequest(topics=None)
