@@ -24,7 +24,7 @@ from broker_cy.security.sasl.gssapi import GssError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker_cy.security.kerberos import KerberosLogin
+    from broker_cy.security.sasl.exchange import KerberosLogin
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,9 +12,7 @@ from broker_cy.core import scram as scram_keys
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
 from broker_cy.security.jaas import GSSAPI, OAUTHBEARER
-from broker_cy.security.kerberos import KerberosLogin
-from broker_cy.security.sasl.exchange import ClientExchange, Login, LoginFailed
-from broker_cy.security.sasl.gssapi import GssapiClient
+from broker_cy.security.sasl.exchange import ClientExchange, KerberosLogin, Login, LoginFailed
 from broker_cy.security.sasl.oauthbearer import OAuthBearerClient
 from broker_cy.security.sasl.plain import PlainClient
 from broker_cy.security.sasl.scram import NONCE_BYTES, SaltedPasswords, ScramClient, nonce_of
@@ -87,6 +85,9 @@ class ClientLogin:
         if isinstance(self._login, TokenSource):
             return OAuthBearerClient(self._login.token())
         if self._initiator is not None:
+            # Imported here, because most clients need none of it, and start sooner.
+            from broker_cy.security.sasl.gssapi import GssapiClient
+
             return GssapiClient(partial(self._initiator.begin, host))
         assert isinstance(self._login, Login)
         assert self._salted is not None

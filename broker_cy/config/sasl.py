@@ -20,8 +20,7 @@ from broker_cy.config.oauth import HANDLER, LOGIN_HANDLER, OAuth
 from broker_cy.config.types import ConfigError
 from broker_cy.security import jaas
 from broker_cy.security.jaas import JaasError
-from broker_cy.security.kerberos import KerberosLogin
-from broker_cy.security.sasl.exchange import Login, Passwords
+from broker_cy.security.sasl.exchange import KerberosLogin, Login, Passwords
 from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 
 PREFIX: Final = "listener.name."

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from broker_cy.security.kerberos import KerberosLogin
-from broker_cy.security.sasl.exchange import Login, Passwords, shown
+from broker_cy.security.sasl.exchange import KerberosLogin, Login, Passwords, shown
 
 # Bounds of one setting.
 TEXT_CHARACTERS_MAX: Final = 1 << 20

@@ -1,5 +1,5 @@
-"""Kerberos: what a node or a client logs in with, and which user a principal stands for
-(sasl.kerberos.principal.to.local.rules, Kafka's KerberosName, KerberosShortNamer and KerberosRule).
+"""Kerberos: which user a principal stands for (sasl.kerberos.principal.to.local.rules; Kafka's KerberosName,
+KerberosShortNamer and KerberosRule).
 
 A principal is `primary@REALM` or `primary/host@REALM`. The first rule that fits it decides:
 
@@ -31,19 +31,6 @@ _DEFAULT: Final = "DEFAULT"
 
 class RuleError(ValueError):
     """A rule is malformed, or no rule fits."""
-
-
-class KerberosLogin(NamedTuple):
-    """Who this is, and where the key or the ticket is. `service` is the primary of the principals of brokers.
-
-    With `uses_tickets`, a client has the tickets of somebody who has logged in (kinit), in `location`; otherwise
-    `location` is the file with the key of `principal` (a keytab). An empty location is that of the machine.
-    """
-
-    service: str
-    principal: str
-    location: str = ""
-    uses_tickets: bool = False
 
 
 class _Rule(NamedTuple):

@@ -107,6 +107,20 @@ class Login:
     __hash__ = object.__hash__
 
 
+class KerberosLogin(NamedTuple):
+    """What a client or a listener has of Kerberos: who it is, and where the key or the ticket is. `service` is the
+    primary of the principals of brokers.
+
+    With `uses_tickets`, a client has the tickets of somebody who has logged in (kinit), in `location`; otherwise
+    `location` is the file with the key of `principal` (a keytab). An empty location is that of the machine.
+    """
+
+    service: str
+    principal: str
+    location: str = ""
+    uses_tickets: bool = False
+
+
 class Passwords:
     """The users of PLAIN with their passwords, which are not in its `repr`."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from broker_cy.security import jaas
 from broker_cy.security.jaas import JaasError
-from broker_cy.security.kerberos import KerberosLogin
+from broker_cy.security.sasl.exchange import KerberosLogin
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
