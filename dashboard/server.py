@@ -137,7 +137,8 @@ def serve(
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=SHUTDOWN_S,
-                # TLS 1.2 with forward secrecy and authenticated encryption, as the broker; uvicorn's own are older.
+                # Of TLS 1.2, with forward secrecy and authenticated encryption, as the broker has them; Python's own
+                # suites include some with CBC.
                 ssl_ciphers=TLS_12_CIPHERS,
                 ssl_certfile=config.tls_certificate,
                 ssl_keyfile=config.tls_key,

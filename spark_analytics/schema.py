@@ -4,7 +4,8 @@
 Each table has the cluster's name, the node id of the broker that wrote the record (`broker`), and its time (`at`), and
 is stored by `day`. Times of events end in `_at` here, where the JSON has ms since 1970 and a name that ends in `_ms`:
 
-    samples      one row for each sample of a broker: the fields of `Sample`, without those of the next two tables
+    samples      one row for each sample of a broker: the fields of `Sample`, without those of the next two tables, and
+                 without connections and the use of quotas, of which a sample has only some
     api_phases   one row for each API, and phase of its requests, of a sample: the fields of `Api` and `Times`
     topic_rates  one row for each topic of a sample: the fields of `Topic`
     commits      one row for each partition of a `commits` event: `group` and the fields of `Committed`
@@ -27,6 +28,7 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
+    DoubleType,
     IntegerType,
     LongType,
     MapType,
@@ -38,15 +40,20 @@ from pyspark.sql.types import (
 
 from broker_cy.metrics import events, sample
 
-_SCALARS: dict[Any, DataType] = {int: LongType(), str: StringType(), bool: BooleanType()}
+_SCALARS: dict[Any, DataType] = {
+    int: LongType(),
+    float: DoubleType(),
+    str: StringType(),
+    bool: BooleanType(),
+}
 _HEAD = (
     StructField("cluster", StringType()),
     StructField("broker", IntegerType()),
     StructField("at", TimestampType()),
 )
 _DAY = StructField("day", DateType())
-# Fields of samples that are rows of other tables.
-SAMPLE_PARTS = ("version", "time_ms", "broker", "apis", "topics", "busy")
+# Fields of samples that are rows of other tables, or of none.
+SAMPLE_PARTS = ("version", "time_ms", "broker", "apis", "topics", "busy", "quotas")
 
 
 def type_of(annotation: Any) -> DataType:

@@ -56,9 +56,9 @@ class Tokens(TableChannel[DelegationToken]):
 
     SORT = "expires"
     COLUMNS = (
-        Column("owner", "Owner", lambda row: clean(row.owner), lambda row: row.owner, width=110, is_flex=True),
-        Column("id", "Id", lambda row: clean(row.token_id), lambda row: row.token_id, width=205),
-        Column("renewers", "Renewers", lambda row: clean(", ".join(row.renewers)) or "-", None, width=120),
+        Column("owner", "Owner", lambda row: clean(row.owner), lambda row: row.owner, width=100, is_flex=True),
+        Column("id", "Id", lambda row: clean(row.token_id), lambda row: row.token_id, width=222),
+        Column("renewers", "Renewers", lambda row: clean(", ".join(row.renewers)) or "-", None, width=112),
         Column(
             "issued", "Issued", lambda row: _time(row.issued_ms), lambda row: row.issued_ms, width=190, is_time=True
         ),

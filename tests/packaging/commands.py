@@ -23,6 +23,7 @@ LINES: tuple[tuple[str, bytes], ...] = (
     ("topics describe orders", b""),
     ("configs describe topic orders --all", b""),
     ("quotas set --user default producer_byte_rate=1G --yes", b""),
+    ("quotas explain --user alice", b""),
     ("cluster describe", b""),
     ("quorum show", b""),
     ("brokers list", b""),
