@@ -89,6 +89,8 @@ lock:
 	$(BIN)/pip install -q uv
 	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
 		--upgrade requirements/dev.in -o requirements.lock
+	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
+		--upgrade requirements/sslyze.in -o requirements/sslyze.lock
 
 clean:
 	rm -rf $(VENV) build *.egg-info
