@@ -44,8 +44,8 @@ system-packages:
 	sh tools/system_packages.sh
 
 # The extra `gssapi`, which is compiled against a system package: for tests only.
-$(VENV)/.gssapi: $(VENV)/.requirements requirements-gssapi.lock | system-packages
-	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --require-hashes -r requirements-gssapi.lock
+$(VENV)/.gssapi: $(VENV)/.requirements requirements/gssapi.lock | system-packages
+	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --require-hashes -r requirements/gssapi.lock
 	touch $@
 
 lint:
@@ -95,7 +95,9 @@ lock:
 	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
 		--upgrade requirements/dev.in -o requirements.lock
 	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
-		--upgrade requirements/gssapi.in -o requirements-gssapi.lock
+		--upgrade requirements/gssapi.in -o requirements/gssapi.lock
+	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
+		--upgrade requirements/sslyze.in -o requirements/sslyze.lock
 
 clean:
 	rm -rf $(VENV) build *.egg-info
