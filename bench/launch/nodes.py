@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Self
 
 from bench.launch import kafka_dist
+from bench.launch.private import write_private
 from bench.launch.processes import Child, ProcessError
-from bench.launch.secured import secure, write_private
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
@@ -187,6 +187,9 @@ class Node:
         """Return the settings of a listener that is not open, whose files are written for the first start."""
         if self.security == "PLAINTEXT":
             return {}
+        # Imported here, because it needs a library for certificates.
+        from bench.launch.secured import secure
+
         if self.client_config is None:
             self._secured, self.client_config = secure(self.directory / "security", self.security, self.host)
         return self._secured

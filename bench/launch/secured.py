@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 import secrets
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from bench.launch.private import write_private
 
 USER: Final = "bench"
 _PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -53,13 +54,6 @@ def secure(directory: Path, protocol: str, host: str) -> tuple[dict[str, str], P
     path = directory / "client.properties"
     write_private(path, "".join(f"{name}={value}\n" for name, value in client.items()))
     return settings, path
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
 
 
 def _write_certificates(directory: Path, host: str) -> Path:
