@@ -153,8 +153,9 @@ def test_no_seed_of_a_cluster_with_unclean_elections_finds_anything() -> None:
 
 
 def test_no_seed_of_a_cluster_with_logins_and_acls_finds_anything() -> None:
-    """If this fails, a broker judges by ACLs that it had replaced, or serves who has not logged in, or the nodes of a
-    cluster do not find each other again where they have to log in.
+    """If this fails, a broker judges by ACLs that it had replaced, or serves who has not logged in or whose token has
+    ended, or goes by quotas that are no more; or the nodes of a cluster do not find each other again where they have to
+    log in.
     """
     run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_SECURED)
 

@@ -51,11 +51,19 @@ _JAAS = (
 SECURED = {
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
-    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "sasl.mechanism.controller.protocol": "PLAIN",
     "listener.name.plaintext.plain.sasl.jaas.config": f"{_JAAS};",
+    "listener.name.plaintext.scram-sha-512.sasl.jaas.config": (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    ),
     "listener.name.controller.plain.sasl.jaas.config": f"{_JAAS};",
+    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+    # With it there are delegation tokens, which are swept later than any world ends.
+    "delegation.token.secret.key": "secret of the tokens",
+    # Short windows: who is beyond a quota waits for a second or two.
+    "quota.window.num": "2",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": f"User:{NODE_USER};User:{CLIENT_USER}",
 }

@@ -20,11 +20,13 @@ from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.replica import Role
 from broker_cy.security.authorizer import Authorizer, Patterns
+from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.server.metadata import quorum_opening
 from broker_cy.server.replication.fetcher import Lane
 from broker_cy.server.replication.replicas import Replicas
+from broker_cy.server.tokens import Tokens
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
 from tests.sim import quorum_defects
@@ -215,6 +217,50 @@ def prefixes_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Patterns, "add", wrong)
 
 
+# --- delegation tokens
+
+
+def ended_tokens_log_in(patch: pytest.MonkeyPatch) -> None:
+    """Brokers accept a token that was ended, if one of them has accepted it before."""
+    right, seen = Tokens.find, dict[tuple[str, bytes], Any]()
+
+    def wrong(self: Tokens, mechanism: Any, token_id: str, salt: bytes) -> Any:
+        seen[token_id, salt] = right(self, mechanism, token_id, salt) or seen.get((token_id, salt))
+        return seen[token_id, salt]
+
+    patch.setattr(Tokens, "find", wrong)
+
+
+def sessions_outlive_their_token(patch: pytest.MonkeyPatch) -> None:
+    """Who has logged in with a token is served when it was ended, as in Kafka."""
+    patch.setattr(Tokens, "apply", lambda self, delta, image: None)
+
+
+# --- quotas
+
+
+def nobody_has_to_wait(patch: pytest.MonkeyPatch) -> None:
+    """Who is beyond a quota is told so, and served all the same."""
+    right = SimLoop.call_later
+
+    def wrong(self: SimLoop, delay: float, callback: Any, *args: Any) -> Any:
+        return right(self, 0.0 if getattr(callback, "__name__", "") == "unmute" else delay, callback, *args)
+
+    patch.setattr(SimLoop, "call_later", wrong)
+
+
+def quotas_are_forgotten_by_a_start(patch: pytest.MonkeyPatch) -> None:
+    """A broker that starts knows only the quotas that are set afterwards."""
+    right = ClientQuotas.apply
+
+    def wrong(self: ClientQuotas, delta: Any, image: Any) -> None:
+        if "has_started" in vars(self):
+            right(self, delta, image)
+        vars(self)["has_started"] = True
+
+    patch.setattr(ClientQuotas, "apply", wrong)
+
+
 # Those that worlds find, with a seed that does.
 CLUSTER_PLANTED: dict[str, Planted] = (
     {
@@ -255,8 +301,12 @@ CLUSTER_PLANTED: dict[str, Planted] = (
         plant.__name__: Planted(plant, SEEDS, first, CLUSTER_SECURED)
         for plant, first in [
             (rights_outlive_the_rules, 1),
-            (one_rule_takes_others_with_it, 3),
-            (prefixes_are_not_looked_at, 2),
+            (one_rule_takes_others_with_it, 6),
+            (prefixes_are_not_looked_at, 20),
+            (ended_tokens_log_in, 0),
+            (sessions_outlive_their_token, 0),
+            (nobody_has_to_wait, 0),
+            (quotas_are_forgotten_by_a_start, 0),
         ]
     }
 )

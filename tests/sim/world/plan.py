@@ -18,8 +18,8 @@ ADMIN = "admin"
 VOTERS = "voters"
 # Who has leaders elected that may lack records.
 UNCLEAN = "unclean"
-# Who gives and takes rights.
-WARDEN = "warden"
+# Who gives and takes rights, who has delegation tokens, and who has quotas.
+SECURITY = ("warden", "holder", "metered")
 
 
 @dataclass(frozen=True)
@@ -293,10 +293,12 @@ def _unclean_plan(seed: int) -> Plan:
 
 
 def _secured_plan(seed: int) -> Plan:
-    """A plan of `cluster` or of `cluster-roles` whose listeners want a login, with somebody who changes the ACLs."""
+    """A plan of `cluster` or of `cluster-roles` whose listeners want a login, with clients that change ACLs, tokens and
+    quotas.
+    """
     draw = Draws(seed, "secured", Trace())
     plan = _cluster_plan(seed) if draw.chance(0.5) else _roles_plan(seed)
-    clients = (*plan.clients, (f"{WARDEN}-{CLUSTER}", CLUSTER))
+    clients = (*plan.clients, *((f"{each}-{CLUSTER}", CLUSTER) for each in SECURITY))
     return replace(plan, clients=clients, is_secured=True, allows_unnamed=draw.chance(0.5))
 
 

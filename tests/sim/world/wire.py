@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_cy.client.exchange import SIZE_BYTES, Exchange
 from broker_cy.client.login import AUTHENTICATE_VERSION, HANDSHAKE_VERSION
+from broker_cy.core import scram
 from broker_cy.core.errors import ErrorCode
 from broker_cy.security.sasl.exchange import Login
 from broker_cy.security.sasl.plain import PlainClient
+from broker_cy.security.sasl.scram import SaltedPasswords, ScramClient
 from broker_cy.server.coordinators.coordinator_service import LOAD_WAIT_S
 from broker_cy.wire import codec, messages
 from tests.sim.world.cluster import CLIENT_USER, PASSWORDS
+from tests.sim.world.network import PORT
 
 if TYPE_CHECKING:
     from tests.sim.world.network import Connection
     from tests.sim.world.world import World
 
 TIMEOUT_S = 5.0
+TOKEN_MECHANISM = scram.MECHANISMS[-1]
 # A coordinator that is being loaded lets these wait, and so long at least: clocks drift.
 HELD = (
     messages.JoinGroupRequest,
@@ -61,6 +66,16 @@ class Sent(NamedTuple):
     due_us: int
 
 
+class Token:
+    """A delegation token as its owner got it."""
+
+    def __init__(self, token_id: str, hmac: bytes) -> None:
+        self.token_id = token_id
+        self.hmac = hmac
+        password = base64.b64encode(hmac).decode()
+        self.salted = SaltedPasswords(Login(TOKEN_MECHANISM.name, token_id, password, is_token=True))
+
+
 class Lost(Exception):
     """No answer: the request may have arrived or not."""
 
@@ -71,11 +86,19 @@ class NotLoggedIn(Lost):
 
 class Channel:
     """One connection of the client `name` to `host`; after Lost it is never used again. In a secured cluster it logs in
-    as `user`, unless that is None.
+    as `user`, unless that is None, or with a delegation token.
     """
 
     def __init__(
-        self, world: World, name: str, host: str, user: str | None = CLIENT_USER, *, password: str | None = None
+        self,
+        world: World,
+        name: str,
+        host: str,
+        user: str | None = CLIENT_USER,
+        *,
+        password: str | None = None,
+        token: Token | None = None,
+        port: int = PORT,
     ) -> None:
         self._world = world
         self._name = name
@@ -86,6 +109,8 @@ class Channel:
         self.is_lost = False
         self._user = user if world.plan.is_secured else None
         self._password = password
+        self._token = token
+        self._port = port
 
     async def open(self, timeout_s: float = TIMEOUT_S) -> None:
         """Connect, and log in. Raises Lost."""
@@ -98,15 +123,32 @@ class Channel:
             elif connection is not None:
                 connection.close()
 
-        self._world.network.connect(self._name, self._host, self, done)
+        self._world.network.connect(self._name, self._host, self, done, self._port)
         timer = loop.call_later(timeout_s, done, None)
         self._connection = await opened
         timer.cancel()
         if self._connection is None:
             self.is_lost = True
             raise Lost(f"{self._name}: no connection to {self._host}")
-        if self._user is not None:
+        if self._token is not None:
+            await self._log_in_with_token(self._token, timeout_s)
+        elif self._user is not None:
             await self._log_in(self._user, timeout_s)
+
+    async def _log_in_with_token(self, token: Token, timeout_s: float) -> None:
+        # A nonce need not be drawn: nobody listens, and nobody repeats an exchange.
+        exchange = ScramClient(TOKEN_MECHANISM, token.salted, "nonce")
+        handshake = messages.SaslHandshakeRequest(mechanism=TOKEN_MECHANISM.name)
+        answer = await self.send(handshake, HANDSHAKE_VERSION, timeout_s)
+        assert not answer.error_code, answer
+        sent: bytes | None = exchange.first()
+        while sent is not None and not exchange.is_complete:
+            request = messages.SaslAuthenticateRequest(auth_bytes=sent)
+            answer = await self.send(request, AUTHENTICATE_VERSION, timeout_s)
+            if answer.error_code:
+                self.close()
+                raise NotLoggedIn(f"{self._name}: {answer.error_message}")
+            sent = exchange.step(answer.auth_bytes)
 
     async def _log_in(self, user: str, timeout_s: float) -> None:
         exchange = PlainClient(Login("PLAIN", user, self._password or PASSWORDS[user]))

@@ -23,7 +23,9 @@ from tests.sim.world import disks, faults
 from tests.sim.world.clients.admins import Admin
 from tests.sim.world.clients.base import Client, Spot
 from tests.sim.world.clients.cluster_admins import ClusterAdmin
+from tests.sim.world.clients.holders import Holder
 from tests.sim.world.clients.members import Member, StaticMember
+from tests.sim.world.clients.metered import Metered
 from tests.sim.world.clients.operators import Operator
 from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
 from tests.sim.world.clients.readers import LastReader, Reader
@@ -61,6 +63,8 @@ KINDS: dict[str, type[Client]] = {
     "voters": VotersOperator,
     "unclean": UncleanAdmin,
     "warden": Warden,
+    "holder": Holder,
+    "metered": Metered,
 }
 # In a cluster, instead of the same.
 IN_CLUSTER: dict[str, type[Client]] = {"admin": ClusterAdmin}

@@ -147,6 +147,17 @@ class Client:
             if not each.error_code
         ]
 
+    async def leader_of(self, spot: Spot) -> str | None:
+        """The host that leads a partition, as far as some broker knows."""
+        answer = await self.ask(m.MetadataRequest(topics=None, allow_auto_topic_creation=False), 13)
+        hosts = {each.node_id: each.host for each in answer.brokers}
+        leaders = {
+            (topic.topic_id, part.partition_index): hosts.get(part.leader_id)
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+        return leaders.get((spot.topic_id, spot.partition))
+
     async def is_alive(self, spot: Spot) -> bool:
         """Whether the topic with this name still has this id: then what was sent by name since it was found reached it,
         because ids are not used again.

@@ -1,23 +1,27 @@
-"""Who gives and takes rights, and somebody whom they concern: `mallory`, who writes, reads and looks on each broker.
+"""Who gives and takes rights, and somebody whom they concern: `mallory`, who writes, reads and looks on each broker,
+and asks controllers, which serve before they know all rules.
 
 The rules that are in force are versions: each change makes a new one. What a broker answers to mallory must be right in
 a version that is not older than those of its earlier answers, also after a restart; and once a change was acknowledged,
 every broker that leads must answer by it sooner or later. Records that were refused must never be read (the history
 knows them as REFUSED), nor those of a client that did not log in.
 
-The rules are judged here by themselves, in a few lines: Kafka's semantics for one principal and topics.
+The rules are judged here by themselves, in a few lines: Kafka's semantics for one principal, a topic and the cluster.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.security.acls import Operation, PatternType, Permission, ResourceType
+from broker_cy.security.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from broker_cy.wire import messages as m
 from tests.history.operations import Fate
 from tests.sim.world.clients.base import RETRIABLE, Spot
 from tests.sim.world.clients.producers import BY_ID, Sender, result_of
+from tests.sim.world.cluster import CONTROLLER_PORT
+from tests.sim.world.network import PORT
 from tests.sim.world.wire import Channel, Lost, NotLoggedIn
 
 if TYPE_CHECKING:
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 MALLORY = "mallory"
 TOPIC = "t0"
 FETCH_BYTES = 1 << 16
+# Of a connection to a controller that may be starting.
+ATTEMPTS_MAX, ATTEMPTS_PAUSE_S = 60, 0.01
 # Names and kinds of patterns, of which some concern TOPIC.
 PATTERNS = (
     (TOPIC, PatternType.LITERAL),
@@ -34,36 +40,51 @@ PATTERNS = (
     ("t0", PatternType.PREFIXED),
     ("t1", PatternType.LITERAL),
 )
-OPERATIONS = (Operation.WRITE, Operation.READ, Operation.DESCRIBE, Operation.ALL)
-JUDGED = (Operation.WRITE, Operation.READ, Operation.DESCRIBE)
+OPERATIONS: tuple[Operation, ...] = (Operation.WRITE, Operation.READ, Operation.DESCRIBE, Operation.ALL)
+OF_CLUSTER: tuple[Operation, ...] = (Operation.ALTER, Operation.DESCRIBE, Operation.ALL)
+# What is judged: of TOPIC, and of the cluster.
+Right = tuple[ResourceType, Operation]
+WRITE, READ, DESCRIBE = ((ResourceType.TOPIC, each) for each in OPERATIONS[:3])
+DESCRIBE_CLUSTER = (ResourceType.CLUSTER, Operation.DESCRIBE)
+JUDGED: tuple[Right, ...] = (WRITE, READ, DESCRIBE, DESCRIBE_CLUSTER)
+IMPLYING: dict[Right, tuple[Operation, ...]] = {
+    DESCRIBE: (Operation.WRITE, Operation.READ, Operation.DESCRIBE),
+    DESCRIBE_CLUSTER: (Operation.ALTER, Operation.DESCRIBE),
+}
+DENIALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class Rule(NamedTuple):
+    resource: ResourceType
     name: str
     pattern: PatternType
     principal: str
     operation: Operation
     permission: Permission
 
-    def concerns(self, topic: str) -> bool:
-        return topic.startswith(self.name) if self.pattern is PatternType.PREFIXED else self.name in (topic, "*")
+    def concerns(self, resource: ResourceType) -> bool:
+        """Whether it is about TOPIC, or about the cluster."""
+        if self.resource is not resource:
+            return False
+        name = TOPIC if resource is ResourceType.TOPIC else CLUSTER_NAME
+        return name.startswith(self.name) if self.pattern is PatternType.PREFIXED else self.name in (name, "*")
 
 
-def allowed(rules: frozenset[Rule], *, unless_named: bool) -> frozenset[Operation]:
-    """What mallory may do with TOPIC; `unless_named`: everything, if no rule concerns it."""
-    found = [rule for rule in rules if rule.concerns(TOPIC)]
+def allowed(rules: frozenset[Rule], *, unless_named: bool) -> frozenset[Right]:
+    """What mallory may do; `unless_named`: everything with what no rule concerns."""
+    return frozenset(each for each in JUDGED if _allows(rules, *each, unless_named=unless_named))
+
+
+def _allows(rules: frozenset[Rule], resource: ResourceType, operation: Operation, *, unless_named: bool) -> bool:
+    found = [rule for rule in rules if rule.concerns(resource)]
     if not found:
-        return frozenset(JUDGED) if unless_named else frozenset()
+        return unless_named
 
     def says(permission: Permission, *operations: Operation) -> bool:
         return any(rule.permission is permission and rule.operation in (Operation.ALL, *operations) for rule in found)
 
-    implying = {Operation.DESCRIBE: (Operation.WRITE, Operation.READ, Operation.DESCRIBE)}
-    return frozenset(
-        each
-        for each in JUDGED
-        if not says(Permission.DENY, each) and says(Permission.ALLOW, *implying.get(each, (each,)))
-    )
+    implying = IMPLYING.get((resource, operation), (operation,))
+    return not says(Permission.DENY, operation) and says(Permission.ALLOW, *implying)
 
 
 class Warden(Sender):
@@ -74,8 +95,9 @@ class Warden(Sender):
         self.versions = [allowed(self.rules, unless_named=world.plan.allows_unnamed)]
         # The oldest version that a broker's answers leave possible.
         self.least: dict[str, int] = {}
-        self.strangers: dict[str, Channel] = {}
+        self.strangers: dict[tuple[str, int], Channel] = {}
         self.brokers = [each for each in world.machines if world.machines[each].is_broker]
+        self.controllers = list(world.plan.controllers or world.plan.hosts)
 
     async def step(self) -> None:
         await self._change()
@@ -93,7 +115,7 @@ class Warden(Sender):
             rule = self.draw.choice(sorted(self.rules))
             self._begin(self.rules - {rule})
             flt = m.DeleteAclsRequest.DeleteAclsFilter(
-                resource_type_filter=ResourceType.TOPIC,
+                resource_type_filter=rule.resource,
                 resource_name_filter=rule.name,
                 pattern_type_filter=rule.pattern,
                 principal_filter=rule.principal,
@@ -104,13 +126,17 @@ class Warden(Sender):
             while (await self.ask(m.DeleteAclsRequest(filters=[flt]), 3)).filter_results[0].error_code:
                 await self.back_off()
             return
+        resource, operations = ResourceType.TOPIC, OPERATIONS
         name, pattern = self.draw.choice(PATTERNS)
+        if self.draw.chance(0.3):
+            resource, operations = ResourceType.CLUSTER, OF_CLUSTER
+            name, pattern = CLUSTER_NAME, PatternType.LITERAL
         principal = self.draw.choice([f"User:{MALLORY}", f"User:{MALLORY}", "User:*"])
         permission = self.draw.choice([Permission.ALLOW, Permission.ALLOW, Permission.DENY])
-        rule = Rule(name, pattern, principal, self.draw.choice(OPERATIONS), permission)
+        rule = Rule(resource, name, pattern, principal, self.draw.choice(operations), permission)
         self._begin(self.rules | {rule})
         creation = m.CreateAclsRequest.AclCreation(
-            resource_type=ResourceType.TOPIC,
+            resource_type=rule.resource,
             resource_name=rule.name,
             resource_pattern_type=rule.pattern,
             principal=rule.principal,
@@ -134,7 +160,7 @@ class Warden(Sender):
             return await self.back_off()
         host, spot = found
         try:
-            match self.draw.randrange(8):
+            match self.draw.randrange(10):
                 case 0:
                     await self._do_without_a_login(host, spot)
                 case 1:
@@ -143,6 +169,10 @@ class Warden(Sender):
                     await self._look_around(self.draw.choice(self.brokers))
                 case 4:
                     await self._fetch(host, spot)
+                case 5 | 6 | 7:
+                    open_ = [each for (each, port), to in self.strangers.items() if port != PORT and not to.is_lost]
+                    down = [each for each in self.controllers if each not in open_]
+                    await self._ask_controller(self.draw.choice(down or self.controllers))
                 case _:
                     await self._produce(host, spot)
         except Lost:
@@ -155,9 +185,9 @@ class Warden(Sender):
             return False
         try:
             newest = self.versions[-1]
-            if await self._produce(*found) is not (Operation.WRITE in newest):
+            if await self._produce(*found) is not (WRITE in newest):
                 return False
-            return await self._fetch(*found) is (Operation.READ in newest)
+            return await self._fetch(*found) is (READ in newest)
         except Lost:
             return False
 
@@ -168,22 +198,15 @@ class Warden(Sender):
         if not spots:
             return None
         spot = self.draw.choice(spots)
-        answer = await self.ask(m.MetadataRequest(topics=None, allow_auto_topic_creation=False), 13)
-        hosts = {each.node_id: each.host for each in answer.brokers}
-        leaders = {
-            (topic.topic_id, part.partition_index): hosts.get(part.leader_id)
-            for topic in answer.topics
-            for part in topic.partitions
-        }
-        host = leaders.get((spot.topic_id, spot.partition))
+        host = await self.leader_of(spot)
         return None if host is None else (host, spot)
 
-    async def _as_mallory(self, host: str) -> Channel:
-        channel = self.strangers.get(host)
+    async def _as_mallory(self, host: str, port: int = PORT) -> Channel:
+        channel = self.strangers.get((host, port))
         if channel is None or channel.is_lost or self.draw.chance(0.05):
             if channel is not None:
                 channel.close()
-            channel = self.strangers[host] = Channel(self.world, self.name, host, MALLORY)
+            channel = self.strangers[host, port] = Channel(self.world, self.name, host, MALLORY, port=port)
             await channel.open()
         return channel
 
@@ -202,7 +225,7 @@ class Warden(Sender):
             self.settle(batch, Fate.ACKED, offset)
         else:
             self.settle(batch, Fate.UNKNOWN)
-        return self._observe(host, Operation.WRITE, code)
+        return self._observe(host, WRITE, code)
 
     async def _fetch(self, host: str, spot: Spot) -> bool | None:
         part = m.FetchRequest.FetchPartition(
@@ -216,14 +239,31 @@ class Warden(Sender):
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             code = ErrorCode.NONE
         assert code is ErrorCode.NONE or not found.records, f"{self.name}: {host} sends records with {code.name}"
-        return self._observe(host, Operation.READ, code)
+        return self._observe(host, READ, code)
 
     async def _look_around(self, host: str) -> None:
         channel = await self._as_mallory(host)
         answer = await channel.send(m.MetadataRequest(topics=None, allow_auto_topic_creation=False), 13)
         # Where it is not listed, the broker may not know it yet.
         if any(topic.name == TOPIC for topic in answer.topics):
-            self._observe(host, Operation.DESCRIBE, ErrorCode.NONE)
+            self._observe(host, DESCRIBE, ErrorCode.NONE)
+
+    async def _ask_controller(self, host: str) -> None:
+        """Its listener serves as soon as the process runs, before it knows of all that was committed."""
+        part = m.DescribeQuorumRequest.PartitionData(partition_index=0)
+        topic = m.DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[part])
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                channel = await self._as_mallory(host, CONTROLLER_PORT)
+                answer = await channel.send(m.DescribeQuorumRequest(topics=[topic]), 2)
+            except Lost:
+                await asyncio.sleep(ATTEMPTS_PAUSE_S)
+                continue
+            code = ErrorCode(answer.error_code)
+            # The rules are not loaded.
+            if code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+                self._observe(host, DESCRIBE_CLUSTER, code)
+            return
 
     async def _do_without_a_login(self, host: str, spot: Spot) -> None:
         """A request of somebody who has not logged in ends the connection, and does nothing."""
@@ -247,18 +287,19 @@ class Warden(Sender):
             channel.close()
         raise AssertionError(f"{self.name}: {host} takes a wrong password")
 
-    def _observe(self, host: str, operation: Operation, code: ErrorCode) -> bool | None:
-        """Find the versions by which a broker may have answered. Returns whether it allowed the operation."""
-        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-            assert code in RETRIABLE | {ErrorCode.UNKNOWN_TOPIC_ID}, f"{self.name}: {operation.name}: {code.name}"
+    def _observe(self, host: str, right: Right, code: ErrorCode) -> bool | None:
+        """Find the versions by which a node may have answered. Returns whether it allowed the operation."""
+        name = f"{right[1].name} of {right[0].name}"
+        if code not in (ErrorCode.NONE, *DENIALS):
+            assert code in RETRIABLE | {ErrorCode.UNKNOWN_TOPIC_ID}, f"{self.name}: {name}: {code.name}"
             return None
         is_allowed = code is ErrorCode.NONE
         least = self.least.get(host, 0)
-        fitting = (v for v in range(least, len(self.versions)) if (operation in self.versions[v]) is is_allowed)
+        fitting = (v for v in range(least, len(self.versions)) if (right in self.versions[v]) is is_allowed)
         version = next(fitting, None)
         assert version is not None, (
-            f"{self.name}: {host} {'allows' if is_allowed else 'refuses'} {operation.name}, which no version of the "
-            f"rules from {least} to {len(self.versions) - 1} does"
+            f"{self.name}: {host} {'allows' if is_allowed else 'refuses'} {name}, which no version of the rules from "
+            f"{least} to {len(self.versions) - 1} does"
         )
         self.least[host] = version
         return is_allowed
