@@ -29,8 +29,8 @@ WITH_EXTRAS = (
     ("broker-analytics", "analytics"),
 )
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-# Imports every module of the distribution except those that are programs, and the one that needs the extra `gssapi`, which
-# is not in `all`.
+# Imports every module of the distribution except those that are programs, and the one that needs the extra `gssapi`,
+# which is not in `all`.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 for room in ("broker_cy", "bench", "admin_tui", "dashboard", "spark_analytics"):
