@@ -1,0 +1,111 @@
+"""librdkafka's own tests of ACLs, logins and re-authentication (tools/librdkafka_suite.sh compiles them)."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from bench.launch import kafka_dist
+from tests.support.broker import BrokerProcess, target_is_kafka
+from tests.support.sasl_broker import ALICE, PASSWORD
+from tests.support.tls_broker import TlsBroker
+
+MISSING = [name for name in ("cargo", "make", "g++") if shutil.which(name) is None]
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.skipif(target_is_kafka(), reason="about our own settings"),
+    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
+]
+BUILD_S, RUN_S = 900, 900
+# Some of its tests call this script, each time a JVM, within 20 s.
+SLOWNESS = 6
+
+
+@pytest.fixture(scope="session")
+def suite() -> Path:
+    script = Path(__file__).parents[2] / "tools" / "librdkafka_suite.sh"
+    done = subprocess.run(["sh", script], capture_output=True, text=True, timeout=BUILD_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip())
+
+
+def run(suite: Path, number: str, directory: Path, settings: Mapping[str, str], *options: str) -> str:
+    """Run one test. Returns what it printed."""
+    bin_directory = directory / "kafka" / "bin"
+    bin_directory.mkdir(parents=True, exist_ok=True)
+    script = bin_directory / "kafka-acls.sh"
+    command = shlex.join(map(str, kafka_dist.tool_command("org.apache.kafka.tools.AclCommand")))
+    script.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    script.chmod(0o755)
+    conf = directory / "test.conf"
+    lines = {**settings, "test.timeout.multiplier": str(SLOWNESS)}
+    conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    environment = {
+        **os.environ,
+        "TESTS": number,
+        "RDKAFKA_TEST_CONF": str(conf),
+        "KAFKA_PATH": str(directory / "kafka"),
+        "BROKERS": settings["metadata.broker.list"],
+        "TEST_KAFKA_VERSION": "4.0.0",
+    }
+    command_line = [str(suite / "test-runner"), "-L", "-p1", *options]
+    done = subprocess.run(
+        command_line, cwd=suite, env=environment, capture_output=True, text=True, timeout=RUN_S, check=False
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def with_acls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "num.partitions": "4",
+    }
+    broker = BrokerProcess(tmp_path_factory.mktemp("acls"), settings)
+    broker.start()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture(scope="module")
+def with_logins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
+    broker = TlsBroker(tmp_path_factory.mktemp("logins"), {"connections.max.reauth.ms": "10000"})
+    broker.start()
+    yield broker
+    broker.close()
+
+
+@pytest.mark.timeout(BUILD_S + RUN_S)
+@pytest.mark.parametrize(("number", "name"), [("0081", "admin"), ("0115", "producer_auth"), ("0119", "consumer_auth")])
+def test_rights(suite: Path, with_acls: BrokerProcess, tmp_path: Path, number: str, name: str) -> None:
+    """If this fails, clients of librdkafka see other errors than with Kafka where ACLs deny, or cannot change ACLs."""
+    # Without -Q the one of administration also needs three nodes.
+    shown = run(suite, number, tmp_path, {"metadata.broker.list": with_acls.bootstrap}, "-Q")
+    assert f"Test {number}_{name} PASSED" in shown
+
+
+@pytest.mark.timeout(BUILD_S + RUN_S)
+@pytest.mark.parametrize(
+    ("number", "name", "subtests"), [("0135", "sasl_credentials", 2), ("0142", "reauthentication", 5)]
+)
+def test_logins(suite: Path, with_logins: TlsBroker, tmp_path: Path, number: str, name: str, subtests: int) -> None:
+    """If this fails, clients lose records when their session ends, or cannot log in with other credentials."""
+    settings = {
+        "metadata.broker.list": f"{with_logins.host}:{with_logins.ports[1]}",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": ALICE,
+        "sasl.password": PASSWORD,
+        "ssl.ca.location": str(with_logins.directory / "authority.pem"),
+    }
+    shown = run(suite, number, tmp_path, settings)
+    assert f"Test {number}_{name} PASSED" in shown
+    assert shown.count(": PASS (") == subtests
