@@ -207,6 +207,22 @@ def test_our_own_client(broker: SecuredBroker, topic: str, tmp_path: Path, proto
     assert "certificate verify failed" in bad.stderr
 
 
+def test_our_own_client_at_another_listener(broker: SecuredBroker, tmp_path: Path) -> None:
+    """If this fails, a wrong security.protocol is the broker's closed connection, and nobody knows why."""
+    trusted = str(broker.authority.write_pem(tmp_path / "authority.pem"))
+    path = tmp_path / "client.properties"
+    settings = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": trusted}
+    write_properties(path, settings)
+    base = [*broker_command(), "topics", "list", "--timeout", "30", "--bootstrap"]
+    for which, command in (
+        ("with", [*base, f"localhost:{broker.port}"]),
+        ("without", [*base, broker.open_bootstrap, "--command-config", str(path)]),
+    ):
+        said = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+        assert said.returncode == 3
+        assert f"closed the connection, as a listener {which} TLS does with this security.protocol" in said.stderr
+
+
 def test_a_certificate_is_exchanged(broker: SecuredBroker, tmp_path: Path) -> None:
     """If this fails, only a restart exchanges a certificate."""
     admin = AdminClient({**broker.confluent(broker.authority.issue("alice"))})
