@@ -81,14 +81,14 @@ def run(
     seams = of_the_machine(loop)
     manager = ServiceManager(os.environ, seams.clock)
     server: BrokerServer | ControllerServer
-    if config.is_broker:
-        # Thousands of logs that are there for good need not be looked at again and again.
-        server = BrokerServer(config, seams, manager.loading if link is None else link.load, gc.freeze)
-    else:
-        from broker_cy.server.controller_lifecycle import ControllerServer
-
-        server = ControllerServer(config, seams)
     try:
+        if config.is_broker:
+            # Thousands of logs that are there for good need not be looked at again and again.
+            server = BrokerServer(config, seams, manager.loading if link is None else link.load, gc.freeze)
+        else:
+            from broker_cy.server.controller_lifecycle import ControllerServer
+
+            server = ControllerServer(config, seams)
         loop.run_until_complete(server.start())
     except (
         ListenError,

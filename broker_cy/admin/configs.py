@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker_cy.admin.caller import Brokers, Caller, Outcome
 from broker_cy.admin.metadata import Metadata
@@ -92,6 +92,16 @@ class ConfigChange(NamedTuple):
     name: str
     op: AlterOp
     value: str | None = None
+
+
+SECRET: Final = "(secret)"
+# A broker describes no setting that is not set yet, so names count as well.
+_SECRET_ENDINGS: Final = ("password", "passphrase", "secret", "secret.key", "keystore.key", "jaas.config")
+
+
+def has_secret(name: str, entry: ConfigEntry | None = None) -> bool:
+    """Whether the value of a setting must not be shown; `entry` is the setting now, if the broker describes it."""
+    return name.endswith(_SECRET_ENDINGS) or (entry is not None and entry.is_sensitive)
 
 
 class _Places:

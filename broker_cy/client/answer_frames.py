@@ -13,6 +13,7 @@ from typing import Final
 
 from broker_cy.client.exchange import SIZE_BYTES, Exchange, ExchangeError
 
+CLOSED: Final = "the broker closed the connection"
 # What one read takes at most while no long answer is gathered.
 SHORT_BYTES: Final = 64 << 10
 # Memory of a long answer that is kept for the next one: what a follower fetches at once by default, and more. It is
@@ -66,7 +67,7 @@ class AnswerFrames(asyncio.BufferedProtocol):
             self.broke(str(error))
 
     def eof_received(self) -> bool:
-        self.broke("the broker closed the connection")
+        self.broke(CLOSED)
         return False
 
     # --- answers

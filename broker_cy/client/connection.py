@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final, Protocol, cast
 
 from broker_cy.client.address import Address
-from broker_cy.client.answer_frames import AnswerFrames
+from broker_cy.client.answer_frames import CLOSED, AnswerFrames
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.exchange import Exchange
 from broker_cy.client.login import (
@@ -66,6 +66,8 @@ def reason_of(error: OSError) -> str:
         return "connection refused: no process listens there"
     if error.strerror:
         return error.strerror[0].lower() + error.strerror[1:]
+    if isinstance(error, ConnectionResetError):
+        return CLOSED  # during the handshake of TLS
     return str(error) or type(error).__name__
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from broker_cy.client import versions
 from broker_cy.client.address import Address
+from broker_cy.client.answer_frames import CLOSED
 from broker_cy.client.connection import Connection, ConnectionFailed, LoginRefused, TimedOut, open_connection
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, problem_of, refused
@@ -116,9 +117,9 @@ class Pool:
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
             raise ClientError(Failure.REFUSED, str(error), broker=peer.name, api="connect", code=code) from None
         except ConnectionFailed as error:
-            raise ClientError(Failure.UNREACHABLE, str(error), broker=peer.name, api="connect") from None
+            raise _unreachable(error, peer.name, "connect", self._outgoing) from None
         try:
-            answer = await _api_versions(connection, peer.name, deadline)
+            answer = await _api_versions(connection, peer.name, deadline, self._outgoing)
         except BaseException:
             connection.close()
             raise
@@ -264,7 +265,17 @@ def _timed_out(broker: str, api: str, deadline: Deadline, *, sent: bool) -> Clie
     return ClientError(Failure.TIMED_OUT, f"{reason} within {round(deadline.timeout_s, 1):g} s", broker=broker, api=api)
 
 
-async def _api_versions(connection: Connection, name: str, deadline: Deadline) -> messages.ApiVersionsResponse:
+def _unreachable(error: ConnectionFailed, broker: str, api: str, outgoing: Outgoing) -> ClientError:
+    reason = str(error)
+    if reason == CLOSED:
+        which = "without" if outgoing.tls is not None else "with"
+        reason += f", as a listener {which} TLS does with this security.protocol"
+    return ClientError(Failure.UNREACHABLE, reason, broker=broker, api=api)
+
+
+async def _api_versions(
+    connection: Connection, name: str, deadline: Deadline, outgoing: Outgoing
+) -> messages.ApiVersionsResponse:
     """Return the versions that the broker supports."""
     api = "ApiVersions"
     negotiation = Negotiation(_SOFTWARE_NAME)
@@ -275,7 +286,7 @@ async def _api_versions(connection: Connection, name: str, deadline: Deadline) -
         except TimedOut as error:
             raise _timed_out(name, api, deadline, sent=error.sent) from None
         except ConnectionFailed as error:
-            raise ClientError(Failure.UNREACHABLE, str(error), broker=name, api=api) from None
+            raise _unreachable(error, name, api, outgoing) from None
         try:
             answer = negotiation.take(data)
         except WireError as error:

@@ -64,6 +64,7 @@ _OF_KERBEROS: Final = (JAAS, SERVICE)
 _SASL: Final = (MECHANISM, *dict.fromkeys((*_OF_PASSWORDS, *_OF_TOKENS, *_OF_KERBEROS)))
 ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
 VERSIONS: Final = "ssl.enabled.protocols"
+NEWEST: Final = "ssl.protocol"
 SUITES: Final = "ssl.cipher.suites"
 _SECRETS: Final = ("ssl.keystore.password", "ssl.key.password", "ssl.truststore.password")
 _TLS: Final = (
@@ -71,6 +72,7 @@ _TLS: Final = (
     *(f"{name}{ending}" for name in _SECRETS for ending in (".file", ".env")),
     ENDPOINT,
     VERSIONS,
+    NEWEST,
     SUITES,
 )
 NAMES: Final = (PROTOCOL, *_SASL, *_TLS)
@@ -132,15 +134,13 @@ def _tls_settings(settings: Mapping[str, str], where: str) -> ClientSettings:
             if name in settings:
                 raise _invalid(where, f"{name} is given twice")
             found[field] = _secret(settings, where, name, f"{name}.file", f"{name}.env")
-    versions = [each.strip() for each in settings.get(VERSIONS, ",".join(_KNOWN_VERSIONS)).split(",")]
-    if any(version not in _KNOWN_VERSIONS for version in versions):
-        raise _invalid(where, f"{VERSIONS}={settings[VERSIONS]}: use {', '.join(_KNOWN_VERSIONS)}")
+    oldest, newest = _versions(settings, where)
     algorithm = settings.get(ENDPOINT, "https")
     if algorithm and algorithm.lower() != "https":
         raise _invalid(where, f"{ENDPOINT}={algorithm} is not supported: use https, or leave it empty")
     stores = StoreSettings(**found)
     check_settings(stores)
-    oldest, newest, ciphers = min(versions), max(versions), None
+    ciphers = None
     if named := [each.strip() for each in settings.get(SUITES, "").split(",") if each.strip()]:
         try:
             ciphers, suites, oldest, newest = split(named, oldest, newest)
@@ -150,6 +150,20 @@ def _tls_settings(settings: Mapping[str, str], where: str) -> ClientSettings:
             names = ", ".join(sorted(DEFAULT_OF_TLS_13))
             raise _invalid(where, f"{SUITES}: of TLS 1.3 either all or none can be used: {names}")
     return ClientSettings(stores, oldest, newest, bool(algorithm), ciphers=ciphers)
+
+
+def _versions(settings: Mapping[str, str], where: str) -> tuple[str, str]:
+    """The oldest and the newest version. `ssl.protocol` counts only if no versions are enabled, as in Java."""
+    newest = settings.get(NEWEST, "TLS")
+    if newest not in ("TLS", *_KNOWN_VERSIONS):
+        raise _invalid(where, f"{NEWEST}={newest} is not supported: use TLSv1.3, TLSv1.2 or TLS")
+    enabled = settings.get(VERSIONS, ",".join(_KNOWN_VERSIONS))
+    if not enabled.strip():
+        return _KNOWN_VERSIONS[0], _KNOWN_VERSIONS[0] if newest == "TLSv1.2" else _KNOWN_VERSIONS[1]
+    versions = [each.strip() for each in enabled.split(",")]
+    if any(version not in _KNOWN_VERSIONS for version in versions):
+        raise _invalid(where, f"{VERSIONS}={enabled}: use {', '.join(_KNOWN_VERSIONS)}")
+    return min(versions), max(versions)
 
 
 class ClientSecurity(NamedTuple):

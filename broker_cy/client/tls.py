@@ -66,10 +66,15 @@ def context_and_identity(settings: ClientSettings, read: Read) -> tuple[ssl.SSLC
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         else:
             context.load_verify_locations(cadata=b"".join(trusted))
-        if identity is not None:
-            _show(context, identity.key, identity.chain)
     except ssl.SSLError as error:
-        raise StoreError(f"the key store or trust store cannot be used: {error.reason or error}") from None
+        raise StoreError(f"the trust store cannot be used: {error.reason or error}") from None
+    if identity is not None:
+        try:
+            _show(context, identity.key, identity.chain)
+        except ssl.SSLError as error:
+            fits = error.reason not in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
+            why = error.reason or error if fits else "the private key does not fit the certificate"
+            raise StoreError(f"the key store cannot be used: {why}") from None
     return context, identity
 
 

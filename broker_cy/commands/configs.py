@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import click
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigEntry, ConfigResource, ResourceType
+from broker_cy.admin.configs import (
+    SECRET,
+    AlterOp,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+    has_secret,
+)
 from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, print_json, print_table
@@ -20,6 +28,7 @@ examples:
   broker-cy configs alter topic orders --set retention.ms=3600000 --append cleanup.policy=compact
   broker-cy configs alter broker default --set log.retention.hours=24     for all brokers
   broker-cy configs alter topic orders --delete retention.ms --yes
+  broker-cy configs alter broker 1 --set-file listener.name.ssl.ssl.keystore.password=password.txt
 """
 
 KINDS = {
@@ -81,6 +90,14 @@ async def describe(
 @name_argument
 @click.option("--set", "sets", type=SETTING, multiple=True, metavar="NAME=VALUE", help="Set a value.")
 @click.option(
+    "--set-file",
+    "files",
+    type=SETTING,
+    multiple=True,
+    metavar="NAME=FILE",
+    help="Set the text of a file, without the end of its last line. For secrets, which lists of processes show.",
+)
+@click.option(
     "--delete", "deletes", multiple=True, metavar="NAME", help="Remove the value, so that the default applies."
 )
 @click.option("--append", "appends", type=SETTING, multiple=True, metavar="NAME=VALUE", help="Append to a list.")
@@ -93,35 +110,43 @@ async def alter(
     kind: str,
     name: str,
     sets: Sequence[tuple[str, str]],
+    files: Sequence[tuple[str, str]],
     deletes: Sequence[str],
     appends: Sequence[tuple[str, str]],
     subtracts: Sequence[tuple[str, str]],
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Change settings. Other settings keep their values. All four options may be repeated."""
+    """Change settings. Other settings keep their values. All five options may be repeated. Values of secret settings
+    are not shown.
+    """
     target.require_writable()
     changes = [ConfigChange(key, AlterOp.SET, value) for key, value in sets]
+    changes += [ConfigChange(key, AlterOp.SET, _text_of(file)) for key, file in files]
     changes += [ConfigChange(key, AlterOp.DELETE) for key in deletes]
     changes += [ConfigChange(key, AlterOp.APPEND, value) for key, value in appends]
     changes += [ConfigChange(key, AlterOp.SUBTRACT, value) for key, value in subtracts]
     if not changes:
-        raise click.UsageError("nothing to change: specify --set, --delete, --append or --subtract")
+        raise click.UsageError("nothing to change: specify --set, --set-file, --delete, --append or --subtract")
     resource = resource_of(kind, name)
     # The broker validates the change before the user is asked to confirm it.
     (await client.configs.alter({resource: changes}, validate_only=True)).whole()
     now = await client.configs.describe([resource], names=[change.name for change in changes])
     before = {each.name: each for each in now.whole()[resource]}
+    printed = [
+        change._replace(value=SECRET) if change.value and has_secret(change.name, before.get(change.name)) else change
+        for change in changes
+    ]
     rows: list[Sequence[Cell]] = [
         [change.name, _shown_or_none(before.get(change.name)), change.op.name.lower(), change.value]
-        for change in changes
+        for change in printed
     ]
     print_table(["SETTING", "NOW", "CHANGE", "VALUE"], rows, err=True)
     if not dry_run:
         confirm(f"Change {plural(len(changes), 'setting')} of {resource}?", yes=yes)
         (await client.configs.alter({resource: changes})).whole()
     if target.as_json:
-        print_json({"kind": kind, "name": name, "changes": changes, "dry_run": dry_run})
+        print_json({"kind": kind, "name": name, "changes": printed, "dry_run": dry_run})
     elif not dry_run:
         click.echo(f"changed {plural(len(changes), 'setting')} of {resource}")
 
@@ -129,8 +154,21 @@ async def alter(
 def shown(entry: ConfigEntry) -> str:
     """Return the value, or why it is not shown."""
     if entry.is_sensitive:
-        return "(secret)"
+        return SECRET
     return "(null)" if entry.value is None else entry.value
+
+
+def _text_of(file: str) -> str:
+    """Raises click.UsageError."""
+    # Imported here, because it needs the module ssl.
+    from broker_cy.client.tls import read_file
+
+    try:
+        return read_file(file).decode().removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise click.UsageError(f"--set-file {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"--set-file {file}: is no text in UTF-8") from None
 
 
 def _shown_or_none(entry: ConfigEntry | None) -> str | None:

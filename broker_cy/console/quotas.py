@@ -27,6 +27,8 @@ DEFAULT: Final = "default"
 
 def parse_quota(key: str, text: str) -> float:
     """Parse the value of a quota: bytes may have a unit. Raises ValueError."""
+    if key not in KEYS:
+        raise ValueError(f"{key!r} is no quota: allowed are {', '.join(KEYS)}")
     if key.endswith("_byte_rate"):
         return float(parse_bytes(text))
     try:

@@ -47,7 +47,7 @@ def set_quota(broker: Target) -> Iterator[SetQuota]:
         change(broker, client_id, key, None)
 
 
-def test_librdkafka_is_told_how_long_it_waits(broker: Target, topic: str, set_quota: SetQuota) -> None:
+def test_librdkafka_gets_how_long_it_waits(broker: Target, topic: str, set_quota: SetQuota) -> None:
     """If this fails, a client beyond its quota loses records, gets errors, or does not see why it is slow."""
     create_topic(broker.bootstrap, topic)
     client_id = f"client-{uuid.uuid4().hex[:8]}"

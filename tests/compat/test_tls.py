@@ -6,7 +6,7 @@ import json
 import re
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +207,22 @@ def test_our_own_client(broker: SecuredBroker, topic: str, tmp_path: Path, proto
     assert "certificate verify failed" in bad.stderr
 
 
+def test_our_own_client_at_another_listener(broker: SecuredBroker, tmp_path: Path) -> None:
+    """If this fails, a wrong security.protocol is the broker's closed connection, and nobody knows why."""
+    trusted = str(broker.authority.write_pem(tmp_path / "authority.pem"))
+    path = tmp_path / "client.properties"
+    settings = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": trusted}
+    write_properties(path, settings)
+    base = [*broker_command(), "topics", "list", "--timeout", "30", "--bootstrap"]
+    for which, command in (
+        ("with", [*base, f"localhost:{broker.port}"]),
+        ("without", [*base, broker.open_bootstrap, "--command-config", str(path)]),
+    ):
+        said = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+        assert said.returncode == 3
+        assert f"closed the connection, as a listener {which} TLS does with this security.protocol" in said.stderr
+
+
 def test_a_certificate_is_exchanged(broker: SecuredBroker, tmp_path: Path) -> None:
     """If this fails, only a restart exchanges a certificate."""
     admin = AdminClient({**broker.confluent(broker.authority.issue("alice"))})
@@ -237,7 +253,7 @@ def test_a_certificate_is_exchanged(broker: SecuredBroker, tmp_path: Path) -> No
     assert "password=wrong" not in logged
     assert PASSWORD not in logged
 
-    def events() -> list[dict[str, Any]]:
+    def events_of(types: Sequence[str]) -> str:
         path = tmp_path / "admin.properties"
         write_properties(
             path,
@@ -249,20 +265,28 @@ def test_a_certificate_is_exchanged(broker: SecuredBroker, tmp_path: Path) -> No
                 "sasl.jaas.config": client_jaas("PLAIN", ALICE, ALICES_PASSWORD),
             },
         )
-        types = [part for each in ("exchanged", "refused", "expires") for part in ("--type", f"certificate_{each}")]
+        chosen = [part for each in types for part in ("--type", each)]
         server = f"localhost:{broker.sasl_port}"
-        command = [*broker_command(), "events", "--json", *types, "--bootstrap", server, "--command-config", str(path)]
+        command = [*broker_command(), "events", "--json", *chosen, "--bootstrap", server, "--command-config", str(path)]
         said = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
-        return [json.loads(line) for line in said.stdout.splitlines()]
+        assert said.returncode == 0, said.stderr
+        return said.stdout
 
     # The certificates of tests end within 30 days.
     reported = {("exchanged", "SSL"), ("refused", "SSL"), ("expires", "SSL"), ("expires", "SASL_SSL")}
 
     def all_reported() -> list[dict[str, Any]] | None:
-        found = events()
+        lines = events_of([f"certificate_{each}" for each in ("exchanged", "refused", "expires")]).splitlines()
+        found = [json.loads(line) for line in lines]
         return found if {(each["type"].partition("_")[2], each["listener"]) for each in found} == reported else None
 
+    def change_of_password() -> str:
+        said = events_of(["config_changed"])
+        return said if "ssl.keystore.password" in said else ""
+
     found = until(all_reported, "the events", TIMEOUT_S, interval_s=0.5)
+    changed = until(change_of_password, "the change", TIMEOUT_S)
+    assert PASSWORD not in changed
     reasons = [each["reason"] for each in found if "reason" in each]
     assert ["DistinguishedName" in each for each in reasons] == [True, False]
     assert "the password is wrong" in reasons[1]

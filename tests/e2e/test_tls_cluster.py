@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.launch.nodes import broker_command
+from bench.launch.processes import run
 from tests.e2e.test_sasl_cluster import INNER, ROLES, SaslNode, produce
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.cluster import running
@@ -101,3 +103,19 @@ def test_a_node_with_the_certificate_of_a_stranger(tmp_path: Path) -> None:
     finally:
         for node in (*good, stranger):
             node.close()
+
+
+def test_a_key_store_that_cannot_be_read(tmp_path: Path) -> None:
+    """If this fails, a typing error in a password is answered by a traceback, or the password is shown."""
+    node = nodes_of(tmp_path, Authority())[0]
+    node.write_properties(f"{node.node_id}@{node.host}:{node.controller_port}")
+    wrong = "not-the-password-77"
+    node.properties.write_text(node.properties.read_text() + f"ssl.keystore.password={wrong}\n")
+    node.format()
+    done = run([*broker_command(), "start", "--config", node.properties], timeout_s=90, check=False)
+    (line,) = done.stderr.decode().splitlines()
+    assert done.returncode == 1
+    assert line.startswith("broker-cy: listener ")
+    assert line.endswith("node.p12: the password is wrong, or the store is damaged")
+    assert "setting ssl.keystore.location=" in line
+    assert wrong not in line

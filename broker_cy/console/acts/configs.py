@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigEntry, ConfigResource
+from broker_cy.admin.configs import SECRET, AlterOp, ConfigChange, ConfigEntry, ConfigResource
 from broker_cy.client.text import duration, size
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
@@ -58,7 +58,7 @@ def is_own(entry: ConfigEntry) -> bool:
 def shown_value(entry: ConfigEntry) -> str:
     """Return the value; large times and sizes also in larger units."""
     if entry.is_sensitive:
-        return "(secret)"
+        return SECRET
     if entry.value is None:
         return "(null)"
     value = entry.value
@@ -101,6 +101,7 @@ def edit_form(resource: ConfigResource, entry: ConfigEntry) -> Form:
         parser_of(entry),
         "" if entry.is_sensitive else entry.value or "",
         choices=("true", "false") if entry.kind is ConfigType.BOOLEAN else (),
+        is_secret=entry.is_sensitive,
     )
     return Form(f"{entry.name} of {resource}", [field], note=(entry.documentation or "")[:_NOTE_CHARACTERS_MAX])
 
@@ -110,7 +111,7 @@ async def plan_set(
 ) -> Plan:
     """Plan setting a value; the broker validates it without changing anything."""
     change = ConfigChange(entry.name, AlterOp.SET, value)
-    shown = "(secret)" if entry.is_sensitive else value
+    shown = SECRET if entry.is_sensitive else value
     return await _plan(client, command, resource, entry, change, shown, f"set {entry.name} of {resource} to {shown}")
 
 
@@ -133,12 +134,15 @@ async def _plan(
 ) -> Plan:
     (await client.configs.alter({resource: [change]}, validate_only=True)).whole()
     is_set = change.op is AlterOp.SET
-    option = (f"--set={change.name}={change.value}",) if is_set else ("--delete", change.name)
+    if is_set:
+        option = [f"--set-file={change.name}=FILE" if entry.is_sensitive else f"--set={change.name}={change.value}"]
+    else:
+        option = ["--delete", change.name]
     return Plan(
         f"{'Set' if is_set else 'Remove'} {change.name}",
         f"1 setting of {resource}",
         command("configs", "alter", resource.kind.name.lower(), resource.name, *option, "--yes"),
         AlterConfig(resource, change, said),
-        [Change(change.name, "(secret)" if entry.is_sensitive else entry.value or "(null)", after)],
+        [Change(change.name, SECRET if entry.is_sensitive else entry.value or "(null)", after)],
         verb="Change",
     )

@@ -47,6 +47,8 @@ async def _init(ctx: RequestContext, request: messages.InitProducerIdRequest) ->
     elif not (
         ctx.allows_cluster(Operation.IDEMPOTENT_WRITE, in_list=True)
         or ctx.allows_some(Operation.WRITE, ResourceType.TOPIC)
+        # Neither: the refusal that is reported names this right.
+        or ctx.allows_cluster(Operation.IDEMPOTENT_WRITE)
     ):
         return Initialized(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):

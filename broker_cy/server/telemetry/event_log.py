@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from broker_cy import __version__
-from broker_cy.config.definitions import BROKER
+from broker_cy.config.startup import setting_of
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata.image import (
     RESOURCE_BROKER,
@@ -165,7 +165,7 @@ class EventLog:
                 self._settings[resource_type, name] = after
             if resource_type == RESOURCE_TOPIC and (name in fresh or name in gone):
                 continue  # part of the topic's event
-            changes = config_changes(before, after)
+            changes = config_changes(before, after, is_of_broker=resource_type == RESOURCE_BROKER)
             if changes:
                 self.note(
                     ConfigChanged(
@@ -201,15 +201,19 @@ class EventLog:
             self.note(PartitionsAdded(topic.name, len(before.partitions), count, by))
 
 
-def config_changes(before: dict[str, str], after: dict[str, str]) -> list[ConfigChange]:
-    """Return the settings that changed; the value of a secret is `[hidden]`."""
+def config_changes(before: dict[str, str], after: dict[str, str], *, is_of_broker: bool) -> list[ConfigChange]:
+    """Return the settings that changed; the value of a secret is `[hidden]`, and that of a broker's unknown setting, as
+    in DescribeConfigs.
+    """
     changes = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         if old == new:
             continue
-        setting = BROKER.get(name)
-        if setting is not None and setting.is_sensitive:
+        # Also with the prefix of a listener: passwords of key stores are changed so.
+        setting = setting_of(name)
+        is_secret = is_of_broker if setting is None else setting.is_sensitive
+        if is_secret:
             old, new = (None if value is None else "[hidden]" for value in (old, new))
         changes.append(ConfigChange(name, old, new))
     return changes

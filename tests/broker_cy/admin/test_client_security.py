@@ -57,7 +57,7 @@ def test_passwords_of_files_and_variables(tmp_path: Path, monkeypatch: pytest.Mo
         ({"security.protocol": "PLAINTEXT"}, "settings of SASL need security.protocol=SASL_PLAINTEXT"),
         ({"ssl.truststore.location": "x"}, "settings of TLS need security.protocol=SSL or SASL_SSL"),
         ({"ssl.cipher.suites": "x"}, "settings of TLS need security.protocol=SSL or SASL_SSL"),
-        ({"ssl.protocol": "TLS"}, "setting ssl.protocol is not supported yet"),
+        ({"ssl.provider": "x"}, "setting ssl.provider is not supported yet"),
         ({"sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism=DIGEST-MD5 is not supported: use GSSAPI"),
         ({"sasl.mechanism": "GSSAPI"}, "is not allowed: the login module of GSSAPI"),
         ({"sasl.mechanism": "OAUTHBEARER"}, "is not allowed"),
@@ -213,7 +213,7 @@ def test_the_cluster_file(tmp_path: Path) -> None:
         assert login.mechanism == "SCRAM-SHA-256"
         assert found.entry("b").login is None
         assert "a-secret" not in repr(found)
-    for bad in ("sasl.mechanism = 3", 'ssl.protocol = "x"', "security = 3"):
+    for bad in ("sasl.mechanism = 3", 'ssl.provider = "x"', "security = 3"):
         path.write_text(f'[clusters.a]\nbootstrap = "h:1"\n{bad}\n')
         with pytest.raises(ClientError):
             load_clusters(path)
@@ -225,6 +225,7 @@ def test_the_cluster_file(tmp_path: Path) -> None:
         ({"ssl.truststore.location": "/none"}, "No such file"),
         ({"ssl.truststore.password": "a-secret"}, "trust store is not specified"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, r"use TLSv1\.2, TLSv1\.3"),
+        ({"ssl.protocol": "SSLv3"}, r"use TLSv1\.3, TLSv1\.2 or TLS"),
         ({"ssl.endpoint.identification.algorithm": "ldap"}, "use https"),
         ({"ssl.cipher.suites": "TLS_NO_WITH_SUCH"}, "the cipher suite TLS_NO_WITH_SUCH is not known"),
         ({"ssl.cipher.suites": f"{GCM}, ECDHE-RSA-AES256-GCM-SHA384"}, "ECDHE-RSA-AES256-GCM-SHA384 is not known"),
@@ -245,6 +246,9 @@ def test_tls_that_would_not_protect_is_refused(change: dict[str, str], error: st
     ("settings", "versions", "ciphers"),
     [
         ({"ssl.enabled.protocols": "TLSv1.2"}, ("TLSv1_2", "TLSv1_2"), None),
+        ({"ssl.protocol": "TLSv1.2"}, ("TLSv1_2", "TLSv1_3"), None),
+        ({"ssl.protocol": "TLSv1.2", "ssl.enabled.protocols": ""}, ("TLSv1_2", "TLSv1_2"), None),
+        ({"ssl.protocol": "TLSv1.3", "ssl.enabled.protocols": ""}, ("TLSv1_2", "TLSv1_3"), None),
         ({"ssl.cipher.suites": GCM}, ("TLSv1_2", "TLSv1_2"), ["ECDHE-RSA-AES128-GCM-SHA256"]),
         (
             {"ssl.cipher.suites": f"{','.join(OF_TLS_13)}, {CHACHA20},{GCM}"},

@@ -48,6 +48,10 @@ def test_quotas_are_set_listed_and_removed(quotas: Cli) -> None:
     }
     listed = quotas("list", *alice, "--client-id", "default", "--json").json
     assert listed == [{"entity": {"user": "alice", "client-id": None}, "values": {"consumer_byte_rate": 5.0}}]
+    assert (
+        "'produce_rate' is no quota: allowed are producer_byte_rate"
+        in quotas("set", *alice, "produce_rate=1M", "--yes", code=2).err
+    )
     assert "has no quota controller" in quotas("remove", *alice, "controller_mutation_rate", "--yes", code=2).err
     quotas("remove", *alice, "producer_byte_rate", "--yes")
     assert quotas("remove", *alice, "--client-id", "default", "--yes", "--json").json == {

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.clusters import ClusterEntry
-from broker_cy.admin.configs import ConfigResource, ResourceType
+from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.console.acts.configs import plan_set, plan_unset
+from broker_cy.console.acts.configs import edit_form, plan_set, plan_unset
 from broker_cy.console.acts.groups import plan_delete_offsets, plan_reset, reset_form
 from broker_cy.console.acts.plan import Command, Plan, execute
 from broker_cy.console.acts.records import plan_produce, produce_form
@@ -148,14 +149,20 @@ def test_settings_and_records(broker_cy: BrokerProcess, name: str) -> None:
         (await client.topics.create([NewTopic(name, 1)])).whole()
         resource = ConfigResource(ResourceType.TOPIC, name)
 
-        async def entry() -> object:
+        async def entry() -> ConfigEntry:
             (found,) = (await client.configs.describe([resource], names=["retention.ms"])).whole()[resource]
             return found
 
-        plan = await plan_set(client, COMMAND, resource, await entry(), "7200000")  # type: ignore[arg-type]
+        plan = await plan_set(client, COMMAND, resource, await entry(), "7200000")
         assert [str(change) for change in plan.changes] == ["retention.ms: 604800000 -> 7200000"]
         assert (await execute(client, plan)).said == f"set retention.ms of topic {name} to 7200000"
-        plan = await plan_unset(client, COMMAND, resource, await entry())  # type: ignore[arg-type]
+        secret = replace(await entry(), is_sensitive=True)
+        plan = await plan_set(client, COMMAND, resource, secret, "4711")
+        assert "4711" not in f"{plan.command} {plan.changes}"
+        assert "--set-file=retention.ms=FILE" in plan.command
+        assert edit_form(resource, secret).fields[0].is_secret
+        assert (await execute(client, plan)).said == f"set retention.ms of topic {name} to (secret)"
+        plan = await plan_unset(client, COMMAND, resource, await entry())
         report = await execute(client, plan)
         assert report.said == f"removed retention.ms from topic {name}; its default applies"
         checked = produce_form(name, 1).checked({"value": r"a\x00b", "value_kind": "escaped", "headers": "trace=1"})

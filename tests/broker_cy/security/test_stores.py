@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from broker_cy.client.tls import context_of
 from broker_cy.security.tls.jks import JksError, read_jks
 from broker_cy.security.tls.stores import (
+    ClientSettings,
     Identity,
     StoreError,
     StoreSettings,
@@ -80,6 +82,14 @@ def test_every_form_gives_the_same(files: Files) -> None:
         assert each is not None
         assert each.certificate.subject == "CN=broker,OU=Tests,O=Broker"
         assert "key" not in repr(each)
+
+
+def test_a_key_of_another_certificate(files: Files) -> None:
+    """If this fails, a node that cannot connect to others does not say that its key and its certificate differ."""
+    chain = files.authority.issue("other").certificate_pem
+    stores = StoreSettings(keystore_type="PEM", keystore_key=files.holder.key_pem(), certificate_chain=chain)
+    with pytest.raises(StoreError, match="key store cannot be used: the private key does not fit the certificate"):
+        context_of(ClientSettings(stores), read)
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])

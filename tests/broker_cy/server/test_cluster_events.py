@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from broker_cy.controller.partition_change import RECOVERING
 from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, PartitionImage, TopicDelta, TopicImage
@@ -15,6 +17,7 @@ from broker_cy.metrics import sample
 from broker_cy.metrics.events import BrokerFenced, BrokerUnfenced, Event, InSyncBelowMin, LeadersElected
 from broker_cy.metrics.sample import Sample
 from broker_cy.server.telemetry.cluster_changes import failures, writer
+from broker_cy.server.telemetry.event_log import config_changes
 from tests.broker_cy.commands.conftest import TIMEOUT_S, bare  # noqa: F401 (a fixture)
 from tests.support.cluster import cluster, create_topic, in_sync, topics
 from tests.support.wait import until
@@ -241,3 +244,21 @@ def test_each_broker_has_samples_that_add_up(bare: Any, tmp_path: Path) -> None:
         assert sum(each.in_records for each in counts) == 300
         # One consumer read them; what the followers fetched is not counted.
         assert sum(each.out_bytes for each in counts) == sum(each.in_bytes for each in counts)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_of_broker", "is_hidden"),
+    [
+        ("ssl.keystore.password", True, True),
+        ("listener.name.external.ssl.keystore.password", True, True),
+        ("listener.name.external.plain.sasl.jaas.config", True, True),
+        ("listener.name.external.ssl.keystore.location", True, False),
+        ("my.own.setting", True, True),
+        ("follower.replication.throttled.rate", True, False),
+        ("retention.ms", False, False),
+    ],
+)
+def test_events_have_no_secrets(name: str, is_of_broker: bool, is_hidden: bool) -> None:
+    """If this fails, whoever reads __cluster_events has the passwords of key stores that were exchanged."""
+    (change,) = config_changes({name: "before"}, {name: "after"}, is_of_broker=is_of_broker)
+    assert (change.before, change.after) == (("[hidden]",) * 2 if is_hidden else ("before", "after"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -12,6 +13,8 @@ import pytest
 from broker_cy.controller.broker_ops import StopBroker
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
+from broker_cy.security.acls import ANONYMOUS
+from broker_cy.security.authorizer import Authorizer
 from broker_cy.server.handlers import (  # noqa: F401 - importing registers them
     create_partitions,
     create_topics,
@@ -285,6 +288,24 @@ def test_init_producer_id(tmp_path: Path, version: int) -> None:
             assert ErrorCode(response.error_code) is ErrorCode.INVALID_REQUEST
 
     with_broker(tmp_path, work)
+
+
+def test_a_refused_producer_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """If this fails, a producer that has no right to any topic ends, and neither the log nor an event says why."""
+
+    async def work(broker: MetadataBroker) -> None:
+        request = messages.InitProducerIdRequest(transactional_id=None)
+        with caplog.at_level(logging.INFO):
+            assert (await broker.call(request, 5)).error_code == ErrorCode.NONE
+            assert not caplog.records
+            response = await broker.call(request, 5, principal="User:guest")
+        assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        (record,) = caplog.records
+        fields = getattr(record, "fields")  # noqa: B009
+        assert (fields["principal"], fields["api"]) == ("User:guest", "INIT_PRODUCER_ID")
+        assert (fields["operation"], fields["resource"]) == ("IDEMPOTENT_WRITE", "CLUSTER:kafka-cluster")
+
+    with_broker(tmp_path, work, authorizer=Authorizer([ANONYMOUS]))
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import uvloop
 
 from broker_cy.client.address import Address
 from broker_cy.client.outgoing import MACHINE, Outgoing, is_own
@@ -14,6 +18,7 @@ from broker_cy.core.clock import MACHINE_CLOCK
 from broker_cy.server.metadata import own_address
 from broker_cy.server.metadata.own_address import check_own_address
 from broker_cy.server.metadata.refusal import RegistrationRefused
+from tests.support.certificates import Authority
 
 LISTENS = Address("127.0.0.1", 9092)
 ADVERTISED = Address("broker.example", 9093)
@@ -98,6 +103,25 @@ def test_a_proxy_may_start_later() -> None:
         await server[0].wait_closed()
 
     asyncio.run(work())
+
+
+def test_the_attempt_ends_after_its_handshake(tmp_path: Path) -> None:
+    """If this fails, the log of each start of a broker with TLS warns of a handshake that failed: the broker's own."""
+    authority = Authority()
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(authority.issue("broker").write_pem(tmp_path / "broker.pem"))
+    trusting = ssl.create_default_context(cafile=str(authority.write_pem(tmp_path / "authority.pem")))
+
+    async def work() -> None:
+        shaken = asyncio.Event()
+        # uvloop, as brokers have: it reports a connection after its handshake.
+        server = await asyncio.start_server(lambda reader, writer: shaken.set(), "127.0.0.1", 0, ssl=served)
+        async with server:
+            address = Address(*server.sockets[0].getsockname())
+            await check_own_address("SSL", address, LISTENS, replace(MACHINE, tls=lambda: trusting), has_others=True)
+            await asyncio.wait_for(shaken.wait(), 30)
+
+    uvloop.run(work())
 
 
 @pytest.mark.parametrize(

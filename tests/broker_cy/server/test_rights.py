@@ -234,7 +234,7 @@ def test_produce_and_fetch_follow_the_acls_at_once(rig: Rig) -> None:
     assert fetch_from(client, "t", 0).error_code == 0
 
 
-def test_nothing_is_told_of_absent_topics(rig: Rig) -> None:
+def test_absent_topics_are_refused_like_others(rig: Rig) -> None:
     """If this fails, a client finds out by names which topics exist."""
     rig.topic()
     client = rig.core.client()
