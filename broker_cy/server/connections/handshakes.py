@@ -4,8 +4,11 @@ up.
 A handshake is a state: the loop waits for the peer (`add_reader`, `add_writer`), or a worker goes on with it, never
 both; so a session has one owner at a time. What ends while a worker has it is closed when the worker is done.
 
+A worker is one call of the pool that goes on with all handshakes that wait, and reports what it has done together: in a
+storm, a call and a wake-up of the loop for each step would cost as much as a quarter of the handshake.
+
 Bounds: `brokercy.authentication.timeout.ms`, at most TIMEOUT_S_MAX, from the connection to the end of the handshake;
-the workers of its pool, whose queue has at most one entry of each handshake; BEGUN_MAX sessions of peers that have sent
+HANDSHAKE_WORKERS workers, for which each handshake waits once at most; BEGUN_MAX sessions of peers that have sent
 something: the one that began first gives way to the next, unless a worker has it. A peer that has sent nothing costs
 its descriptor, which `max.connections` counts.
 """
@@ -13,14 +16,16 @@ its descriptor, which `max.connections` counts.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from broker_cy.core.openssl import FAILED, SHAKEN, WANTS_READ, TlsContext, TlsSession
+from broker_cy.server.connections.tls_listeners import HANDSHAKE_WORKERS
 from broker_cy.server.connections.tls_transport import TlsTransport
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Executor
 
     from broker_cy.server.connections.transport import Transport
 
@@ -38,6 +43,13 @@ class Handshakes:
         self.timeout_s = min(timeout_s, TIMEOUT_S_MAX)
         self._make_pool = make_pool
         self._pool: Executor | None = None
+        # Appended by one side and taken by the other, each of which is atomic: for the workers, and for the loop.
+        self._waiting: deque[Handshake] = deque()
+        self._done: deque[tuple[Handshake, int]] = deque()
+        # Changed by the loop.
+        self._workers = 0
+        # Whether the loop has been asked to take what is done. A worker that sees an old value asks once more.
+        self._is_reported = False
         # In the order in which they began; those whose peer has sent something.
         self.begun: dict[Handshake, None] = {}
         # All of them.
@@ -57,13 +69,50 @@ class Handshakes:
                     break
         self.begun[handshake] = None
 
+    def go_on(self, handshake: Handshake) -> None:
+        """Let a worker go on with it; the handshake is called with the outcome."""
+        self._waiting.append(handshake)
+        if self._workers < HANDSHAKE_WORKERS:
+            self._workers += 1
+            self.pool.submit(self._work)
+
+    def _work(self) -> None:
+        """In a worker."""
+        while True:
+            try:
+                handshake = self._waiting.popleft()
+            except IndexError:
+                break
+            self._done.append((handshake, handshake.shake()))
+            if not self._is_reported:
+                self._is_reported = True
+                self.loop.call_soon_threadsafe(self._take)
+        self.loop.call_soon_threadsafe(self._worker_ended)
+
+    def _take(self) -> None:
+        self._is_reported = False
+        while self._done:
+            handshake, outcome = self._done.popleft()
+            handshake.went_on(outcome)
+
+    def _worker_ended(self) -> None:
+        self._workers -= 1
+        if self._waiting and self._workers < HANDSHAKE_WORKERS:
+            # It came when the worker had just looked for the last time.
+            self._workers += 1
+            self.pool.submit(self._work)
+
     def close(self) -> None:
         """End all, and the workers."""
         for handshake in list(self.open):
             handshake.fail("the broker stops")
         if self._pool is not None:
+            self._waiting.clear()
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
+        # Those that a worker had, or that waited for one.
+        for handshake in list(self.open):
+            handshake.went_on(FAILED)
 
 
 class Handshake:
@@ -115,23 +164,22 @@ class Handshake:
         self._go_on()
 
     def _go_on(self) -> None:
-        assert self._session is not None
         self.is_with_worker = True
-        future = self._handshakes.pool.submit(self._session.shake)
-        future.add_done_callback(self._report)
+        self._handshakes.go_on(self)
 
-    def _report(self, future: Future[int]) -> None:
-        """In the worker, or in the loop if it was cancelled."""
-        self._loop.call_soon_threadsafe(self._went_on, future)
+    def shake(self) -> int:
+        """In a worker."""
+        assert self._session is not None
+        return self._session.shake()
 
-    def _went_on(self, future: Future[int]) -> None:
+    def went_on(self, outcome: int) -> None:
+        """What a worker has done, or, with FAILED, that none will do anything more."""
         self.is_with_worker = False
         if self._is_over:
             return
-        if self._failure is not None or future.cancelled():
+        if self._failure is not None:
             self._end()
             return
-        outcome = future.result()
         assert self._session is not None
         if outcome == SHAKEN:
             self._leave()
@@ -153,4 +201,4 @@ class Handshake:
     def _end(self) -> None:
         self._leave()
         self._socket.close_now()
-        self._on_failed(self._failure or "it was cancelled")
+        self._on_failed(self._failure or "it was ended")
