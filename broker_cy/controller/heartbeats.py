@@ -136,7 +136,7 @@ class Heartbeats:
 
     def has_session(self, broker: BrokerImage, now_ms: int) -> bool:
         """Whether the process of the registered incarnation is alive: it sent a heartbeat within the session timeout,
-        fenced or not, and was not told to stop. (Kafka 4.3.1 also keeps out, for the rest of that time, the successor
+        fenced or not, and got no request to stop. (Kafka 4.3.1 also keeps out, for the rest of that time, the successor
         of a broker that stopped in order.)
         """
         found = self.contact(broker)

@@ -124,13 +124,13 @@ _TABLE: tuple[Metric, ...] = (
         "broker_cy_throttle_seconds_total",
         "counter",
         ("quota",),
-        "Time that clients were told to wait because of a quota.",
+        "Time that clients had to wait because of a quota.",
     ),
     Metric(
         "broker_cy_client_throttle_seconds",
         "gauge",
         ("quota", "user", "client_id"),
-        "Time that a client was told to wait since it is counted, of the 100 that had to wait longest; the user or the "
+        "Time that a client had to wait since it is counted, of the 100 that had to wait longest; the user or the "
         "client id is empty where all of them share the quota.",
     ),
     Metric(

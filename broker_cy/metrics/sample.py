@@ -119,7 +119,7 @@ class Sample:
     quotas_left_out: int = 0
     throttles: int = 0
     throttled_ms: int = 0
-    """How often, and for how long, clients were told to wait because of quotas."""
+    """How often, and for how long, clients had to wait because of quotas."""
 
 
 T = TypeVar("T", Times, Api, Topic, Connection, QuotaUse, Sample)

@@ -156,7 +156,7 @@ class QuotaEffect(_OfEverything, TableChannel[tuple[int, str]]):
 
 @channel("throttle-time")
 class ThrottleTime(BrokerChart):
-    """How long clients were told to wait, over time."""
+    """How long clients had to wait, over time."""
 
     UNIT = "ms/s"
     MEASURES = (("waiting", "throttled_ms_per_s"),)

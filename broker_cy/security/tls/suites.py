@@ -16,7 +16,7 @@ OF_TLS_13: Final = frozenset(
         "TLS_AES_128_CCM_8_SHA256",
     }
 )
-# Those of them that OpenSSL offers unless it is told otherwise.
+# Those of them that OpenSSL offers by default.
 DEFAULT_OF_TLS_13: Final = frozenset({name for name in OF_TLS_13 if "CCM" not in name})
 _NAME: Final = re.compile(r"TLS_(\w+)_WITH_(\w+)")
 _HASH_OF_CHACHA20: Final = "_SHA256"
