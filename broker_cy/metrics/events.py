@@ -415,7 +415,9 @@ class ScramUsersChanged(Event):
 class LoginFailed(Event):
     """Clients could not log in. A broker gathers equal failures for up to 10 seconds: `count` is their number since
     `first_ms`. Of at most 50 different ones in that time there are events; `left_out` is the number of the others, in
-    the first event. `user` is the name that was sent; `again` is true in a session that was to be renewed.
+    the first event. `user` is the name that was sent; `again` is true in a session that was to be renewed. The
+    `mechanism` TLS, without a user, is a handshake that the broker refused, or the client, if it said why; connections
+    that only end, as those of health checks, are not reported.
     """
 
     TYPE: ClassVar[str] = "login_failed"
