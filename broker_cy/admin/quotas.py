@@ -8,6 +8,7 @@ from typing import Final
 
 from broker_cy.admin.caller import Caller
 from broker_cy.client.errors import Problem, problem_of
+from broker_cy.metrics.events import entity_text
 from broker_cy.wire import messages
 
 USER: Final = "user"
@@ -26,11 +27,6 @@ class QuotaEntry:
 
     entity: dict[str, str | None]
     values: dict[str, float]
-
-
-def text_of(entity: Entity) -> str:
-    """The entity as people read it: `user alice, client-id (default)`."""
-    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in entity.items())
 
 
 class QuotaCalls:
@@ -76,7 +72,7 @@ class QuotaCalls:
             messages.AlterClientQuotasResponse,
             _problem,
             controller=True,
-            what=text_of(entity),
+            what=entity_text(entity),
         )
 
 

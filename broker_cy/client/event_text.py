@@ -18,15 +18,18 @@ from broker_cy.metrics.events import (
     CertificateExchanged,
     CertificateExpires,
     CertificateRefused,
+    ClientQuotasChanged,
     Commits,
     Committed,
     ConfigChanged,
     ControllerChanged,
+    DelegationTokensChanged,
     Event,
     InSyncBelowMin,
     LeadersElected,
     LoginFailed,
     PartitionsAdded,
+    QuotaChange,
     Rebalance,
     RecordsDeleted,
     ScramUsersChanged,
@@ -35,6 +38,7 @@ from broker_cy.metrics.events import (
     TopicCreated,
     TopicDeleted,
     TransactionTimedOut,
+    entity_text,
 )
 
 # Partitions of one commit event that are shown; a group may have thousands.
@@ -57,6 +61,10 @@ def subject_of(stamped: Stamped) -> str:
         return clean(stamped.key) or "several principals"
     if isinstance(stamped.event, ScramUsersChanged | LoginFailed):
         return clean(stamped.key) or ("several users" if isinstance(stamped.event, ScramUsersChanged) else "unknown")
+    if isinstance(stamped.event, ClientQuotasChanged):
+        return clean(stamped.key) or "several clients"
+    if isinstance(stamped.event, DelegationTokensChanged):
+        return clean(stamped.key) or "several owners"
     if isinstance(stamped.event, CertificateExchanged | CertificateRefused | CertificateExpires):
         return clean(f"listener {stamped.key} of broker {stamped.broker}")
     return clean(stamped.key) or "all brokers"
@@ -115,6 +123,11 @@ def line_of(event: Event) -> str:
         case ScramUsersChanged():
             texts = [f"{each.change} {each.mechanism} of {each.user}" for each in event.credentials]
             return _listed(texts, event.credentials_total, CREDENTIALS_SHOWN_MAX)
+        case ClientQuotasChanged():
+            return _listed([_quota(each) for each in event.quotas], event.quotas_total, CREDENTIALS_SHOWN_MAX)
+        case DelegationTokensChanged():
+            tokens = [f"{each.change} token {each.token_id} of {each.owner}" for each in event.tokens]
+            return _listed(tokens, event.tokens_total, CREDENTIALS_SHOWN_MAX)
         case LoginFailed():
             mechanism = f"{event.mechanism} " if event.mechanism else ""
             again = "again, " if event.again else ""
@@ -167,6 +180,10 @@ def why_denied(event: AccessDenied) -> str:
 def _times(event: LoginFailed | AccessDenied) -> str:
     times = f", {count(event.count)} times" if event.count > 1 else ""
     return f"{times}, and {count(event.left_out)} others" if event.left_out else times
+
+
+def _quota(change: QuotaChange) -> str:
+    return f"{entity_text(change.entity)}: {change.key}: {_value(change.before)} -> {_value(change.after)}"
 
 
 def _listed(texts: Sequence[str], total: int, shown_max: int) -> str:

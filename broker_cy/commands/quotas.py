@@ -9,7 +9,7 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.quota_effect import ANONYMOUS, effects_on_address, effects_on_client
-from broker_cy.admin.quotas import CLIENT_ID, IP, USER, Entity, text_of
+from broker_cy.admin.quotas import CLIENT_ID, IP, USER, Entity
 from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, print_json, print_table
@@ -17,6 +17,7 @@ from broker_cy.commands.values import Parsed
 from broker_cy.console.acts.quotas import effect_form
 from broker_cy.console.quotas import DEFAULT, effect_lines, parse_quota
 from broker_cy.console.values import parse_setting
+from broker_cy.metrics.events import entity_text
 
 EPILOG = """\b
 examples:
@@ -83,7 +84,7 @@ async def list_quotas(
         print_json(entries)
         return
     rows: list[Sequence[Cell]] = [
-        [text_of(each.entity), key, f"{value:.15g}"] for each in entries for key, value in each.values.items()
+        [entity_text(each.entity), key, f"{value:.15g}"] for each in entries for key, value in each.values.items()
     ]
     print_table(["ENTITY", "QUOTA", "VALUE"], rows)
 
@@ -131,10 +132,10 @@ async def remove(
     found = await client.quotas.describe(entity, strict=True)
     known = found[0].values if found else {}
     if unknown := [key for key in keys if key not in known]:
-        raise click.UsageError(f"{text_of(entity)} has no quota {', '.join(unknown)}")
+        raise click.UsageError(f"{entity_text(entity)} has no quota {', '.join(unknown)}")
     chosen: dict[str, float | None] = dict.fromkeys(keys or known)
     if not chosen:
-        raise click.UsageError(f"{text_of(entity)} has no quota")
+        raise click.UsageError(f"{entity_text(entity)} has no quota")
     await _change(target, client, entity, chosen, dry_run=dry_run, yes=yes)
 
 
@@ -168,12 +169,12 @@ async def _change(
     rows: list[Sequence[Cell]] = [[key, _shown(now.get(key)), _shown(value)] for key, value in changes.items()]
     print_table(["QUOTA", "NOW", "NEW"], rows, err=True)
     if not dry_run:
-        confirm(f"Change {plural(len(changes), 'quota')} of {text_of(entity)}?", yes=yes)
+        confirm(f"Change {plural(len(changes), 'quota')} of {entity_text(entity)}?", yes=yes)
         await client.quotas.alter(entity, changes)
     if target.as_json:
         print_json({"entity": entity, "changes": changes, "dry_run": dry_run})
     elif not dry_run:
-        click.echo(f"changed {plural(len(changes), 'quota')} of {text_of(entity)}")
+        click.echo(f"changed {plural(len(changes), 'quota')} of {entity_text(entity)}")
 
 
 def _shown(value: float | None) -> str:

@@ -19,6 +19,7 @@ from broker_cy.metrics.events import (
     CertificateExpires,
     CertificateRefused,
     ControllerChanged,
+    DelegationTokensChanged,
     Event,
     InSyncBelowMin,
     LeadersElected,
@@ -31,7 +32,18 @@ from broker_cy.metrics.events import (
 )
 
 # Fields that are times, in ms since 1970. Other fields that end in _ms are durations.
-_MOMENTS = frozenset({"started_ms", "commit_ms", "record_time_ms", "first_ms", "not_after_ms", "before_not_after_ms"})
+_MOMENTS = frozenset(
+    {
+        "started_ms",
+        "commit_ms",
+        "record_time_ms",
+        "first_ms",
+        "not_after_ms",
+        "before_not_after_ms",
+        "expires_ms",
+        "max_ms",
+    }
+)
 
 
 def detail_of(stamped: Stamped, *, utc: bool) -> str:
@@ -75,6 +87,9 @@ def tone_of(event: Event) -> Tone:
     if isinstance(event, AclsCreated | AclsDeleted | ScramUsersChanged):
         return Tone.WARN
     match event:
+        case DelegationTokensChanged():
+            # Programs renew them all the time.
+            return Tone.WARN if any(each.change in ("created", "removed") for each in event.tokens) else Tone.PLAIN
         case CertificateExpires():
             return Tone.WARN if event.days > 1 else Tone.BAD
         case CertificateRefused():

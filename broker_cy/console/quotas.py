@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker_cy.admin.quota_effect import ANONYMOUS, Effect, effects_on_address, effects_on_client
-from broker_cy.admin.quotas import Entity, QuotaEntry, text_of
+from broker_cy.admin.quotas import Entity, QuotaEntry
 from broker_cy.client.text import count, size
 from broker_cy.console.values import parse_bytes
+from broker_cy.metrics.events import entity_text
 from broker_cy.metrics.sample import Sample
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
@@ -62,7 +63,7 @@ class QuotaRow:
 
     @property
     def whose(self) -> str:
-        return text_of(self.entity)
+        return entity_text(self.entity)
 
     def __str__(self) -> str:
         return f"{self.key} of {self.whose}"
@@ -101,7 +102,7 @@ def reason(effect: Effect) -> str:
         shared = "all clients of the user"
     else:
         shared = "all users with this client id"
-    return f"set for {text_of(effect.entity)}; counts for {shared}, on each broker"
+    return f"set for {entity_text(effect.entity)}; counts for {shared}, on each broker"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from typing import Any, Final
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import quotas
+from broker_cy.metadata.authors import NOBODY, Author, tag_of
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.quotas import CLIENT_ID, IP, QUOTA, USER, Entity
 from broker_cy.metadata.records import VersionedRecord
@@ -59,10 +60,11 @@ class Match(IntEnum):
 class AlterClientQuotas(Operation[Any]):
     """Set and remove quotas for `request`, an AlterClientQuotasRequest. The reply is its response, with one result for
     each entity. An entity that is changed twice in a request, or a key twice for one entity, is an error, as in Kafka;
-    what the first of them changes counts all the same.
+    what the first of them changes counts all the same. `by` is who asks for it.
     """
 
     request: Any
+    by: Author = NOBODY
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
         records: list[VersionedRecord] = []
@@ -80,6 +82,9 @@ class AlterClientQuotas(Operation[Any]):
                 errors[entity] = None
             except KafkaError as error:
                 errors[entity] = error
+        tags = tag_of(self.by)
+        for record in records:
+            record.message._unknown_tags = tags
         results = [
             _Altered(
                 error_code=int(error.code) if error is not None else 0,

@@ -21,6 +21,7 @@ from broker_cy.core import tokens
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import features
+from broker_cy.metadata.authors import CLUSTER, Author, tag_of
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
@@ -62,15 +63,15 @@ def in_parts(principal: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class CreateToken(Operation[Any]):
-    """The reply is the CreateDelegationTokenResponse for `request`; `requester` is a principal."""
+    """The reply is the CreateDelegationTokenResponse for `request`; `by` is who asks for it."""
 
     request: Any
-    requester: str
+    by: Author
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
-        owner = owner_of(self.request, self.requester)
+        owner = owner_of(self.request, self.by.principal)
         kind, name = in_parts(owner)
-        requester_kind, requester_name = in_parts(self.requester)
+        requester_kind, requester_name = in_parts(self.by.principal)
         response = _Created(
             principal_type=kind,
             principal_name=name,
@@ -88,11 +89,12 @@ class CreateToken(Operation[Any]):
         now_ms = context.now_ms
         record = messages.DelegationTokenRecord(
             owner=owner,
-            requester=self.requester,
+            requester=self.by.principal,
             renewers=[f"{each.principal_type}:{each.principal_name}" for each in self.request.renewers],
             issue_timestamp=now_ms,
             max_timestamp=_sum(now_ms, lifetime_ms),
             token_id=uuids.to_text(context.new_uuid()),
+            _unknown_tags=tag_of(self.by),
         )
         record.expiration_timestamp = min(record.max_timestamp, _sum(now_ms, context.config[EXPIRY_TIME]))
         response.issue_timestamp_ms = now_ms
@@ -112,37 +114,37 @@ class CreateToken(Operation[Any]):
 
 @dataclass(slots=True)
 class RenewToken(Operation[Any]):
-    """The reply is the RenewDelegationTokenResponse for `request`; `requester` is a principal."""
+    """The reply is the RenewDelegationTokenResponse for `request`; `by` is who asks for it."""
 
     request: Any
-    requester: str
+    by: Author
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
-        token, error = _found(state, context, self.request.hmac, self.requester, must_count=True)
+        token, error = _found(state, context, self.request.hmac, self.by.principal, must_count=True)
         if error:
             return Step([], _Renewed(error_code=int(error)))
         period_ms = context.config[EXPIRY_TIME]
         if self.request.renew_period_ms > 0:
             period_ms = min(period_ms, self.request.renew_period_ms)
-        return _until(token, _sum(context.now_ms, period_ms), _Renewed)
+        return _until(token, _sum(context.now_ms, period_ms), self.by, _Renewed)
 
 
 @dataclass(slots=True)
 class ExpireToken(Operation[Any]):
-    """The reply is the ExpireDelegationTokenResponse for `request`; `requester` is a principal."""
+    """The reply is the ExpireDelegationTokenResponse for `request`; `by` is who asks for it."""
 
     request: Any
-    requester: str
+    by: Author
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
         period_ms = self.request.expiry_time_period_ms
         # Also one that has expired can be removed.
-        token, error = _found(state, context, self.request.hmac, self.requester, must_count=period_ms >= 0)
+        token, error = _found(state, context, self.request.hmac, self.by.principal, must_count=period_ms >= 0)
         if error:
             return Step([], _Expired(error_code=int(error)))
         if period_ms < 0:
-            return Step([_removal(token)], _Expired(expiry_timestamp_ms=context.now_ms))
-        return _until(token, _sum(context.now_ms, period_ms), _Expired)
+            return Step([_removal(token, self.by)], _Expired(expiry_timestamp_ms=context.now_ms))
+        return _until(token, _sum(context.now_ms, period_ms), self.by, _Expired)
 
 
 @dataclass(slots=True)
@@ -153,7 +155,7 @@ class SweepTokens(Operation[bool]):
         records = []
         for token in state.tokens.values():
             if is_expired(token, context.now_ms):
-                records.append(_removal(token))
+                records.append(_removal(token, CLUSTER))
                 if len(records) == SWEPT_MAX:
                     break
         return Step(records, len(records) == SWEPT_MAX)
@@ -191,7 +193,7 @@ def _found(
     return token, ErrorCode.NONE
 
 
-def _until(token: Any, time_ms: int, response: Any) -> Step[Any]:
+def _until(token: Any, time_ms: int, by: Author, response: Any) -> Step[Any]:
     """Let the token count until then, or until the end of its life."""
     expiry_ms = min(token.max_timestamp, time_ms)
     record = messages.DelegationTokenRecord(
@@ -202,12 +204,13 @@ def _until(token: Any, time_ms: int, response: Any) -> Step[Any]:
         max_timestamp=token.max_timestamp,
         expiration_timestamp=expiry_ms,
         token_id=token.token_id,
+        _unknown_tags=tag_of(by),
     )
     return Step([VersionedRecord(record)], response(expiry_timestamp_ms=expiry_ms))
 
 
-def _removal(token: Any) -> VersionedRecord:
-    return VersionedRecord(messages.RemoveDelegationTokenRecord(token_id=token.token_id))
+def _removal(token: Any, by: Author) -> VersionedRecord:
+    return VersionedRecord(messages.RemoveDelegationTokenRecord(token_id=token.token_id, _unknown_tags=tag_of(by)))
 
 
 def _sum(now_ms: int, duration_ms: int) -> int:

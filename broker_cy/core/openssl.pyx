@@ -620,6 +620,11 @@ cdef class TlsSession:
         return WANTS_WRITE if n == -EAGAIN else self.fail_shake(SOCKET_FAILED, <int>-n)
 
     @property
+    def has_peer_left(self):
+        """Whether the handshake failed because the connection ended: nobody refused anything."""
+        return self.failure_kind == PEER_ENDED or self.failure_kind == SOCKET_FAILED
+
+    @property
     def failure(self):
         """Why the handshake failed."""
         if self.failure_kind == PEER_ENDED:

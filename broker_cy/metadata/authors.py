@@ -1,4 +1,4 @@
-"""Who asked for a change of ACLs or SCRAM credentials: for events, nothing depends on it.
+"""Who asked for a change of ACLs, SCRAM credentials, quotas or delegation tokens: for events, nothing depends on it.
 
 The broker that writes the event need not be the node that carried the change out, so the records say it. Kafka's
 records do not, so it is a tagged field that Kafka's specification does not know, as in metadata.fence_reasons: nodes of
@@ -11,7 +11,8 @@ import json
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-# Of AccessControlEntryRecord, UserScramCredentialRecord and the records that remove them.
+# Of AccessControlEntryRecord, UserScramCredentialRecord, DelegationTokenRecord and the records that remove them, and of
+# ClientQuotaRecord.
 TAG: Final = 10_001
 # Of each of the texts; what is longer is cut.
 CHARACTERS_MAX: Final = 250
@@ -28,6 +29,8 @@ class Author(NamedTuple):
 
 
 NOBODY: Final = Author()
+# Of what no client asked for.
+CLUSTER: Final = Author(principal="broker")
 
 
 def tag_of(author: Author) -> Tags:

@@ -306,6 +306,8 @@ ZK_MIGRATION_STATE = "zk_migration_state"
 # of the mechanism).
 ACL: Final = "acl"
 SCRAM: Final = "scram"
+# Of the keys of delegation tokens in `MetadataImage.authors`: (TOKEN, id).
+TOKEN: Final = "token"
 # Changes whose author an image knows; a step of the controller has at most half as many. The others have none.
 AUTHORS_MAX: Final = 20_000
 _NO_AUTHORS: Final[Mapping[tuple[Any, ...], bytes]] = MappingProxyType({})
@@ -318,7 +320,7 @@ class MetadataImage:
     entity that needs no form of its own (ACLs, which `security.authorizer` indexes; SCRAM credentials, of
     `controller.scram_ops`; quotas), by a key that identifies the entity. `tokens` are the DelegationTokenRecords by
     their ids. Snapshots contain these records, so nothing in a log written by Apache Kafka is lost. `authors` has who
-    asked for the changes since the image below, by keys of `kept` (metadata.authors).
+    asked for the changes since the image below, by keys of `kept` and (TOKEN, id) (metadata.authors).
     """
 
     __slots__ = (
@@ -447,9 +449,9 @@ class TopicDelta(NamedTuple):
 
 class ImageDelta(NamedTuple):
     """What one commit changed. `configs` names resources as (type, name). `acls` has AccessControlEntryRecords, `scram`
-    UserScramCredentialRecords and `quotas` ClientQuotaRecords as (before, after), None where there is none; `tokens`
-    are the ids of delegation tokens; `authors` has who asked for these changes as far as that is known, by keys of
-    `MetadataImage.kept` (metadata.authors).
+    UserScramCredentialRecords, `quotas` ClientQuotaRecords and `tokens` DelegationTokenRecords as (before, after), None
+    where there is none; `authors` has who asked for these changes as far as that is known, by keys as in
+    `MetadataImage.authors`.
     """
 
     topics: list[TopicDelta]
@@ -459,7 +461,7 @@ class ImageDelta(NamedTuple):
     acls: Sequence[tuple[Any, Any]] = ()
     scram: Sequence[tuple[Any, Any]] = ()
     quotas: Sequence[tuple[Any, Any]] = ()
-    tokens: Sequence[str] = ()
+    tokens: Sequence[tuple[Any, Any]] = ()
     authors: Mapping[tuple[Any, ...], bytes] = _NO_AUTHORS
 
     def gone(self) -> list[TopicImage]:
@@ -484,7 +486,9 @@ class ImageDelta(NamedTuple):
             acls=_kept_changes(base, above, ACL),
             scram=_kept_changes(base, above, SCRAM),
             quotas=_kept_changes(base, above, QUOTA),
-            tokens=[key for key, _ in _changes(above.tokens)],
+            tokens=[
+                (base.tokens.get(key), None if after is ABSENT else after) for key, after in _changes(above.tokens)
+            ],
             authors=above.authors,
         )
 
@@ -505,7 +509,9 @@ class ImageDelta(NamedTuple):
             scram=_kept_differences(before, after, SCRAM),
             quotas=_kept_differences(before, after, QUOTA),
             tokens=[
-                each for each in {*before.tokens, *after.tokens} if before.tokens.get(each) != after.tokens.get(each)
+                (before.tokens.get(each), after.tokens.get(each))
+                for each in dict.fromkeys((*before.tokens, *after.tokens))
+                if before.tokens.get(each) != after.tokens.get(each)
             ],
         )
 
@@ -519,7 +525,7 @@ class ImageDelta(NamedTuple):
             list(image.features.levels()),
             acls=[(None, record) for record in image.acls()],
             quotas=[(None, record) for record in image.quotas()],
-            tokens=list(image.tokens),
+            tokens=[(None, record) for record in image.tokens.values()],
         )
 
 

@@ -230,17 +230,21 @@ def _drop_scram(image: MetadataImage, record: Any) -> None:
 
 
 def _keep(image: MetadataImage, key: tuple[Any, ...], record: Any) -> None:
-    """Keep the record, without its author, who is noted apart: the record itself may still have to be written."""
+    image.kept[key] = _without_author(image, key, record)
+
+
+def _without_author(image: MetadataImage, key: tuple[Any, ...], record: Any) -> Any:
+    """The record to keep: its author is noted apart, and the record itself may still have to be written."""
     tags = record._unknown_tags
     author = authors.data_of(tags)
     _note_author(image, key, author)
-    if author:
-        twin = type(record)()
-        for name in type(record).__slots__:
-            setattr(twin, name, getattr(record, name))
-        twin._unknown_tags = tuple(each for each in tags if each[0] != authors.TAG)
-        record = twin
-    image.kept[key] = record
+    if not author:
+        return record
+    twin = type(record)()
+    for name in type(record).__slots__:
+        setattr(twin, name, getattr(record, name))
+    twin._unknown_tags = tuple(each for each in tags if each[0] != authors.TAG)
+    return twin
 
 
 def _drop(image: MetadataImage, key: tuple[Any, ...], record: Any) -> None:
@@ -255,19 +259,20 @@ def _note_author(image: MetadataImage, key: tuple[Any, ...], author: bytes) -> N
 
 
 def _keep_token(image: MetadataImage, record: Any) -> None:
-    image.tokens[record.token_id] = record
+    image.tokens[record.token_id] = _without_author(image, (images.TOKEN, record.token_id), record)
 
 
 def _drop_token(image: MetadataImage, record: Any) -> None:
+    _note_author(image, (images.TOKEN, record.token_id), authors.data_of(record._unknown_tags))
     image.tokens.pop(record.token_id, None)
 
 
 def _quota(image: MetadataImage, record: Any) -> None:
     key = (quotas.QUOTA, quotas.entity_of_parts(record.entity), record.key)
     if record.remove:
-        image.kept.pop(key, None)
+        _drop(image, key, record)
     else:
-        image.kept[key] = record
+        _keep(image, key, record)
 
 
 _APPLY: Final[dict[str, Callable[[MetadataImage, Any], None]]] = {

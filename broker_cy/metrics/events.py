@@ -11,7 +11,7 @@ only ever added; a change of meaning raises the version, and readers skip versio
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -22,7 +22,7 @@ TOPIC = "__cluster_events"
 # The most partitions listed in an event, so that the event of a group with thousands of partitions is still one record,
 # of a few hundred KB; `moves_total` and `partitions_total` count all of them.
 PARTITIONS_REPORTED_MAX = 2_000
-# The same for ACLs and users of one change.
+# The same for ACLs, users, quotas and delegation tokens of one change.
 CHANGES_REPORTED_MAX = 1_000
 
 
@@ -412,10 +412,74 @@ class ScramUsersChanged(Event):
 
 
 @dataclass(slots=True)
+class QuotaChange:
+    """One quota of an entity: names by type (user, client-id or ip), where None is the default of all names that have
+    no quota of their own. `before` or `after`, numbers as text, is None if there was none or is none now.
+    """
+
+    entity: dict[str, str | None] = field(default_factory=dict)
+    key: str = ""
+    before: str | None = None
+    after: str | None = None
+
+
+@dataclass(slots=True)
+class ClientQuotasChanged(Event):
+    """Quotas of clients were set, changed or removed. `quotas` lists the first 1,000 of `quotas_total`."""
+
+    TYPE: ClassVar[str] = "client_quotas_changed"
+    quotas: list[QuotaChange] = field(default_factory=list)
+    quotas_total: int = 0
+    by: Client = field(default_factory=Client)
+
+    @property
+    def key(self) -> str:
+        return _only(entity_text(each.entity) for each in self.quotas)
+
+
+def entity_text(entity: Mapping[str, str | None]) -> str:
+    """The entity of a quota as people read it: `user alice, client-id (default)`."""
+    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in entity.items())
+
+
+@dataclass(slots=True)
+class TokenChange:
+    """A delegation token. `change` is created, renewed (it counts for longer), shortened, removed, or expired (removed
+    by the cluster after its time). It counts until `expires_ms`, which a renewal may move to `max_ms` at most. Whoever
+    logs in with it is its owner; the requester had it made.
+    """
+
+    token_id: str = ""
+    owner: str = ""
+    requester: str = ""
+    change: str = ""
+    expires_ms: int = 0
+    max_ms: int = 0
+
+
+@dataclass(slots=True)
+class DelegationTokensChanged(Event):
+    """Delegation tokens were created, renewed or ended. `tokens` lists the first 1,000 of `tokens_total`. It has no
+    HMAC, which is the password of a token. The principal of `by` is broker for those that have expired.
+    """
+
+    TYPE: ClassVar[str] = "delegation_tokens_changed"
+    tokens: list[TokenChange] = field(default_factory=list)
+    tokens_total: int = 0
+    by: Client = field(default_factory=Client)
+
+    @property
+    def key(self) -> str:
+        return _only(each.owner for each in self.tokens)
+
+
+@dataclass(slots=True)
 class LoginFailed(Event):
     """Clients could not log in. A broker gathers equal failures for up to 10 seconds: `count` is their number since
     `first_ms`. Of at most 50 different ones in that time there are events; `left_out` is the number of the others, in
-    the first event. `user` is the name that was sent; `again` is true in a session that was to be renewed.
+    the first event. `user` is the name that was sent; `again` is true in a session that was to be renewed. The
+    `mechanism` TLS, without a user, is a handshake that the broker refused, or the client, if it said why; connections
+    that only end, as those of health checks, are not reported.
     """
 
     TYPE: ClassVar[str] = "login_failed"
@@ -578,6 +642,8 @@ EVENTS: dict[str, type[Event]] = {
         AclsCreated,
         AclsDeleted,
         ScramUsersChanged,
+        ClientQuotasChanged,
+        DelegationTokensChanged,
         LoginFailed,
         AccessDenied,
         CertificateExchanged,
@@ -595,6 +661,8 @@ _NESTED: dict[type, dict[str, type]] = {
     AclsCreated: {"acls": Acl},
     AclsDeleted: {"acls": Acl},
     ScramUsersChanged: {"credentials": Credential},
+    ClientQuotasChanged: {"quotas": QuotaChange},
+    DelegationTokensChanged: {"tokens": TokenChange},
     AccessDenied: {"rule": Acl, "near": Acl},
     Accesses: {"accesses": Access},
     Commits: {"offsets": Committed},

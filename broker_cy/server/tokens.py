@@ -8,7 +8,7 @@ Bounds: CREDENTIALS_MAX credentials are kept, the newest ones.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_cy.core import scram as scram_keys
 from broker_cy.core import tokens
@@ -72,10 +72,10 @@ class Tokens:
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """Take over the changes of a commit."""
-        for token_id in delta.tokens:
-            record: Any = image.tokens.get(token_id)
-            for session in list(self._sessions.get(token_id, ())):
-                session.end_by(record.expiration_timestamp if record is not None else None)
+        for before, after in delta.tokens:
+            record = after or before
+            for session in list(self._sessions.get(record.token_id, ())) if record is not None else ():
+                session.end_by(after.expiration_timestamp if after is not None else None)
 
 
 def _credential(mechanism: Mechanism, token_hmac: bytes, salt: bytes) -> Credential:

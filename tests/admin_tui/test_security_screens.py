@@ -10,10 +10,10 @@ from admin_tui.widgets.grid import Grid
 from broker_cy.admin import AdminClient
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.clusters import ClusterEntry
-from broker_cy.admin.quotas import text_of
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import ClientError
 from broker_cy.client.login import ClientLogin
+from broker_cy.metrics.events import entity_text
 from broker_cy.security.sasl.exchange import Login
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, drive
@@ -143,7 +143,7 @@ def test_quotas_are_set_changed_explained_and_removed(secured: SecuredBroker) ->
 
     async def job(terminal: Terminal) -> None:
         async def quotas() -> dict[str, dict[str, float]]:
-            return {text_of(each.entity): each.values for each in await terminal.client.quotas.describe({})}
+            return {entity_text(each.entity): each.values for each in await terminal.client.quotas.describe({})}
 
         await terminal.command("quotas")
         await terminal.goes_to("quotas")

@@ -429,3 +429,15 @@ def test_our_command(broker: Ours, tmp_path: Path) -> None:
     own(broker, properties, "expire", token_id, code=4)
     own(broker, properties, "expire", token_id, "--yes")
     assert "DELEGATION_TOKEN_NOT_FOUND" in own(broker, properties, "renew", token_id, code=1).stderr
+    command = [*broker_command(), "events", "--json", "--type", "delegation_tokens_changed"]
+
+    def changes() -> list[str]:
+        said = subprocess.run(
+            [*command, "--bootstrap", broker.open_bootstrap], capture_output=True, text=True, check=True
+        )
+        assert secret not in said.stdout
+        found = [json.loads(line) for line in said.stdout.splitlines()]
+        return [one["change"] for each in found for one in each["tokens"] if one["token_id"] == token_id]
+
+    # The renewal is for less time than it has at first.
+    until(lambda: changes() == ["created", "shortened", "removed"], "the events", TIMEOUT_S)

@@ -175,7 +175,9 @@ def test_java(broker: SecuredBroker, topic: str, tmp_path: Path, protocol: str) 
 def test_our_own_client(broker: SecuredBroker, topic: str, tmp_path: Path, protocol: str) -> None:
     """If this fails, broker-cy and the consoles cannot reach a cluster with TLS, or talk to somebody else."""
 
-    def listed(authority: Authority, host: str = "localhost") -> subprocess.CompletedProcess[str]:
+    port = broker.port if protocol == "SSL" else broker.sasl_port
+
+    def called(authority: Authority, *words: str) -> subprocess.CompletedProcess[str]:
         settings = {
             "security.protocol": protocol,
             "ssl.truststore.type": "PEM",
@@ -193,18 +195,30 @@ def test_our_own_client(broker: SecuredBroker, topic: str, tmp_path: Path, proto
             settings |= {"sasl.mechanism": "PLAIN", "sasl.jaas.config": client_jaas("PLAIN", ALICE, ALICES_PASSWORD)}
         path = tmp_path / "client.properties"
         write_properties(path, settings)
-        server = f"{host}:{broker.port if protocol == 'SSL' else broker.sasl_port}"
-        command = [*broker_command(), "topics", "list", "--bootstrap", server, "--command-config", str(path)]
+        command = [*broker_command(), *words, "--bootstrap", f"localhost:{port}", "--command-config", str(path)]
         return subprocess.run(
             [*command, "--timeout", "10"], capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
         )
 
     roundtrip(broker.confluent(broker.authority.issue("alice")), topic, topic)
-    good = listed(broker.authority)
+    good = called(broker.authority, "topics", "list")
     assert topic in good.stdout, good.stderr
-    bad = listed(Authority("Other"))
+    bad = called(Authority("Other"), "topics", "list")
     assert bad.returncode == 3
     assert "certificate verify failed" in bad.stderr
+
+    def is_reported() -> bool:
+        said = called(broker.authority, "events", "--json", "--type", "login_failed")
+        found = [json.loads(line) for line in said.stdout.splitlines()]
+        return any(
+            (each["listener"], each["mechanism"]) == (protocol, "TLS") and "http request" in each["reason"]
+            for each in found
+        )
+
+    # Whoever runs the broker sees who was refused.
+    with socket.create_connection((broker.host, port), TIMEOUT_S) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    until(is_reported, "the event", TIMEOUT_S)
 
 
 def test_our_own_client_at_another_listener(broker: SecuredBroker, tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from broker_cy.controller.acl_ops import CreateAcls, DeleteAcls
 from broker_cy.controller.scram_ops import AlterScramCredentials
 from broker_cy.metadata.authors import NOBODY, Author
 from broker_cy.metrics.events import AclsCreated, AclsDeleted, ScramUsersChanged
-from broker_cy.server.telemetry.security_changes import security_changes
 from broker_cy.wire import messages
 from tests.broker_cy.controller.acts import Act
 
 if TYPE_CHECKING:
-    from broker_cy.metadata.image import ImageDelta
+    from collections.abc import Iterable
+
+    from broker_cy.metrics.events import Event
     from tests.sim.controller_world import World
 
 AUTHORS = (Author("c1", "192.0.2.1", "User:ann"), Author("", "192.0.2.2", "User:bob"), NOBODY)
@@ -76,7 +77,7 @@ class Changes:
                 state[key] = value
         return state
 
-    def committed(self, delta: ImageDelta | None) -> None:
+    def committed(self, events: Iterable[Event]) -> None:
         """The events say what is different after it, and by whom; what was undone by the same commit is no change."""
         after = self._after(self._pending)
         authors = {key: author for key, _, author in self._pending}
@@ -99,16 +100,20 @@ class Changes:
                 wanted.add((f"{what} user {value or 0}", key[1], author))
         self._state, self._pending = after, []
         found = set()
-        for event in security_changes(delta) if delta is not None else ():
-            assert isinstance(event, AclsCreated | AclsDeleted | ScramUsersChanged)
-            by = Author(event.by.client_id, event.by.host, event.by.principal)
+        for event in events:
             if isinstance(event, ScramUsersChanged):
+                by = author_of(event)
                 found |= {(f"{each.change} user {each.iterations}", each.user, by) for each in event.credentials}
-            else:
+            elif isinstance(event, AclsCreated | AclsDeleted):
+                by = author_of(event)
                 what = "created" if isinstance(event, AclsCreated) else "deleted"
                 found |= {(what, each.name, by) for each in event.acls}
         assert found == wanted, f"the events say {found - wanted}, and should say {wanted - found}"
         assert not self._world.cluster.image.authors, "the image keeps authors"
+
+
+def author_of(event: Any) -> Author:
+    return Author(event.by.client_id, event.by.host, event.by.principal)
 
 
 def _acl(name: str) -> Any:

@@ -27,6 +27,7 @@ from broker_cy.controller.refusals import NoteRefusals
 from broker_cy.controller.registration import RegisterBroker
 from broker_cy.controller.rules import Rules
 from broker_cy.metadata import quotas, replay
+from broker_cy.metadata.authors import Author
 from broker_cy.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage, TopicsImage
 from broker_cy.metadata.partition_index import Masks, PartitionIndex
 from broker_cy.metadata.records import VersionedRecord
@@ -343,8 +344,8 @@ def renewed_tokens_live_for_ever(patch: Patch) -> None:
     """A token is renewed beyond the end of its life."""
     right = token_ops._until
 
-    def until(token: Any, time_ms: int, response: Any) -> Step[Any]:
-        step = right(token, time_ms, response)
+    def until(token: Any, time_ms: int, by: Author, response: Any) -> Step[Any]:
+        step = right(token, time_ms, by, response)
         step.records[0].message.expiration_timestamp = step.reply.expiry_timestamp_ms = time_ms
         return step
 
@@ -373,6 +374,16 @@ def withdrawals_of_rights_have_no_author(patch: Patch) -> None:
         image.kept.pop(key, None)
 
     patch.setattr(replay, "_drop", drop)
+
+
+def changes_of_tokens_have_no_author(patch: Patch) -> None:
+    """Nobody learns who renewed or ended a token, although it is known who had it made."""
+    patch.setattr(token_ops, "tag_of", lambda author: ())
+
+
+def changes_of_quotas_have_no_author(patch: Patch) -> None:
+    """Nobody learns who lifted a quota."""
+    patch.setattr(quota_ops, "tag_of", lambda author: ())
 
 
 def authors_are_lost_where_commits_are_gathered(patch: Patch) -> None:
@@ -486,6 +497,8 @@ DEFECTS: dict[Planter, int] = {
     expired_tokens_are_renewed: SEEDS,
     sweep_takes_tokens_that_count: SEEDS,
     withdrawals_of_rights_have_no_author: SEEDS,
+    changes_of_tokens_have_no_author: SEEDS,
+    changes_of_quotas_have_no_author: SEEDS,
     authors_are_lost_where_commits_are_gathered: SEEDS,
     takes_the_default_for_all_entities_of_a_type: SEEDS,
     takes_keys_of_other_entities: SEEDS,

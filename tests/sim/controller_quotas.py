@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from broker_cy.controller import quota_ops
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metrics.events import ClientQuotasChanged
 from broker_cy.wire import messages
 from tests.broker_cy.controller.acts import Act
+from tests.sim.controller_authors import AUTHORS, author_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker_cy.metadata.authors import Author
+    from broker_cy.metrics.events import Event
     from tests.sim.controller_world import World
 
 NAMES = ("a", "b", None)
@@ -46,15 +52,33 @@ class Quotas:
         self._draw = Random(f"quotas {seed}")
         self._table: Table = {}
         self._committed: Table = {}
+        # Who made the newest change, of those that are not committed.
+        self._authors: dict[tuple[frozenset[tuple[str, str | None]], str], Author] = {}
+        self._by = Random(f"authors of quotas {seed}")
 
     def is_due(self, chance: float) -> bool:
         return self._draw.random() < chance
 
-    def commit(self) -> None:
+    def commit(self, events: Iterable[Event]) -> None:
+        """The events say what is different after it, and by whom."""
+        wanted = set()
+        for key in self._table.keys() | self._committed.keys():
+            before, after = self._committed.get(key), self._table.get(key)
+            if before != after:
+                wanted.add((*key, before, after, self._authors[key]))
+        found = {
+            (frozenset(each.entity.items()), each.key, _value(each.before), _value(each.after), author_of(event))
+            for event in events
+            if isinstance(event, ClientQuotasChanged)
+            for each in event.quotas
+        }
+        assert found == wanted, f"the events say {found - wanted}, and should say {wanted - found}"
         self._committed = dict(self._table)
+        self._authors.clear()
 
     def drop(self) -> None:
         self._table = dict(self._committed)
+        self._authors.clear()
 
     def change(self) -> None:
         draw = self._draw
@@ -77,13 +101,14 @@ class Quotas:
             )
             for names, ops in chosen
         ]
-        operation = quota_ops.AlterClientQuotas(request(entries=entries, validate_only=validates))
+        by = self._by.choice(AUTHORS)
+        operation = quota_ops.AlterClientQuotas(request(entries=entries, validate_only=validates), by)
         response = self._world.operate(Act("quotas", ()), operation)
-        self._follow(chosen, response, validates)
+        self._follow(chosen, response, validates, by)
         self.check()
 
     def _follow(
-        self, chosen: list[tuple[Names, list[tuple[str, float | None]]]], response: Any, validates: bool
+        self, chosen: list[tuple[Names, list[tuple[str, float | None]]]], response: Any, validates: bool, by: Author
     ) -> None:
         answers = {
             frozenset((part.entity_type, part.entity_name) for part in each.entity): each.error_code
@@ -97,6 +122,8 @@ class Quotas:
             if is_wrong or validates:
                 continue
             for key, value in ops:
+                if value != self._table.get((entity, key)):
+                    self._authors[entity, key] = by
                 if value is None:
                     self._table.pop((entity, key), None)
                 else:
@@ -113,3 +140,7 @@ class Quotas:
                 assert (entity, value.key) not in described, f"described twice: {each}"
                 described[entity, value.key] = value.value
         assert described == self._table, f"the quotas are {described}, and were set to {self._table}"
+
+
+def _value(text: str | None) -> float | None:
+    return None if text is None else float(text)

@@ -11,10 +11,16 @@ from broker_cy.controller.operation import Operation
 from broker_cy.controller.token_ops import CreateToken, ExpireToken, RenewToken, SweepTokens
 from broker_cy.core import tokens
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.authors import CLUSTER, Author
+from broker_cy.metrics.events import DelegationTokensChanged
 from broker_cy.wire import messages
 from tests.broker_cy.controller.acts import Act
+from tests.sim.controller_authors import author_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker_cy.metrics.events import Event
     from tests.sim.controller_world import World
 
 SECRET_KEY = "the secret key"
@@ -32,6 +38,10 @@ NEWEST = 3
 Table = dict[str, Any]
 
 
+def by_of(requester: str) -> Author:
+    return Author("a client", "192.0.2.3", requester)
+
+
 class TokenUsers:
     """`story` lets some of them act. The controller validates against what is not committed yet, as always."""
 
@@ -41,6 +51,9 @@ class TokenUsers:
         # All that were ever made: also those that are gone are asked for.
         self._made: list[str] = ["none"]
         self._removed: set[str] = set()
+        # What was committed, and who made the newest change since then.
+        self._committed: Table = {}
+        self._authors: dict[str, Author] = {}
 
     def is_due(self, chance: float) -> bool:
         return self._draw.random() < chance
@@ -48,6 +61,33 @@ class TokenUsers:
     def forget(self) -> None:
         """The newest operations have not happened."""
         self._removed.clear()
+        self._authors.clear()
+
+    def committed(self, events: Iterable[Event]) -> None:
+        """The events say which tokens were made, changed and ended, and by whom."""
+        now = dict(self._world.cluster.image.tokens)
+        wanted = set()
+        for token_id in now.keys() | self._committed.keys():
+            old, new = self._committed.get(token_id), now.get(token_id)
+            if old != new:
+                owner = (new if new is not None else self._committed[token_id]).owner
+                wanted.add((token_id, owner, self._change(token_id, old, new), self._authors[token_id]))
+        found = {
+            (each.token_id, each.owner, each.change, author_of(event))
+            for event in events
+            if isinstance(event, DelegationTokensChanged)
+            for each in event.tokens
+        }
+        assert found == wanted, f"the events say {found - wanted}, and should say {wanted - found}"
+        self._committed = now
+        self._authors.clear()
+
+    def _change(self, token_id: str, old: Any, new: Any) -> str:
+        if new is None:
+            return "expired" if self._authors[token_id] == CLUSTER else "removed"
+        if old is None:
+            return "created"
+        return "shortened" if new.expiration_timestamp < old.expiration_timestamp else "renewed"
 
     def story(self) -> None:
         for _ in range(STEPS):
@@ -67,6 +107,10 @@ class TokenUsers:
             assert token.max_timestamp <= token.issue_timestamp + LIFETIME_MS, f"it lives longer than allowed: {token}"
             assert token_id not in self._removed, f"a token that was removed is back: {token}"
         self._removed |= before.keys() - after.keys()
+        by = getattr(operation, "by", CLUSTER)
+        # A renewal to the same time is a change, too, of which nothing is seen.
+        changed = {each for each in before.keys() | after.keys() if before.get(each) is not after.get(each)}
+        self._authors |= dict.fromkeys(changed, by)
         return reply, before, after
 
     def _token(self) -> str:
@@ -83,7 +127,7 @@ class TokenUsers:
             asked.owner_principal_type = self._draw.choice(["User", "User", "Group"])
             asked.owner_principal_name = "c"
         requester, now_ms = self._user(), self._world.cluster.wall_ms
-        reply, before, after = self._operate("create token", CreateToken(asked, requester))
+        reply, before, after = self._operate("create token", CreateToken(asked, by_of(requester)))
         made = after.keys() - before.keys()
         if asked.owner_principal_type == "Group":
             assert reply.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE, reply
@@ -104,7 +148,7 @@ class TokenUsers:
         asked = messages.RenewDelegationTokenRequest(
             hmac=tokens.hmac_of(SECRET_KEY, token_id), renew_period_ms=period_ms
         )
-        reply, before, after = self._operate("renew token", RenewToken(asked, requester))
+        reply, before, after = self._operate("renew token", RenewToken(asked, by_of(requester)))
         old = before.get(token_id)
         error = self._error(old, requester, now_ms, may_be_over=False)
         assert reply.error_code == error, f"{requester} renews {old} at {now_ms}: {reply}"
@@ -120,7 +164,7 @@ class TokenUsers:
         asked = messages.ExpireDelegationTokenRequest(
             hmac=tokens.hmac_of(SECRET_KEY, token_id), expiry_time_period_ms=period_ms
         )
-        reply, before, after = self._operate("expire token", ExpireToken(asked, requester))
+        reply, before, after = self._operate("expire token", ExpireToken(asked, by_of(requester)))
         old = before.get(token_id)
         error = self._error(old, requester, now_ms, may_be_over=period_ms < 0)
         assert reply.error_code == error, f"{requester} ends {old} at {now_ms} in {period_ms}: {reply}"

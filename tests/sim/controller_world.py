@@ -21,6 +21,7 @@ from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import NO_LEADER
 from broker_cy.metadata.partition_index import is_reassigning
+from broker_cy.server.telemetry.security_changes import security_changes
 from tests.broker_cy.controller.acts import BROKERS, Act, Draw, operation_of, request_of
 from tests.broker_cy.controller.brokers import CLUSTER_ID, Brokers
 from tests.sim.controller_authors import Changes
@@ -204,8 +205,11 @@ class World:
             self.counts["cancelled" if act.kind == "reassign" else "ended"] += ended
 
     def _commit(self) -> None:
-        self._rights.committed(self.cluster.commit())
-        self._quotas.commit()
+        delta = self.cluster.commit()
+        events = [] if delta is None else list(security_changes(delta))
+        self._rights.committed(events)
+        self._quotas.commit(events)
+        self._tokens.committed(events)
 
     def _alive(self) -> None:
         """Most brokers that are in service are heard from."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.core.openssl import FAILED, SHAKEN, WANTS_READ, TlsContext, TlsSession
 from broker_cy.server.connections.tls_listeners import HANDSHAKE_WORKERS
@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 
 TIMEOUT_S_MAX: Final = 10.0
 BEGUN_MAX: Final = 1_000
+
+
+class Failure(NamedTuple):
+    """Why a handshake ended. It is no refusal where the peer left or had sent nothing, as health checks do, or where
+    the node stops.
+    """
+
+    reason: str
+    is_refusal: bool
 
 
 class Handshakes:
@@ -65,7 +74,7 @@ class Handshakes:
         if len(self.begun) >= BEGUN_MAX:
             for other in self.begun:
                 if not other.is_with_worker:
-                    other.fail("gave way to newer handshakes")
+                    other.fail("gave way to newer handshakes", is_refusal=True)
                     break
         self.begun[handshake] = None
 
@@ -105,7 +114,7 @@ class Handshakes:
     def close(self) -> None:
         """End all, and the workers."""
         for handshake in list(self.open):
-            handshake.fail("the broker stops")
+            handshake.fail("the broker stops", is_refusal=False)
         if self._pool is not None:
             self._waiting.clear()
             self._pool.shutdown(wait=True, cancel_futures=True)
@@ -124,9 +133,9 @@ class Handshake:
         context: TlsContext,
         socket: Transport,
         on_done: Callable[[TlsTransport], None],
-        on_failed: Callable[[str], None],
+        on_failed: Callable[[Failure], None],
     ) -> None:
-        """One of `on_done` and `on_failed` is called, once; the text says why. The socket is closed on failure."""
+        """One of `on_done` and `on_failed` is called, once. The socket is closed on failure."""
         self._handshakes = handshakes
         self._loop = handshakes.loop
         self._context = context
@@ -136,17 +145,20 @@ class Handshake:
         self._on_failed = on_failed
         self._session: TlsSession | None = None
         self.is_with_worker = False
-        self._failure: str | None = None
+        self._failure: Failure | None = None
         self._is_over = False
         handshakes.open[self] = None
-        self._timer = self._loop.call_later(handshakes.timeout_s, self.fail, "it was not finished in time")
+        self._timer = self._loop.call_later(handshakes.timeout_s, self._on_time)
         self._loop.add_reader(self._fd, self._on_readable)
 
-    def fail(self, reason: str) -> None:
+    def _on_time(self) -> None:
+        self.fail("it was not finished in time", is_refusal=self._session is not None)
+
+    def fail(self, reason: str, *, is_refusal: bool) -> None:
         """End it, at once or when the worker is done."""
         if self._is_over:
             return
-        self._failure = reason
+        self._failure = Failure(reason, is_refusal)
         if not self.is_with_worker:
             self._loop.remove_reader(self._fd)
             self._loop.remove_writer(self._fd)
@@ -185,7 +197,7 @@ class Handshake:
             self._leave()
             self._on_done(TlsTransport(self._loop, self._session, self._fd))
         elif outcome == FAILED:
-            self._failure = self._session.failure
+            self._failure = Failure(self._session.failure, not self._session.has_peer_left)
             self._end()
         elif outcome == WANTS_READ:
             self._loop.add_reader(self._fd, self._on_readable)
@@ -201,4 +213,4 @@ class Handshake:
     def _end(self) -> None:
         self._leave()
         self._socket.close_now()
-        self._on_failed(self._failure or "it was ended")
+        self._on_failed(self._failure or Failure("it was ended", is_refusal=False))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from broker_cy.quotas.connections import ConnectionRates
+    from broker_cy.server.connections.handshakes import Failure
     from broker_cy.server.connections.login import Logins
     from broker_cy.server.connections.tls_listener import TlsListener
     from broker_cy.server.connections.tls_transport import TlsTransport
@@ -243,8 +244,10 @@ class Listener:
             if self.admission.is_crowded:
                 self.core.close_least_active(self.name)
 
-        def failed(reason: str) -> None:
-            self.core.log_events.handshake_failed(self.name, host, port, reason)
+        def failed(failure: Failure) -> None:
+            self.core.log_events.handshake_failed(self.name, host, port, failure.reason)
+            if failure.is_refusal:
+                self.core.broker.refusals.handshake_failed(self.name, host, failure.reason)
             self.core.left(Ended(self.name, host))
 
         tls.begin(socket, done, failed)

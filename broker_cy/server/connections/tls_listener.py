@@ -15,7 +15,7 @@ from broker_cy.core.openssl import TlsContext, TlsError
 from broker_cy.security.tls.certificate import CertificateError, read_certificate
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper
 from broker_cy.security.tls.stores import Identity, StoreError, check_exchange, load_identity, load_trusted
-from broker_cy.server.connections.handshakes import Handshake, Handshakes
+from broker_cy.server.connections.handshakes import Failure, Handshake, Handshakes
 
 PRINCIPALS_MAX: Final = 1_000
 
@@ -90,7 +90,7 @@ class TlsListener:
         self,
         socket: Transport,
         on_done: Callable[[TlsTransport, str | None], None],
-        on_failed: Callable[[str], None],
+        on_failed: Callable[[Failure], None],
     ) -> None:
         """Shake hands with a client that has connected. One of the two is called, the first with the principal."""
 
@@ -99,14 +99,14 @@ class TlsListener:
                 principal = self._principal(transport)
             except (MappingError, CertificateError) as error:
                 transport.close_now()
-                failed(str(error))
+                failed(Failure(str(error), True))
                 return
             self.counts.handshakes[self.name, True] += 1
             on_done(transport, principal)
 
-        def failed(reason: str) -> None:
+        def failed(failure: Failure) -> None:
             self.counts.handshakes[self.name, False] += 1
-            on_failed(reason)
+            on_failed(failure)
 
         Handshake(self._handshakes, self.context, socket, shaken, failed)
 

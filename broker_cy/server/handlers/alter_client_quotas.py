@@ -44,4 +44,5 @@ async def alter_client_quotas(
     # Imported here, because most nodes are never asked, and start sooner without it.
     from broker_cy.controller.quota_ops import AlterClientQuotas
 
-    return cast(messages.AlterClientQuotasResponse, await ctx.broker.controller.submit(AlterClientQuotas(request)))
+    response = await ctx.broker.controller.submit(AlterClientQuotas(request, ctx.author))
+    return cast(messages.AlterClientQuotasResponse, response)

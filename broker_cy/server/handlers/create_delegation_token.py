@@ -61,7 +61,7 @@ async def _create(
 ) -> messages.CreateDelegationTokenResponse:
     from broker_cy.controller.token_ops import CreateToken
 
-    response = await ctx.broker.controller.submit(CreateToken(request, ctx.principal))
+    response = await ctx.broker.controller.submit(CreateToken(request, ctx.author))
     return cast(messages.CreateDelegationTokenResponse, response)
 
 

@@ -22,5 +22,5 @@ async def expire_delegation_token(
     # Imported here, because most nodes are never asked, and start sooner without it.
     from broker_cy.controller.token_ops import ExpireToken
 
-    operation = ExpireToken(request, ctx.principal)
+    operation = ExpireToken(request, ctx.author)
     return await change_time(ctx, request, messages.ExpireDelegationTokenResponse, operation)

@@ -22,5 +22,5 @@ async def renew_delegation_token(
     # Imported here, because most nodes are never asked, and start sooner without it.
     from broker_cy.controller.token_ops import RenewToken
 
-    operation = RenewToken(request, ctx.principal)
+    operation = RenewToken(request, ctx.author)
     return await change_time(ctx, request, messages.RenewDelegationTokenResponse, operation)

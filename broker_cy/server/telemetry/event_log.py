@@ -4,7 +4,7 @@ Changes of topics, settings and brokers come from the committed metadata, which 
 the topic by that change writes them (cluster_changes.writer). Their author is the client that the handler named with
 `acting` while it waited for the change, which only the active controller's node does. For changes that no client
 requested `by` is the broker itself; where there are several brokers, the author may be unknown, and `by` is empty. The
-author of a change of ACLs or users is in the metadata (telemetry.security_changes).
+author of a change of ACLs, users, quotas or delegation tokens is in the metadata (telemetry.security_changes).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from broker_cy import __version__
 from broker_cy.config.startup import setting_of
 from broker_cy.core import uuid as uuids
+from broker_cy.metadata.authors import CLUSTER
 from broker_cy.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -55,7 +56,7 @@ RESOURCE_NAMES = {
     RESOURCE_GROUP: "group",
     RESOURCE_CLIENT_METRICS: "client_metrics",
 }
-THE_BROKER = Client(client_id="", host="", principal="broker")
+THE_BROKER = Client(*CLUSTER)
 UNKNOWN = Client(client_id="", host="", principal="")
 
 Resource = tuple[int, str]

@@ -1,4 +1,4 @@
-"""Gathers refusals, of logins and of rights, for events: equal ones are one event with their number.
+"""Gathers refusals, of logins, TLS handshakes and rights, for events: equal ones are one event with their number.
 
 The first refusal after a quiet time is written FIRST_S later, with all others of that time; from then on what was
 gathered is written each PERIOD_S, until there was nothing. Bounds: KEYS_MAX different refusals of a kind in one period,
@@ -28,6 +28,8 @@ KEYS_MAX: Final = 50
 NEAR_MAX: Final = 3
 # Names of topics have 249 characters at most; other names may be longer, and are cut.
 TEXT_CHARACTERS_MAX: Final = 250
+# The mechanism of a login that is a handshake.
+TLS: Final = "TLS"
 
 E = TypeVar("E", LoginFailed, AccessDenied)
 
@@ -78,6 +80,10 @@ class Refusals:
 
         self._logins.count(key, make, self._clock.wall_ms())
         self._expect()
+
+    def handshake_failed(self, listener: str, host: str, reason: str) -> None:
+        """One that was refused, by this node or by the client; nobody knows yet who that is."""
+        self.login_failed(listener, host, TLS, "", reason, again=False)
 
     def denied(
         self,

@@ -1,32 +1,40 @@
-"""The events of changes of ACLs and SCRAM credentials. Pure: they follow from what a commit changed, which also says
-who asked for it (metadata.authors); `by` is empty where that is not known, as with a controller of Apache Kafka.
+"""The events of changes of ACLs, SCRAM credentials, quotas and delegation tokens. Pure: they follow from what a commit
+changed, which also says who asked for it (metadata.authors); `by` is empty where that is not known, as with a
+controller of Apache Kafka.
 
 A commit may have changes of several authors: there is one event for each of them. Nothing of a credential is taken over
-but its user, mechanism and iterations.
+but its user, mechanism and iterations; the metadata has no HMAC of a token. What is as it was before is no change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_cy.core import scram
-from broker_cy.metadata.authors import read
-from broker_cy.metadata.image import ACL, SCRAM
+from broker_cy.metadata.authors import CLUSTER, TAG, read, tag_of
+from broker_cy.metadata.image import ACL, SCRAM, TOKEN
+from broker_cy.metadata.quotas import QUOTA, entity_of_parts
 from broker_cy.metrics.events import (
     CHANGES_REPORTED_MAX,
     Acl,
     AclsCreated,
     AclsDeleted,
     Client,
+    ClientQuotasChanged,
     Credential,
+    DelegationTokensChanged,
     Event,
+    QuotaChange,
     ScramUsersChanged,
+    TokenChange,
 )
 from broker_cy.security.acls import Binding
 
 if TYPE_CHECKING:
     from broker_cy.metadata.image import ImageDelta
+
+_BY_CLUSTER: Final = dict(tag_of(CLUSTER))[TAG]
 
 
 def security_changes(delta: ImageDelta) -> Iterator[Event]:
@@ -35,6 +43,10 @@ def security_changes(delta: ImageDelta) -> Iterator[Event]:
         yield from _acls(delta)
     if delta.scram:
         yield from _credentials(delta)
+    if delta.quotas:
+        yield from _quotas(delta)
+    if delta.tokens:
+        yield from _tokens(delta)
 
 
 def acl_of(binding: Binding) -> Acl:
@@ -92,3 +104,53 @@ def _credential(before: Any, after: Any) -> Credential:
     if after is None:
         return Credential(record.name, name, "deleted")
     return Credential(record.name, name, "created" if before is None else "altered", after.iterations)
+
+
+def _quotas(delta: ImageDelta) -> Iterator[Event]:
+    changes: dict[bytes, ClientQuotasChanged] = {}
+    for before, after in delta.quotas:
+        record = after or before
+        old, new = (None if each is None else _number(each.value) for each in (before, after))
+        if old == new:
+            continue
+        entity = entity_of_parts(record.entity)
+        author = delta.authors.get((QUOTA, entity, record.key), b"")
+        event = changes.get(author)
+        if event is None:
+            event = changes[author] = ClientQuotasChanged(by=Client(*read(author)))
+        event.quotas_total += 1
+        if len(event.quotas) < CHANGES_REPORTED_MAX:
+            # The user comes first.
+            event.quotas.append(QuotaChange(dict(reversed(entity)), record.key, old, new))
+    yield from changes.values()
+
+
+def _number(value: float) -> str:
+    """As text: JSON has neither NaN nor infinity, which quotas may be."""
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def _tokens(delta: ImageDelta) -> Iterator[Event]:
+    changes: dict[bytes, DelegationTokensChanged] = {}
+    for before, after in delta.tokens:
+        if before == after:
+            continue
+        record = after or before
+        author = delta.authors.get((TOKEN, record.token_id), b"")
+        event = changes.get(author)
+        if event is None:
+            event = changes[author] = DelegationTokensChanged(by=Client(*read(author)))
+        event.tokens_total += 1
+        if len(event.tokens) < CHANGES_REPORTED_MAX:
+            what = _token_change(before, after, by_cluster=author == _BY_CLUSTER)
+            until_ms, max_ms = record.expiration_timestamp, record.max_timestamp
+            event.tokens.append(TokenChange(record.token_id, record.owner, record.requester, what, until_ms, max_ms))
+    yield from changes.values()
+
+
+def _token_change(before: Any, after: Any, *, by_cluster: bool) -> str:
+    if after is None:
+        return "expired" if by_cluster else "removed"
+    if before is None:
+        return "created"
+    return "renewed" if after.expiration_timestamp > before.expiration_timestamp else "shortened"

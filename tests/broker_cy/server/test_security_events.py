@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker_cy.controller.token_ops import SweepTokens
 from broker_cy.core.clock import ManualClock
 from broker_cy.metadata import authors
 from broker_cy.metadata.authors import Author
@@ -21,10 +24,14 @@ from broker_cy.metrics.events import (
     AclsCreated,
     AclsDeleted,
     Client,
+    ClientQuotasChanged,
+    DelegationTokensChanged,
     Event,
     LoginFailed,
+    QuotaChange,
     ScramUsersChanged,
     Stamped,
+    TokenChange,
 )
 from broker_cy.security.acls import Binding, Operation, PatternType, Permission, ResourceType
 from broker_cy.security.authorizer import Authorizer, Explanation, Reason
@@ -125,6 +132,76 @@ def test_who_changed_which_acls_and_users(tmp_path: Path) -> None:
     read_again(tmp_path, kept)
 
 
+def test_who_changed_which_quotas_and_tokens(tmp_path: Path) -> None:
+    """If this fails, nobody can read afterwards who lifted a quota, or made a token that is somebody's login."""
+    kept: dict[Any, bytes] = {}
+    key = "producer_byte_rate"
+
+    async def work(broker: MetadataBroker) -> None:
+        alter = messages.AlterClientQuotasRequest
+
+        def quota(value: float | None) -> Any:
+            names = (("client-id", None), ("user", "bob"))
+            entity = [alter.EntityData(entity_type=kind, entity_name=name) for kind, name in names]
+            op = alter.OpData(key=key, value=value or 0.0, remove=value is None)
+            return alter(entries=[alter.EntryData(entity=entity, ops=[op])])
+
+        for value in (1_000_000.0, 1_000_000.0, math.nan, None):
+            await broker.call(quota(value), 1, principal="User:admin", host="192.0.2.7")
+        made = await broker.call(messages.CreateDelegationTokenRequest(max_lifetime_ms=-1), 3, "SASL", "User:bob")
+        assert made.error_code == 0
+        for period_ms in (10, -1):
+            request = messages.ExpireDelegationTokenRequest(hmac=made.hmac, expiry_time_period_ms=period_ms)
+            answer = await broker.call(request, 2, "SASL", "User:bob", "192.0.2.8")
+            assert answer.error_code == 0
+        await broker.call(messages.CreateDelegationTokenRequest(max_lifetime_ms=1), 3, "SASL", "User:bob")
+        broker.clock.advance_ms(10)
+        assert await broker.controller.submit(SweepTokens()) is False
+        found = of_changes(broker)
+        entity: dict[str, str | None] = {"user": "bob", "client-id": None}
+        by = Client("test", "192.0.2.7", "User:admin")
+        assert found[:3] == [
+            ClientQuotasChanged([QuotaChange(entity, key, before, after)], 1, by)
+            for before, after in ((None, "1000000"), ("1000000", "nan"), ("nan", None))
+        ]
+        changes = [
+            (each.tokens[0].owner, each.tokens[0].requester, each.tokens[0].change, each.by.host, each.by.principal)
+            for each in found[3:]
+            if isinstance(each, DelegationTokensChanged)
+        ]
+        bob = "User:bob"
+        assert changes == [
+            (bob, bob, "created", "127.0.0.1", bob),
+            (bob, bob, "shortened", "192.0.2.8", bob),
+            (bob, bob, "removed", "192.0.2.8", bob),
+            (bob, bob, "created", "127.0.0.1", bob),
+            (bob, bob, "expired", "", "broker"),
+        ]
+        assert [each.key for each in found] == ["user bob, client-id (default)"] * 3 + [bob] * 5
+        for each in found:
+            assert events.decode(events.encode(Stamped(1, 1, each))[1]) == Stamped(1, 1, each)
+        written = b"".join(events.encode(Stamped(1, 1, each))[1] for each in found)
+        assert made.token_id.encode() in written
+        for secret in (made.hmac.hex().encode(), base64.b64encode(made.hmac)):
+            assert secret not in written
+        await broker.call(quota(5.5), 1, principal="User:admin")
+        assert not any(record._unknown_tags for record in broker.image.kept.values())
+        kept.update(as_encoded(broker))
+        assert not broker.image.authors
+
+    settings = {
+        "delegation.token.secret.key": "the key of the tokens",
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "listener.name.sasl.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule "
+        "required;",
+    }
+    with_broker(tmp_path, work, settings=settings)
+    read_again(tmp_path, kept)
+
+
 def test_changes_of_an_unknown_author() -> None:
     """If this fails, what a controller of Apache Kafka changed is missing in the events, or has a wrong author."""
     record = messages.AccessControlEntryRecord(
@@ -134,6 +211,10 @@ def test_changes_of_an_unknown_author() -> None:
     for data in wrong:
         delta = ImageDelta([], [], [], [], acls=[(None, record)], authors={(ACL, record.id): data})
         assert list(security_changes(delta)) == [AclsCreated([acl("t")], 1, Client("", "", ""))]
+    token = messages.DelegationTokenRecord(owner="User:a", requester="User:b", token_id="x", max_timestamp=7)
+    (event,) = security_changes(ImageDelta([], [], [], [], tokens=[(token, None), (None, None), (token, token)]))
+    change = TokenChange("x", "User:a", "User:b", "removed", 0, 7)
+    assert event == DelegationTokensChanged([change], 1, Client("", "", ""))
     long = Author("c" * 40_000, "h", "User:" + "p" * 40_000)
     ((tag, data),) = authors.tag_of(long)
     assert tag == authors.TAG

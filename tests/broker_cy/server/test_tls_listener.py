@@ -21,12 +21,13 @@ import pytest
 from broker_cy.config.tls import TlsListener as Settings
 from broker_cy.config.tls import TlsSettings
 from broker_cy.config.types import ConfigError
-from broker_cy.core.clock import ManualClock
-from broker_cy.metrics.events import CertificateRefused, Event
+from broker_cy.core.clock import MACHINE_CLOCK, ManualClock
+from broker_cy.metrics.events import CertificateRefused, Event, LoginFailed
 from broker_cy.security.tls.stores import StoreSettings
 from broker_cy.server.connections.tls_listeners import TlsListeners
 from broker_cy.server.login_counts import TlsCounts
 from broker_cy.server.telemetry.certificate_reports import CertificateReports
+from broker_cy.server.telemetry.refusals import Refusals
 from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch
@@ -72,6 +73,8 @@ class TlsHarness(CoreHarness):
         )
         found = Settings("TLSv1.2", "TLSv1.3", None, None, False, False, "DEFAULT", stores)._replace(**settings)
         self.listener.tls = TlsListener("PLAINTEXT", found, self.handshakes, self.counts)
+        self.refused: list[Any] = []
+        self.core.broker.refusals = Refusals(MACHINE_CLOCK, self.loop, self.refused.append)
         config: Any = SimpleNamespace(
             tls=self.all_with(found), network=SimpleNamespace(inter_broker="INNER"), on_change=lambda *_: None
         )
@@ -101,11 +104,22 @@ class TlsHarness(CoreHarness):
         client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
         return client
 
+    def refusals(self) -> dict[str, int]:
+        """The events of handshakes so far: how often each reason."""
+        self.on_loop(self.core.broker.refusals.flush)
+        found: dict[str, int] = {}
+        for each in self.refused:
+            assert isinstance(each, LoginFailed)
+            assert (each.listener, each.host, each.mechanism, each.user) == ("PLAINTEXT", "127.0.0.1", "TLS", "")
+            found[each.reason] = found.get(each.reason, 0) + each.count
+        return found
+
     def plain_client(self) -> RawClient:
         return super().client()
 
     def close(self) -> None:
         self.on_loop(self.handshakes.close)
+        self.on_loop(self.core.broker.refusals.stop)
         self.handshake_pool.shutdown()
         super().close()
 
@@ -333,6 +347,8 @@ def test_bad_handshakes_bother_nobody(harness: TlsHarness) -> None:
         each.close()
     harness.wait_until(lambda: not harness.handshakes.open)
     assert harness.counts.handshakes == {("PLAINTEXT", True): 1, ("PLAINTEXT", False): 26}
+    # Those that left before anything was decided were not refused.
+    assert sum(harness.refusals().values()) == 4
     assert harness.on_loop(lambda: harness.admission.total) == 1
     good.close()
     harness.wait_until(lambda: harness.admission.total == 0)
@@ -372,6 +388,8 @@ def test_a_slow_handshake_ends(tmp_path: Path) -> None:
         with suppress(ConnectionResetError):
             assert half.recv(1) == b""
         harness.wait_until(lambda: harness.admission.total == 0)
+        # Who sends nothing is refused nothing.
+        assert harness.refusals() == {"it was not finished in time": 1}
         silent.close()
         half.close()
     finally:
@@ -414,6 +432,45 @@ def test_who_the_client_is(tmp_path: Path) -> None:
         harness.close()
 
 
+def test_refused_handshakes_are_events(tmp_path: Path) -> None:
+    """If this fails, an engineer searches the logs of all brokers for why a client cannot connect, or checks of health
+    fill the topic of events.
+    """
+    harness = TlsHarness(tmp_path, asks=True, requires=True, oldest="TLSv1.3")
+    try:
+        for newest, holder in (
+            ("TLSv1.3", None),
+            ("TLSv1.3", Authority("Stranger").issue("alice")),
+            ("TLSv1.2", harness.authority.issue("alice")),
+        ):
+            for _ in range(2):
+                # With TLS 1.3 a client learns of its refusal with its first read.
+                with pytest.raises((ssl.SSLError, ConnectionError)):
+                    harness.client(newest, holder).is_closed()
+        with socket.create_connection(("127.0.0.1", harness.listener.port), DEADLINE_S) as plain:
+            distrustful = ssl.create_default_context(cadata=Authority("Stranger").pem)
+            with pytest.raises(ssl.SSLError):
+                distrustful.wrap_socket(plain, server_hostname="localhost")
+        for sent in (b"", b"\x16\x03\x01"):
+            with harness.connect() as check:
+                check.sendall(sent)
+        harness.wait_until(lambda: harness.counts.handshakes["PLAINTEXT", False] == 9)
+        found = harness.refusals()
+        wanted = {
+            "peer did not return a certificate": 2,
+            "certificate verify failed": 2,
+            "unsupported protocol": 2,
+            "alert unknown ca": 1,
+        }
+        assert len(found) == len(wanted), found
+        for reason, times in wanted.items():
+            assert [count for each, count in found.items() if reason in each] == [times], (reason, found)
+        harness.client(holder=harness.authority.issue("alice")).close()
+        assert harness.refusals() == found
+    finally:
+        harness.close()
+
+
 def test_a_name_that_no_rule_knows(tmp_path: Path) -> None:
     """If this fails, a client is served as somebody although no rule names it."""
     harness = TlsHarness(tmp_path, asks=True, rules="RULE:^CN=alice,.*$/alice/")
@@ -424,6 +481,9 @@ def test_a_name_that_no_rule_knows(tmp_path: Path) -> None:
         harness.wait_until(lambda: [each.principal for each in harness.core.connections] == ["User:ANONYMOUS"])
         anonymous.close()
         assert harness.counts.handshakes == {("PLAINTEXT", False): 1, ("PLAINTEXT", True): 1}
+        ((reason, times),) = harness.refusals().items()
+        assert "mallory" in reason
+        assert times == 1
     finally:
         harness.close()
 
