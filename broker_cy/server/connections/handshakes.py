@@ -8,7 +8,7 @@ A worker is one call of the pool that goes on with all handshakes that wait, and
 storm, a call and a wake-up of the loop for each step would cost as much as a quarter of the handshake.
 
 Bounds: `brokercy.authentication.timeout.ms`, at most TIMEOUT_S_MAX, from the connection to the end of the handshake;
-HANDSHAKE_WORKERS workers, for which each handshake waits once at most; BEGUN_MAX sessions of peers that have sent
+as many workers as its pool has, for which each handshake waits once at most; BEGUN_MAX sessions of peers that have sent
 something: the one that began first gives way to the next, unless a worker has it. A peer that has sent nothing costs
 its descriptor, which `max.connections` counts.
 """
@@ -21,7 +21,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.core.openssl import FAILED, SHAKEN, WANTS_READ, TlsContext, TlsSession
-from broker_cy.server.connections.tls_listeners import HANDSHAKE_WORKERS
 from broker_cy.server.connections.tls_transport import TlsTransport
 
 if TYPE_CHECKING:
@@ -46,8 +45,9 @@ class Handshakes:
     """Those of one node, over all its listeners."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, make_pool: Callable[[], Executor], timeout_s: float = TIMEOUT_S_MAX
+        self, loop: asyncio.AbstractEventLoop, make_pool: Callable[[], Executor], timeout_s: float, workers_max: int
     ) -> None:
+        """`workers_max` is the number of threads of the pool."""
         self.loop = loop
         self.timeout_s = min(timeout_s, TIMEOUT_S_MAX)
         self._make_pool = make_pool
@@ -55,6 +55,7 @@ class Handshakes:
         # Appended by one side and taken by the other, each of which is atomic: for the workers, and for the loop.
         self._waiting: deque[Handshake] = deque()
         self._done: deque[tuple[Handshake, int]] = deque()
+        self._workers_max = workers_max
         # Changed by the loop.
         self._workers = 0
         # Whether the loop has been asked to take what is done. A worker that sees an old value asks once more.
@@ -81,7 +82,7 @@ class Handshakes:
     def go_on(self, handshake: Handshake) -> None:
         """Let a worker go on with it; the handshake is called with the outcome."""
         self._waiting.append(handshake)
-        if self._workers < HANDSHAKE_WORKERS:
+        if self._workers < self._workers_max:
             self._workers += 1
             self.pool.submit(self._work)
 
@@ -106,7 +107,7 @@ class Handshakes:
 
     def _worker_ended(self) -> None:
         self._workers -= 1
-        if self._waiting and self._workers < HANDSHAKE_WORKERS:
+        if self._waiting and self._workers < self._workers_max:
             # It came when the worker had just looked for the last time.
             self._workers += 1
             self.pool.submit(self._work)

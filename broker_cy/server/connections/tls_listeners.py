@@ -55,7 +55,7 @@ class TlsListeners:
                 raise
             raise ConfigError(f"listener {next(iter(found))} uses TLS, and {WITHOUT}") from None
         timeout_s = config["brokercy.authentication.timeout.ms"] / 1000
-        handshakes = self._handshakes = Handshakes(loop, make_pool, timeout_s)
+        handshakes = self._handshakes = Handshakes(loop, make_pool, timeout_s, HANDSHAKE_WORKERS)
         self.listeners = {name: TlsListener(name, settings, handshakes, counts) for name, settings in found.items()}
         assert node is not None
         for each in self.listeners.values():

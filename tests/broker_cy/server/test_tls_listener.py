@@ -62,7 +62,7 @@ class TlsHarness(CoreHarness):
         self.files = directory
         self.authority = Authority()
         self.handshake_pool = ThreadPoolExecutor(2)
-        self.handshakes = Handshakes(self.loop, lambda: self.handshake_pool, timeout_s)
+        self.handshakes = Handshakes(self.loop, lambda: self.handshake_pool, timeout_s, 2)
         self.handshakes.timeout_s = timeout_s
         self.counts = TlsCounts()
         stores = StoreSettings(
