@@ -23,6 +23,7 @@ import ssl
 import struct
 
 from bench.endpoint import connect
+from bench.framing import exactly
 from bench.sequences import shift_of
 
 from bench.sequences cimport BATCH_HEADER, next_sequence, stamp_header
@@ -48,8 +49,9 @@ cdef class Connections:
     sequence number of its partition, starting at 0; templates then need a separate payload. `giving_up`: a connection
     whose request is refused is given up like a lost one, because the broker would refuse all later sequences, too.
     `address` is that of the target, or a list with one for each connection; with TLS, if its clients need it (see
-    bench.endpoint), by Python's ssl, so that the generator costs more. Raises OSError if a connection cannot be made. A connection that is lost later adds its unanswered requests to `errors`, at least one unless `giving_up`, and is
-    named in `first_error`.
+    bench.endpoint), by Python's ssl, so that the generator costs more. Raises OSError if a connection cannot be made. A
+    connection that is lost later adds its unanswered requests to `errors`, at least one unless `giving_up`, and is named in
+    `first_error`.
     """
 
     def __cinit__(self, address, connections not None, **options):
@@ -510,17 +512,7 @@ cdef Py_ssize_t _refused(error) noexcept:
 def _wait_for_answer(sock):
     """Send ApiVersions v0 and wait for the response: all earlier connections are then accepted. Raises OSError."""
     sock.sendall(API_VERSIONS)
-    _exactly(sock, int.from_bytes(_exactly(sock, 4), "big"))
-
-
-def _exactly(sock, int size):
-    """Receive `size` bytes, at most FRAME_MAX."""
-    if not 0 <= size <= FRAME_MAX:
+    size = int.from_bytes(exactly(sock, 4), "big")
+    if size > FRAME_MAX:
         raise OSError(f"response of {size} bytes")
-    data = bytearray()
-    while len(data) < size:
-        part = sock.recv(size - len(data))
-        if not part:
-            raise ConnectionResetError("the target closed the connection")
-        data += part
-    return bytes(data)
+    exactly(sock, size)

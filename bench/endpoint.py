@@ -8,26 +8,17 @@ from __future__ import annotations
 
 import socket
 import struct
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
+from bench.framing import exactly, frame
 from broker_cy.client.errors import ClientError
-from broker_cy.client.login import (
-    AUTHENTICATE_VERSION,
-    HANDSHAKE_VERSION,
-    TOKENS_MAX,
-    ClientLogin,
-    check_handshake,
-    read_token,
-    token_request,
-)
+from broker_cy.client.login import ClientLogin, exchange_tokens
 from broker_cy.client.security import OPEN, ClientSecurity, librdkafka_settings, security_of
 from broker_cy.security.sasl.exchange import LoginFailed
 
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 ANSWER_BYTES_MAX: Final = 1 << 20  # of a login
-CLIENT_ID: Final = b"broker-cy-bench"
 
 
 class Endpoint(tuple[str, int]):
@@ -94,38 +85,15 @@ def connect(address: tuple[str, int], timeout_s: float) -> socket.socket:
 
 def _log_in(sock: socket.socket, login: ClientLogin, host: str) -> None:
     try:
-        exchange = login.begin(host)
-        answer = _ask(sock, SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake)
-        check_handshake(answer, login.mechanism)
-        token = exchange.first()
-        for _ in range(TOKENS_MAX):
-            answer = _ask(sock, SASL_AUTHENTICATE, AUTHENTICATE_VERSION, token_request(token))
-            following = exchange.step(read_token(answer)[0])
-            if exchange.is_complete:
-                return
-            if following is None:
-                break
-            token = following
-        raise LoginFailed("the login does not end")
+        exchange_tokens(login, login.begin(host), partial(_ask, sock))
     except LoginFailed as error:
         raise ConnectionRefusedError(f"the login failed: {error}") from None
 
 
 def _ask(sock: socket.socket, key: int, version: int, body: bytes) -> memoryview:
     """Send a request whose headers are not flexible; returns the body of the response. Raises OSError."""
-    head = struct.pack(">hhih", key, version, 0, len(CLIENT_ID)) + CLIENT_ID
-    sock.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
-    (size,) = struct.unpack(">i", _exactly(sock, 4))
+    sock.sendall(frame(key, version, body, flexible=False))
+    (size,) = struct.unpack(">i", exactly(sock, 4))
     if not 4 <= size <= ANSWER_BYTES_MAX:
         raise ConnectionResetError(f"a response of {size} bytes to a login")
-    return memoryview(_exactly(sock, size))[4:]
-
-
-def _exactly(sock: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        part = sock.recv(size - len(found))
-        if not part:
-            raise ConnectionResetError("the target closed the connection")
-        found += part
-    return found
+    return memoryview(exactly(sock, size))[4:]

@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from bench.endpoint import connect
+from bench.framing import exactly, frame
 from bench.raw import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 18, 19, 20
 PRODUCE_VERSION, FETCH_VERSION, CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION = 12, 12, 5, 4
 LIST_OFFSETS_VERSION = 1
 LATEST, EARLIEST = -1, -2  # timestamps with this meaning in ListOffsets
-CLIENT_ID = b"broker-cy-bench"
 ACKS_ALL = -1
 CREATE_PARTITIONS, CREATE_PARTITIONS_VERSION = 37, 2
 INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION = 44, 1
@@ -61,14 +61,6 @@ def varint(value: int) -> bytes:
 def compact(data: bytes) -> bytes:
     """Encode a compact string or bytes: length plus one, then the bytes."""
     return uvarint(len(data) + 1) + data
-
-
-def frame(api_key: int, version: int, body: bytes, correlation_id: int = 0, flexible: bool = True) -> bytes:
-    """Return size, request header (v2 if flexible, else v1) and body."""
-    header = struct.pack(">hhih", api_key, version, correlation_id, len(CLIENT_ID)) + CLIENT_ID
-    if flexible:
-        header += b"\0"
-    return struct.pack(">i", len(header) + len(body)) + header + body
 
 
 def record_batch(value_bytes: int, count: int, seed: int = 1) -> bytes:
@@ -249,13 +241,7 @@ class Client:
     def _exactly(self, size: int) -> bytes:
         if not 0 <= size <= 64 << 20:
             raise ProtocolError(f"response of {size} bytes")
-        out = bytearray()
-        while len(out) < size:
-            part = self.socket.recv(size - len(out))
-            if not part:
-                raise ConnectionResetError("the target closed the connection")
-            out += part
-        return bytes(out)
+        return exactly(self.socket, size)
 
     def api_versions(self) -> int:
         """Send ApiVersions v0, which every broker answers; returns the number of APIs."""

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from bench.batches import Batch
 from bench.endpoint import Endpoint, config_of, connect
-from bench.protocol import ACKS_ALL, TIMEOUT_MS, Client, ProtocolError, Reader, check, compact, frame, uvarint
+from bench.framing import frame
+from bench.protocol import ACKS_ALL, TIMEOUT_MS, Client, ProtocolError, Reader, check, compact, uvarint
 from bench.raw import crc32c
 
 PRODUCE, PRODUCE_VERSION = 0, 12

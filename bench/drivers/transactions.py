@@ -19,8 +19,9 @@ from typing import TypeVar
 
 from bench import batches
 from bench.drivers.base import SAMPLE_S, DriverError, DriverResult, Sample
+from bench.framing import frame
 from bench.histogram import Histogram
-from bench.protocol import Client, ProtocolError, check, frame
+from bench.protocol import Client, ProtocolError, check
 from bench.spec.workload import NEW_IDS, Transactions, Workload
 from bench.transactional import (
     INIT_PRODUCER_ID,

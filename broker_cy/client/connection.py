@@ -17,6 +17,7 @@ from broker_cy.client.login import (
     AUTHENTICATE_VERSION,
     HANDSHAKE_VERSION,
     TOKENS_MAX,
+    TOO_MANY_TOKENS,
     ClientLogin,
     check_handshake,
     read_token,
@@ -188,7 +189,7 @@ class Connection(AnswerFrames):
             token = await login.call(exchange, exchange.step, from_server)
             if exchange.is_complete:
                 return lifetime_ms
-        raise LoginFailed("the login has too many tokens")
+        raise LoginFailed(TOO_MANY_TOKENS)
 
     async def _ask_alone(self, api_key: int, version: int, body: bytes) -> memoryview:
         answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()

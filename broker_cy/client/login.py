@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from broker_cy.client.oauth import TokenSource
 from broker_cy.core import scram as scram_keys
@@ -17,6 +17,7 @@ from broker_cy.security.sasl.oauthbearer import OAuthBearerClient
 from broker_cy.security.sasl.plain import PlainClient
 from broker_cy.security.sasl.scram import NONCE_BYTES, SaltedPasswords, ScramClient, nonce_of
 from broker_cy.wire import codec, messages
+from broker_cy.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from broker_cy.client.kerberos import Initiator
@@ -28,6 +29,7 @@ HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 1
 # Tokens of one login; SCRAM has two, and GSSAPI with Kerberos three.
 TOKENS_MAX: Final = 4
+TOO_MANY_TOKENS: Final = "the login has too many tokens"
 # A client logs in again when this part of its session has passed (KIP-368).
 AGAIN_AFTER: Final = 0.85
 WITHOUT_KERBEROS: Final = (
@@ -101,6 +103,32 @@ class ClientLogin:
     @property
     def handshake(self) -> bytes:
         return codec.encode(messages.SaslHandshakeRequest(mechanism=self.mechanism), HANDSHAKE_VERSION)
+
+
+def apply(function: Callable[..., R], args: tuple[Any, ...] = ()) -> R:
+    """As gevent's ThreadPool.apply, without a thread."""
+    return function(*args)
+
+
+def exchange_tokens(
+    login: ClientLogin,
+    exchange: ClientExchange,
+    ask: Callable[[ApiKey, int, bytes], memoryview],
+    call: Callable[..., Any] = apply,
+) -> int:
+    """Log in; returns how long the session lasts in ms (0: no limit). `ask` sends a request and returns the body of its
+    answer; `call` makes the calls of the exchange, as `apply` does. Raises LoginFailed.
+    """
+    check_handshake(ask(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake), login.mechanism)
+    token: bytes | None = call(exchange.first)
+    for _ in range(TOKENS_MAX):
+        assert token is not None
+        answer = ask(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, token_request(token))
+        from_server, lifetime_ms = read_token(answer)
+        token = call(exchange.step, (from_server,))
+        if exchange.is_complete:
+            return lifetime_ms
+    raise LoginFailed(TOO_MANY_TOKENS)
 
 
 def _initiator(login: KerberosLogin) -> Initiator:

@@ -9,6 +9,6 @@ cdef class Account:
     cdef readonly bytes client_id
     cdef readonly int64_t generation    # of the quotas when it was made: another one makes it out of date
     # Without a quota, None.
-    cdef readonly PacedRate produce          # bytes of Produce requests
-    cdef readonly PacedRate fetch            # bytes of Fetch answers
-    cdef readonly PacedRate time             # percent of the time of the loop
+    cdef readonly PacedRate produce     # bytes of Produce requests
+    cdef readonly PacedRate fetch       # bytes of Fetch answers
+    cdef readonly PacedRate time        # percent of the time of the loop

@@ -118,6 +118,12 @@ def sees_all_subjects(scope: Scope) -> bool:
     return scope.topics == scope.groups == EVERYTHING
 
 
+def require_all_subjects(scope: Scope, hidden: str) -> None:
+    """Raises ClientError with the text `hidden` if a viewer may see only some topics or groups."""
+    if not sees_all_subjects(scope):
+        raise ClientError(Failure.REFUSED, hidden)
+
+
 def parse_broker(name: str, params: Params) -> int | None:
     """Return the parameter `broker`; None if it is not given. Raises ClientError."""
     text = params.get("broker", "")

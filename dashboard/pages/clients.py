@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import clean, count, duration, percent, short, size
 from broker_cy.console.figures import Fact, connection_rates
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.sample import Connection
 from dashboard.collector.channel import Column, FactsChannel, TableChannel, channel
-from dashboard.collector.holdings import BrokerChart, recent, sees_all_subjects
+from dashboard.collector.holdings import BrokerChart, recent, require_all_subjects, sees_all_subjects
 from dashboard.collector.patches import State
 from dashboard.components.panel import listing, panel, table
 from dashboard.components.ranges import ranges
@@ -40,8 +39,7 @@ class _OfConnections(OfSamples):
     """Channels that show connections."""
 
     async def state(self) -> State | None:
-        if not sees_all_subjects(self.scope):
-            raise ClientError(Failure.REFUSED, HIDDEN)
+        require_all_subjects(self.scope, HIDDEN)
         return await super().state()
 
     def connections(self) -> list[Connection] | None:

@@ -18,10 +18,10 @@ from broker_cy.console.acts.quotas import effect_form
 from broker_cy.console.listeners import Source
 from broker_cy.console.quotas import QuotaRow, QuotaUse, effect_lines, quota_rows, quota_uses, shown_quota
 from broker_cy.console.tone import Tone
-from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel
-from dashboard.collector.holdings import BrokerChart, recent, sees_all_subjects
+from dashboard.collector.channel import Cell, Column, Params, TableChannel, channel
+from dashboard.collector.holdings import BrokerChart, recent, require_all_subjects, sees_all_subjects
 from dashboard.collector.patches import State
-from dashboard.components.attributes import attributes
+from dashboard.components.explain import explain_box
 from dashboard.components.panel import act_button, listing, panel, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
@@ -38,16 +38,8 @@ _LINES_MAX: Final = 10
 _NEAR: Final = 0.8
 
 
-class _OfEverything(Channel):
-    """Channels that only viewers of everything may see."""
-
-    def require_all(self) -> None:
-        if not sees_all_subjects(self.scope):
-            raise ClientError(Failure.REFUSED, HIDDEN)
-
-
 @channel("quotas")
-class Quotas(_OfEverything, TableChannel[QuotaRow]):
+class Quotas(TableChannel[QuotaRow]):
     """All quotas, a row for each key of an entity."""
 
     SORT = "whose"
@@ -61,7 +53,7 @@ class Quotas(_OfEverything, TableChannel[QuotaRow]):
         return [self.session.quotas()]
 
     def rows(self) -> Iterable[QuotaRow] | None:
-        self.require_all()
+        require_all_subjects(self.scope, HIDDEN)
         found = self.session.quotas().value
         return None if found is None else quota_rows(found)
 
@@ -80,7 +72,7 @@ def _used(row: QuotaUse) -> str | Cell:
 
 
 @channel("quota-use")
-class QuotaUses(_OfEverything, OfSamples, TableChannel[QuotaUse]):
+class QuotaUses(OfSamples, TableChannel[QuotaUse]):
     """What each client uses of its quota at each broker, of those that use something or had to wait."""
 
     SORT = "waited"
@@ -112,7 +104,7 @@ class QuotaUses(_OfEverything, OfSamples, TableChannel[QuotaUse]):
     )
 
     def rows(self) -> Iterable[QuotaUse] | None:
-        self.require_all()
+        require_all_subjects(self.scope, HIDDEN)
         samples = recent(list(self.session.samples.items), self.broker)
         return quota_uses(samples)[0] if samples else None
 
@@ -124,7 +116,7 @@ class QuotaUses(_OfEverything, OfSamples, TableChannel[QuotaUse]):
 
 
 @channel("quota-effect")
-class QuotaEffect(_OfEverything, TableChannel[tuple[int, str]]):
+class QuotaEffect(TableChannel[tuple[int, str]]):
     """Which quotas apply to the three parameters, of which some may be empty: a line each."""
 
     SUBJECT = frozenset(ASKED)
@@ -141,7 +133,7 @@ class QuotaEffect(_OfEverything, TableChannel[tuple[int, str]]):
         return [self.session.quotas()]
 
     async def state(self) -> State | None:
-        self.require_all()
+        require_all_subjects(self.scope, HIDDEN)
         return await super().state()
 
     def rows(self) -> Iterable[tuple[int, str]] | None:
@@ -179,7 +171,7 @@ def layout(context: Context, cluster: str, range: str = "", **query: str) -> Com
         NAME,
         "Quotas",
         [
-            _asked_box(texts, problems),
+            explain_box("Which quotas apply", effect_form(texts), texts, problems),
             *([_effect(cluster, texts)] if is_asked and not problems else []),
             panel(
                 "Time that clients had to wait",
@@ -193,24 +185,6 @@ def layout(context: Context, cluster: str, range: str = "", **query: str) -> Com
             *_tables(cluster),
         ],
         actions=[ranges(cluster, NAME, range, **(texts if is_asked else {}))],
-    )
-
-
-def _asked_box(texts: Mapping[str, str], problems: Mapping[str, str]) -> Component:
-    """The form, which assets/explain.js makes."""
-    form = effect_form(texts)
-    spec = {
-        "fields": [
-            {"name": field.name, "label": field.label, "value": texts[field.name], "hint": field.hint}
-            for field in form.fields
-        ],
-        "problems": dict(problems),
-        "verb": form.verb,
-    }
-    return html.Section(
-        [html.H2("Which quotas apply"), html.P(form.note, className="panel-note")],
-        className="panel explain",
-        **attributes({"data-explain": json.dumps(spec, ensure_ascii=False)}),
     )
 
 

@@ -5,7 +5,6 @@ ACLs and refusals name topics and groups, users and hosts: whoever may see only 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -29,10 +28,10 @@ from dashboard.collector.channel import Cell, Channel, Column, Params, TableChan
 from dashboard.collector.charts import Ranged, TimeChannel
 from dashboard.collector.frames import Health
 from dashboard.collector.history_marks import LIMIT_MAX
-from dashboard.collector.holdings import sees_all_subjects
+from dashboard.collector.holdings import require_all_subjects, sees_all_subjects
 from dashboard.collector.patches import State
 from dashboard.collector.time_range import parse_range
-from dashboard.components.attributes import attributes
+from dashboard.components.explain import explain_box
 from dashboard.components.panel import act_button, listing, page_path, panel, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
@@ -54,15 +53,7 @@ ASKED: Final = ("principal", "operation", "resource", "host")
 _LINES_MAX: Final = 10
 
 
-class _OfEverything(Channel):
-    """Channels that only viewers of everything may see."""
-
-    def require_all(self) -> None:
-        if not sees_all_subjects(self.scope):
-            raise ClientError(Failure.REFUSED, HIDDEN)
-
-
-class _OfAcls(_OfEverything):
+class _OfAcls(Channel):
     """Channels of the ACLs, which a cluster without an authorizer does not have: that is no failure."""
 
     def sources(self) -> Sequence[Source]:
@@ -75,7 +66,7 @@ class _OfAcls(_OfEverything):
         return super().health()
 
 
-class _OfRefusals(_OfEverything, Ranged):
+class _OfRefusals(Ranged):
     """Channels of refusals in a range. They are current as long as the topic of events can be followed."""
 
     def sources(self) -> Sequence[Source]:
@@ -87,7 +78,7 @@ class _OfRefusals(_OfEverything, Ranged):
 
     async def refusals(self) -> tuple[list[Refusal], int, int] | None:
         """The refusals of the range, the oldest first, and its bounds; None as long as they are not known."""
-        self.require_all()
+        require_all_subjects(self.scope, HIDDEN)
         history = self.hub.history
         if history.events_covered_from_ms is None:
             return None
@@ -190,7 +181,7 @@ class Acls(_OfAcls, TableChannel[Binding]):
     )
 
     def rows(self) -> Iterable[Binding] | None:
-        self.require_all()
+        require_all_subjects(self.scope, HIDDEN)
         return self.session.acls().value
 
     def row_id(self, row: Binding) -> str:
@@ -198,7 +189,7 @@ class Acls(_OfAcls, TableChannel[Binding]):
 
 
 @channel("scram-users")
-class ScramUsers(_OfEverything, TableChannel[ScramCredential]):
+class ScramUsers(TableChannel[ScramCredential]):
     """The credentials of users."""
 
     SORT = "user"
@@ -212,7 +203,7 @@ class ScramUsers(_OfEverything, TableChannel[ScramCredential]):
         return [self.session.scram_users()]
 
     def rows(self) -> Iterable[ScramCredential] | None:
-        self.require_all()
+        require_all_subjects(self.scope, HIDDEN)
         return self.session.scram_users().value
 
     def row_id(self, row: ScramCredential) -> str:
@@ -239,7 +230,7 @@ class Explanation(_OfAcls, TableChannel[tuple[int, str]]):
         return found
 
     def rows(self) -> Iterable[tuple[int, str]] | None:
-        self.require_all()
+        require_all_subjects(self.scope, HIDDEN)
         bindings = self.session.acls().value
         if bindings is None:
             return None
@@ -270,30 +261,12 @@ def layout(context: Context, cluster: str, range: str = "", **query: str) -> Com
         NAME,
         "Rights",
         [
-            _explain_box(texts, problems),
+            explain_box("Explain a decision", explain_form(texts), texts, problems),
             *([_explanation(cluster, texts)] if is_asked and not problems else []),
             *_refusals(cluster, range),
             *_tables(cluster),
         ],
         actions=[ranges(cluster, NAME, range, DEFAULT_RANGE, **(texts if is_asked else {}))],
-    )
-
-
-def _explain_box(texts: Mapping[str, str], problems: Mapping[str, str]) -> Component:
-    """The form, which assets/explain.js makes."""
-    form = explain_form(texts)
-    spec = {
-        "fields": [
-            {"name": field.name, "label": field.label, "value": texts[field.name], "hint": field.hint}
-            for field in form.fields
-        ],
-        "problems": dict(problems),
-        "verb": form.verb,
-    }
-    return html.Section(
-        [html.H2("Explain a decision"), html.P(form.note, className="panel-note")],
-        className="panel explain",
-        **attributes({"data-explain": json.dumps(spec, ensure_ascii=False)}),
     )
 
 

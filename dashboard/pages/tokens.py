@@ -29,7 +29,7 @@ from broker_cy.core.errors import ErrorCode
 from dashboard.acts import Call, act
 from dashboard.collector.channel import Column, TableChannel, channel
 from dashboard.collector.frames import Health
-from dashboard.collector.holdings import sees_all_subjects
+from dashboard.collector.holdings import require_all_subjects, sees_all_subjects
 from dashboard.components.panel import act_button, table
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
@@ -79,8 +79,7 @@ class Tokens(TableChannel[DelegationToken]):
         return super().health()
 
     def rows(self) -> Iterable[DelegationToken] | None:
-        if not sees_all_subjects(self.scope):
-            raise ClientError(Failure.REFUSED, HIDDEN)
+        require_all_subjects(self.scope, HIDDEN)
         return self.session.tokens().value
 
     def row_id(self, row: DelegationToken) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket as plain
 import time
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import gevent
@@ -19,16 +18,7 @@ from greenlet import getcurrent, greenlet
 
 from broker_cy.client.errors import ClientError
 from broker_cy.client.exchange import SIZE_BYTES, Exchange, ExchangeError
-from broker_cy.client.login import (
-    AGAIN_AFTER,
-    AUTHENTICATE_VERSION,
-    HANDSHAKE_VERSION,
-    TOKENS_MAX,
-    ClientLogin,
-    check_handshake,
-    read_token,
-    token_request,
-)
+from broker_cy.client.login import AGAIN_AFTER, ClientLogin, apply, exchange_tokens
 from broker_cy.client.versions import Negotiation, UnsupportedApi, Versions, common_version, offered_versions
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.security.sasl.exchange import LoginFailed
@@ -110,11 +100,6 @@ def _shared(versions: Versions) -> Versions:
     return _last_versions
 
 
-def apply(function: Callable[..., T], args: tuple[Any, ...] = ()) -> T:
-    """As gevent's ThreadPool.apply, without a thread."""
-    return function(*args)
-
-
 class Connection:
     """Created by `connect`. Used by any number of greenlets of one thread; never reopened."""
 
@@ -169,19 +154,10 @@ class Connection:
             exchange = self._hub.threadpool.apply(login.begin, (host,))
             # So may the steps of Kerberos.
             call = self._hub.threadpool.apply if exchange.blocks else apply
-            check_handshake(self.exchange(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake), login.mechanism)
-            token: bytes | None = call(exchange.first)
-            for _ in range(TOKENS_MAX):
-                assert token is not None
-                answer = self.exchange(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, token_request(token))
-                from_server, lifetime_ms = read_token(answer)
-                token = call(exchange.step, (from_server,))
-                if exchange.is_complete:
-                    self._login, self._host = login, host
-                    session_s = lifetime_ms / 1000 * AGAIN_AFTER
-                    self._again_s = time.monotonic() + session_s if lifetime_ms else float("inf")
-                    return
-            raise LoginFailed("the login has too many tokens")
+            lifetime_ms = exchange_tokens(login, exchange, self.exchange, call)
+            self._login, self._host = login, host
+            session_s = lifetime_ms / 1000 * AGAIN_AFTER
+            self._again_s = time.monotonic() + session_s if lifetime_ms else float("inf")
         except LoginFailed as error:
             refused = NetError("SASL_AUTHENTICATION_FAILED", str(error), sent=True)
             self.close(refused)

@@ -82,7 +82,10 @@ class Handshakes:
     def go_on(self, handshake: Handshake) -> None:
         """Let a worker go on with it; the handshake is called with the outcome."""
         self._waiting.append(handshake)
-        if self._workers < self._workers_max:
+        self._employ()
+
+    def _employ(self) -> None:
+        if self._waiting and self._workers < self._workers_max:
             self._workers += 1
             self.pool.submit(self._work)
 
@@ -107,10 +110,8 @@ class Handshakes:
 
     def _worker_ended(self) -> None:
         self._workers -= 1
-        if self._waiting and self._workers < self._workers_max:
-            # It came when the worker had just looked for the last time.
-            self._workers += 1
-            self.pool.submit(self._work)
+        # For one that came when the worker had just looked for the last time.
+        self._employ()
 
     def close(self) -> None:
         """End all, and the workers."""

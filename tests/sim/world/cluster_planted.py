@@ -240,7 +240,7 @@ def sessions_outlive_their_token(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_has_to_wait(patch: pytest.MonkeyPatch) -> None:
-    """Who is beyond a quota is told so, and served all the same."""
+    """Who is beyond a quota gets a wait in the answer, and is served all the same."""
     right = SimLoop.call_later
 
     def wrong(self: SimLoop, delay: float, callback: Any, *args: Any) -> Any:

@@ -1,7 +1,7 @@
 """A client with a quota of bytes that is set and removed: beyond it, a broker answers at once, and lets the next
 request of the connection wait for as long as it says (KIP-219).
 
-The quotas that are in force are versions, as the rules of the warden are: who is told to wait must have a quota in a
+The quotas that are in force are versions, as the rules of the warden are: who has to wait must have a quota in a
 version that is not older than those that the broker has shown; and once a change was acknowledged, a leader goes by it
 sooner or later.
 """
@@ -125,7 +125,7 @@ class Metered(Sender):
         return await self._waits(host, channel, CONSUMER_BYTE_RATE, began_us, answer)
 
     async def _waits(self, host: str, channel: Channel, key: str, began_us: int, answer: Any) -> bool:
-        """Whether the client was told to wait. If so, its next request must be answered later."""
+        """Whether the client has to wait. If so, its next request must be answered later."""
         wait_ms = answer.throttle_time_ms
         if not wait_ms:
             return False
