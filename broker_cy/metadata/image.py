@@ -4,7 +4,8 @@ The class has two uses. The committed image, whose tables are plain dicts, is re
 changes only by `absorb`, between two turns of the event loop, in time proportional to the change. A `branch`, whose
 tables are overlays, is the state against which the controller validates the next operation before the previous one is
 committed; dropping the branch undoes its changes. Entries (PartitionImage, BrokerImage, ...) are immutable: a change
-replaces them.
+replaces them. The file is long because each table of the image has its counterpart in the delta of a commit, and both
+are changed together.
 """
 
 from __future__ import annotations

@@ -8,7 +8,9 @@ but its user, mechanism and iterations; the metadata has no HMAC of a token. Wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_cy.core import scram
@@ -35,18 +37,27 @@ if TYPE_CHECKING:
     from broker_cy.metadata.image import ImageDelta
 
 _BY_CLUSTER: Final = dict(tag_of(CLUSTER))[TAG]
+# A change: the class of its event, whose first fields are the changes, their number and the author; the author as it is
+# in the record; and what makes the change as the event lists it.
+_Found = tuple[Callable[..., Event], bytes, Callable[[], Any]]
 
 
 def security_changes(delta: ImageDelta) -> Iterator[Event]:
     """The events of a commit, at most CHANGES_REPORTED_MAX changes listed in each."""
-    if delta.acls:
-        yield from _acls(delta)
-    if delta.scram:
-        yield from _credentials(delta)
-    if delta.quotas:
-        yield from _quotas(delta)
-    if delta.tokens:
-        yield from _tokens(delta)
+    for found in (_acls(delta), _credentials(delta), _quotas(delta), _tokens(delta)):
+        yield from _by_author(found)
+
+
+def _by_author(found: Iterable[_Found]) -> Iterator[Event]:
+    listed: dict[tuple[Callable[..., Event], bytes], list[Any]] = {}
+    totals: Counter[tuple[Callable[..., Event], bytes]] = Counter()
+    for make, author, change in found:
+        totals[make, author] += 1
+        changes = listed.setdefault((make, author), [])
+        if len(changes) < CHANGES_REPORTED_MAX:
+            changes.append(change())
+    for (make, author), changes in listed.items():
+        yield make(changes, totals[make, author], Client(*read(author)))
 
 
 def acl_of(binding: Binding) -> Acl:
@@ -62,39 +73,24 @@ def acl_of(binding: Binding) -> Acl:
     )
 
 
-def _acls(delta: ImageDelta) -> Iterator[Event]:
-    changes: dict[tuple[bool, bytes], AclsCreated | AclsDeleted] = {}
+def _acls(delta: ImageDelta) -> Iterator[_Found]:
     for before, after in delta.acls:
-        for record, is_created in ((before, False), (after, True)):
-            if record is None:
-                continue
-            author = delta.authors.get((ACL, record.id), b"")
-            event = changes.get((is_created, author))
-            if event is None:
-                by = Client(*read(author))
-                event = AclsCreated(by=by) if is_created else AclsDeleted(by=by)
-                changes[is_created, author] = event
-            event.acls_total += 1
-            if len(event.acls) < CHANGES_REPORTED_MAX:
-                event.acls.append(acl_of(Binding.of_record(record)))
-    yield from changes.values()
+        for record, make in ((before, AclsDeleted), (after, AclsCreated)):
+            if record is not None:
+                yield make, delta.authors.get((ACL, record.id), b""), partial(_acl, record)
 
 
-def _credentials(delta: ImageDelta) -> Iterator[Event]:
-    changes: dict[bytes, ScramUsersChanged] = {}
+def _acl(record: Any) -> Acl:
+    return acl_of(Binding.of_record(record))
+
+
+def _credentials(delta: ImageDelta) -> Iterator[_Found]:
     for before, after in delta.scram:
         record = after or before
         # The user without a name is none: see controller.scram_ops.
-        if record is None or not record.name:
-            continue
-        author = delta.authors.get((SCRAM, record.name, record.mechanism), b"")
-        event = changes.get(author)
-        if event is None:
-            event = changes[author] = ScramUsersChanged(by=Client(*read(author)))
-        event.credentials_total += 1
-        if len(event.credentials) < CHANGES_REPORTED_MAX:
-            event.credentials.append(_credential(before, after))
-    yield from changes.values()
+        if record is not None and record.name:
+            author = delta.authors.get((SCRAM, record.name, record.mechanism), b"")
+            yield ScramUsersChanged, author, partial(_credential, before, after)
 
 
 def _credential(before: Any, after: Any) -> Credential:
@@ -106,23 +102,15 @@ def _credential(before: Any, after: Any) -> Credential:
     return Credential(record.name, name, "created" if before is None else "altered", after.iterations)
 
 
-def _quotas(delta: ImageDelta) -> Iterator[Event]:
-    changes: dict[bytes, ClientQuotasChanged] = {}
+def _quotas(delta: ImageDelta) -> Iterator[_Found]:
     for before, after in delta.quotas:
         record = after or before
         old, new = (None if each is None else _number(each.value) for each in (before, after))
-        if old == new:
-            continue
-        entity = entity_of_parts(record.entity)
-        author = delta.authors.get((QUOTA, entity, record.key), b"")
-        event = changes.get(author)
-        if event is None:
-            event = changes[author] = ClientQuotasChanged(by=Client(*read(author)))
-        event.quotas_total += 1
-        if len(event.quotas) < CHANGES_REPORTED_MAX:
+        if old != new:
+            entity = entity_of_parts(record.entity)
+            author = delta.authors.get((QUOTA, entity, record.key), b"")
             # The user comes first.
-            event.quotas.append(QuotaChange(dict(reversed(entity)), record.key, old, new))
-    yield from changes.values()
+            yield ClientQuotasChanged, author, partial(QuotaChange, dict(reversed(entity)), record.key, old, new)
 
 
 def _number(value: float) -> str:
@@ -130,22 +118,18 @@ def _number(value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
 
 
-def _tokens(delta: ImageDelta) -> Iterator[Event]:
-    changes: dict[bytes, DelegationTokensChanged] = {}
+def _tokens(delta: ImageDelta) -> Iterator[_Found]:
     for before, after in delta.tokens:
-        if before == after:
-            continue
-        record = after or before
-        author = delta.authors.get((TOKEN, record.token_id), b"")
-        event = changes.get(author)
-        if event is None:
-            event = changes[author] = DelegationTokensChanged(by=Client(*read(author)))
-        event.tokens_total += 1
-        if len(event.tokens) < CHANGES_REPORTED_MAX:
-            what = _token_change(before, after, by_cluster=author == _BY_CLUSTER)
-            until_ms, max_ms = record.expiration_timestamp, record.max_timestamp
-            event.tokens.append(TokenChange(record.token_id, record.owner, record.requester, what, until_ms, max_ms))
-    yield from changes.values()
+        if before != after:
+            author = delta.authors.get((TOKEN, (after or before).token_id), b"")
+            yield DelegationTokensChanged, author, partial(_token, before, after, by_cluster=author == _BY_CLUSTER)
+
+
+def _token(before: Any, after: Any, *, by_cluster: bool) -> TokenChange:
+    record = after or before
+    what = _token_change(before, after, by_cluster=by_cluster)
+    until_ms, max_ms = record.expiration_timestamp, record.max_timestamp
+    return TokenChange(record.token_id, record.owner, record.requester, what, until_ms, max_ms)
 
 
 def _token_change(before: Any, after: Any, *, by_cluster: bool) -> str:

@@ -17,7 +17,7 @@ from broker_cy.wire.frame import ApiKey
 
 pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
 from tests.broker_cy.server.harness import DEADLINE_S
-from tests.broker_cy.server.test_tls_listener import HEARTBEAT_VERSION, TlsHarness
+from tests.broker_cy.server.tls_harness import HEARTBEAT_VERSION, TlsHarness
 from tests.fuzz.wire_targets import request_frame
 from tests.support.tls_records import ALERT, HANDSHAKE, KEY_UPDATE_REQUESTED, RecordClient
 

@@ -18,110 +18,30 @@ from typing import Any, cast
 
 import pytest
 
-from broker_cy.config.tls import TlsListener as Settings
 from broker_cy.config.tls import TlsSettings
 from broker_cy.config.types import ConfigError
-from broker_cy.core.clock import MACHINE_CLOCK, ManualClock
-from broker_cy.metrics.events import CertificateRefused, Event, LoginFailed
-from broker_cy.security.tls.stores import StoreSettings
+from broker_cy.metrics.events import CertificateRefused
 from broker_cy.server.connections.tls_listeners import TlsListeners
 from broker_cy.server.login_counts import TlsCounts
-from broker_cy.server.telemetry.certificate_reports import CertificateReports
-from broker_cy.server.telemetry.refusals import Refusals
 from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.server.harness import (
     DEADLINE_S,
-    CoreHarness,
     RawClient,
     fetch_from,
     fetch_request,
     produce_request,
     produce_to,
 )
-from tests.support.certificates import Authority, Holder
+from tests.support.certificates import Holder
 
 pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
 from broker_cy.server.connections import handshakes
-from broker_cy.server.connections.handshakes import Handshakes
-from broker_cy.server.connections.node_tls import NodeTls
-from broker_cy.server.connections.tls_listener import TlsListener
+from tests.broker_cy.server.tls_harness import HEARTBEAT_VERSION, TlsHarness
 
-HEARTBEAT_VERSION = 3
 # What the connection reads at most in one call and in one turn of the loop, and what a record holds.
 BUFFER_BYTES, READ_TURN_BYTES, RECORD_BYTES = 262_144, 1_048_576, 16_384
-
-
-class TlsHarness(CoreHarness):
-    """Its listener has TLS; a Heartbeat waits until `released` is set. `client` connects with TLS."""
-
-    def __init__(self, directory: Path, timeout_s: float = DEADLINE_S, **settings: Any) -> None:
-        self.released: asyncio.Event | None = None
-        super().__init__({ApiKey.HEARTBEAT: self._heartbeat})
-        self.files = directory
-        self.authority = Authority()
-        self.handshake_pool = ThreadPoolExecutor(2)
-        self.handshakes = Handshakes(self.loop, lambda: self.handshake_pool, timeout_s, 2)
-        self.handshakes.timeout_s = timeout_s
-        self.counts = TlsCounts()
-        stores = StoreSettings(
-            keystore_type="PEM",
-            keystore_location=str(self.authority.issue("broker").write_pem(directory / "broker.pem")),
-            truststore_type="PEM",
-            truststore_certificates=self.authority.pem,
-        )
-        found = Settings("TLSv1.2", "TLSv1.3", None, None, False, False, "DEFAULT", stores)._replace(**settings)
-        self.listener.tls = TlsListener("PLAINTEXT", found, self.handshakes, self.counts)
-        self.refused: list[Any] = []
-        self.core.broker.refusals = Refusals(MACHINE_CLOCK, self.loop, self.refused.append)
-        config: Any = SimpleNamespace(
-            tls=self.all_with(found), network=SimpleNamespace(inter_broker="INNER"), on_change=lambda *_: None
-        )
-        self.events: list[Event] = []
-        self.node = NodeTls(config, CertificateReports(ManualClock(), self.events.append))
-        self.node.add(self.listener.tls)
-
-    @staticmethod
-    def all_with(settings: Settings) -> TlsSettings:
-        """The settings of a node that has one listener with TLS."""
-        return TlsSettings({"PLAINTEXT": settings}, None, None, frozenset({"PLAINTEXT"}), ("", ""))
-
-    async def _heartbeat(self, _context: Any, _request: Any) -> Any:
-        if self.released is not None:
-            await self.released.wait()
-        return messages.HeartbeatResponse()
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.listener.port), DEADLINE_S)
-
-    def client(self, newest: str = "TLSv1.3", holder: Holder | None = None) -> RawClient:
-        context = ssl.create_default_context(cadata=self.authority.pem)
-        context.maximum_version = ssl.TLSVersion.TLSv1_3 if newest == "TLSv1.3" else ssl.TLSVersion.TLSv1_2
-        if holder is not None:
-            context.load_cert_chain(holder.write_pem(self.files / "client.pem"))
-        client = RawClient("127.0.0.1", self.listener.port)
-        client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
-        return client
-
-    def refusals(self) -> dict[str, int]:
-        """The events of handshakes so far: how often each reason."""
-        self.on_loop(self.core.broker.refusals.flush)
-        found: dict[str, int] = {}
-        for each in self.refused:
-            assert isinstance(each, LoginFailed)
-            assert (each.listener, each.host, each.mechanism, each.user) == ("PLAINTEXT", "127.0.0.1", "TLS", "")
-            found[each.reason] = found.get(each.reason, 0) + each.count
-        return found
-
-    def plain_client(self) -> RawClient:
-        return super().client()
-
-    def close(self) -> None:
-        self.on_loop(self.handshakes.close)
-        self.on_loop(self.core.broker.refusals.stop)
-        self.handshake_pool.shutdown()
-        super().close()
 
 
 @pytest.fixture
@@ -413,79 +333,6 @@ def test_the_oldest_handshake_gives_way(harness: TlsHarness, monkeypatch: pytest
     harness.client().close()
     for each in half:
         each.close()
-
-
-def test_who_the_client_is(tmp_path: Path) -> None:
-    """If this fails, a client has the rights of another, or one without a certificate is served."""
-    rules = r"RULE:^CN=(.*?),.*$/$1/U"
-    harness = TlsHarness(tmp_path, asks=True, requires=True, rules=rules)
-    try:
-        client = harness.client(holder=harness.authority.issue("alice"))
-        harness.wait_until(lambda: [each.principal for each in harness.core.connections] == ["User:ALICE"])
-        client.close()
-        harness.wait_until(lambda: not harness.core.connections)
-        # With TLS 1.3 a client learns of its refusal with its first read.
-        with pytest.raises(ssl.SSLError):
-            harness.client().is_closed()
-        assert not harness.core.connections
-    finally:
-        harness.close()
-
-
-def test_refused_handshakes_are_events(tmp_path: Path) -> None:
-    """If this fails, an engineer searches the logs of all brokers for why a client cannot connect, or checks of health
-    fill the topic of events.
-    """
-    harness = TlsHarness(tmp_path, asks=True, requires=True, oldest="TLSv1.3")
-    try:
-        for newest, holder in (
-            ("TLSv1.3", None),
-            ("TLSv1.3", Authority("Stranger").issue("alice")),
-            ("TLSv1.2", harness.authority.issue("alice")),
-        ):
-            for _ in range(2):
-                # With TLS 1.3 a client learns of its refusal with its first read.
-                with pytest.raises((ssl.SSLError, ConnectionError)):
-                    harness.client(newest, holder).is_closed()
-        with socket.create_connection(("127.0.0.1", harness.listener.port), DEADLINE_S) as plain:
-            distrustful = ssl.create_default_context(cadata=Authority("Stranger").pem)
-            with pytest.raises(ssl.SSLError):
-                distrustful.wrap_socket(plain, server_hostname="localhost")
-        for sent in (b"", b"\x16\x03\x01"):
-            with harness.connect() as check:
-                check.sendall(sent)
-        harness.wait_until(lambda: harness.counts.handshakes["PLAINTEXT", False] == 9)
-        found = harness.refusals()
-        wanted = {
-            "peer did not return a certificate": 2,
-            "certificate verify failed": 2,
-            "unsupported protocol": 2,
-            "alert unknown ca": 1,
-        }
-        assert len(found) == len(wanted), found
-        for reason, times in wanted.items():
-            assert [count for each, count in found.items() if reason in each] == [times], (reason, found)
-        harness.client(holder=harness.authority.issue("alice")).close()
-        assert harness.refusals() == found
-    finally:
-        harness.close()
-
-
-def test_a_name_that_no_rule_knows(tmp_path: Path) -> None:
-    """If this fails, a client is served as somebody although no rule names it."""
-    harness = TlsHarness(tmp_path, asks=True, rules="RULE:^CN=alice,.*$/alice/")
-    try:
-        client = harness.client(holder=harness.authority.issue("mallory"))
-        assert client.is_closed()
-        anonymous = harness.client()
-        harness.wait_until(lambda: [each.principal for each in harness.core.connections] == ["User:ANONYMOUS"])
-        anonymous.close()
-        assert harness.counts.handshakes == {("PLAINTEXT", False): 1, ("PLAINTEXT", True): 1}
-        ((reason, times),) = harness.refusals().items()
-        assert "mallory" in reason
-        assert times == 1
-    finally:
-        harness.close()
 
 
 def test_a_build_without_tls_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
