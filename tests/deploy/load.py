@@ -1,7 +1,7 @@
 """Clients at work while playbooks change hosts: `broker-load` with the engine librdkafka, whose verdict counts, and a
 group of librdkafka.
 
-What counts is what applications see. Each of these clients asks again by itself when a connection ends, or when a broker
+What counts is what applications see. Each of these clients asks again by itself when a connection ends, or a broker
 answers that it no longer leads a partition or coordinates a group; the application hears of it only if that does not
 help in time. `broker-load`'s own engine (gevent) reports each such answer, because it has no retries: it would count
 what no user of a Kafka client ever sees.
@@ -98,7 +98,7 @@ class Verdict:
 def under_load(
     lab: Lab, config: Path, bootstrap: str, directory: Path, rate: int = 200, size: str = "100 B"
 ) -> Iterator[Verdict]:
-    """Run clients, and fill the verdict at the end of the block. `config` has the settings of a client with its login."""
+    """Run clients; the verdict is complete after the block. `config` has the settings of a client with its login."""
     directory.mkdir(parents=True, exist_ok=True)
     scenario, result, output = directory / "load.toml", directory / "load.json", directory / "load.out"
     scenario.write_text(SCENARIO.format(rate=rate, size=size))
