@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from broker_cy.admin.caller import Caller
-from broker_cy.client.errors import problem_of
+from broker_cy.client.errors import Problem, problem_of
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
 
 _BROKERS_ENDPOINT = 1
+# Kafka's FeatureUpdate.UpgradeType. A downgrade that would lose metadata is not asked for.
+UPGRADE = 1
+_SAFE_DOWNGRADE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,17 @@ class ClusterCalls:
             for name in sorted(supported | finalized)
         )
 
+    async def finalize(self, levels: Mapping[str, int]) -> None:
+        """Finalize levels of features, all of them or none; 0 means that the feature is not used. Returns when that is
+        committed. Raises ClientError: INVALID_UPDATE_VERSION if a node does not support a level, or a downgrade would
+        lose metadata.
+        """
+        now = {each.name: each.finalized or 0 for each in await self.features()}
+        updates = [
+            (name, level, UPGRADE if level >= now.get(name, 0) else _SAFE_DOWNGRADE) for name, level in levels.items()
+        ]
+        await finalize_features(self._caller, updates, ", ".join(levels))
+
     async def api_versions(self, broker_id: int | None = None) -> tuple[ApiRange, ...]:
         """The APIs that a broker (None: any) supports, by API key. Raises ClientError."""
         answer = await self._api_versions(broker_id)
@@ -105,6 +120,34 @@ class ClusterCalls:
         return await self._caller.ask(
             request, messages.ApiVersionsResponse, lambda got: problem_of(got.error_code), node_id=broker_id
         )
+
+
+async def finalize_features(caller: Caller, updates: Sequence[tuple[str, int, int]], what: str) -> None:
+    """Ask for levels of features: name, level, and UpgradeType. Raises ClientError about `what`."""
+    deadline = caller.deadline()
+    await caller.ask(
+        messages.UpdateFeaturesRequest(
+            timeout_ms=deadline.left_ms,
+            feature_updates=[
+                messages.UpdateFeaturesRequest.FeatureUpdateKey(
+                    feature=name, max_version_level=level, upgrade_type=upgrade_type
+                )
+                for name, level, upgrade_type in updates
+            ],
+        ),
+        messages.UpdateFeaturesResponse,
+        _update_problem,
+        controller=True,
+        deadline=deadline,
+        what=what,
+    )
+
+
+def _update_problem(answer: messages.UpdateFeaturesResponse) -> Problem | None:
+    problem = problem_of(answer.error_code, answer.error_message)
+    for each in answer.results:
+        problem = problem or problem_of(each.error_code, each.error_message)
+    return problem
 
 
 def _name_of(api_key: int) -> str:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from broker_cy.admin.address import Address
 from broker_cy.admin.caller import Caller
+from broker_cy.admin.cluster import UPGRADE, finalize_features
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
 from broker_cy.core.uuid import to_text
 from broker_cy.wire import messages
@@ -18,8 +19,6 @@ KRAFT_VERSION = "kraft.version"
 _NO_DIRECTORY = to_text(UUID(int=0))
 # A voter fetches at least each 500 ms, and gives its leader up after controller.quorum.fetch.timeout.ms (2 s).
 AWAY_MS = 10_000
-# Kafka's FeatureUpdate.UpgradeType.
-_UPGRADE = 1
 
 
 class QuorumEndpoint(NamedTuple):
@@ -167,30 +166,12 @@ class QuorumCalls:
         """Finalize a kraft.version. Returns when that is committed. Raises ClientError: INVALID_UPDATE_VERSION if a
         node does not support it, or is not known to.
         """
-        deadline = self._caller.deadline()
-        update = messages.UpdateFeaturesRequest.FeatureUpdateKey(
-            feature=KRAFT_VERSION, max_version_level=kraft_version, upgrade_type=_UPGRADE
-        )
-        await self._caller.ask(
-            messages.UpdateFeaturesRequest(timeout_ms=deadline.left_ms, feature_updates=[update]),
-            messages.UpdateFeaturesResponse,
-            _update_problem,
-            controller=True,
-            deadline=deadline,
-            what=KRAFT_VERSION,
-        )
+        await finalize_features(self._caller, [(KRAFT_VERSION, kraft_version, UPGRADE)], KRAFT_VERSION)
 
     async def _cluster_id(self) -> str | None:
         """The id that the brokers compare with their own, so that no other cluster is changed by mistake."""
         await self._caller.metadata.refresh((), self._caller.deadline())
         return self._caller.metadata.cluster_id
-
-
-def _update_problem(answer: messages.UpdateFeaturesResponse) -> Problem | None:
-    problem = problem_of(answer.error_code, answer.error_message)
-    for each in answer.results:
-        problem = problem or problem_of(each.error_code, each.error_message)
-    return problem
 
 
 def _quorum_problem(answer: messages.DescribeQuorumResponse) -> Problem | None:

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 import click
 
 from broker_cy.admin import AdminClient
-from broker_cy.commands.context import Target, cluster_command
+from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import EXIT_FAILED, Cell, number, print_json, print_table
+from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.quorum import show as show_quorum
+from broker_cy.commands.values import Parsed
+from broker_cy.console.acts.features import parse_level, plan_finalize
 from broker_cy.console.described import described_now
 from broker_cy.console.moving import ids_text, moves_under_way, throttle_now
 from broker_cy.console.voters import away_text, quorum_now, spare_text
@@ -19,6 +22,7 @@ examples:
   broker-cy cluster describe --bootstrap 127.0.0.1:9092
   broker-cy cluster apis --broker 1 --json
   broker-cy cluster health --cluster production
+  broker-cy cluster finalize group.version=0 --dry-run
 """
 
 broker_option = click.option(
@@ -66,6 +70,23 @@ async def features(target: Target, client: AdminClient, broker: int | None) -> N
         return
     rows = [[each.name, f"{each.supported_min} to {each.supported_max}", number(each.finalized)] for each in found]
     print_table(["FEATURE", "SUPPORTED", ">FINALIZED"], rows)
+
+
+@command.command("finalize", epilog=EPILOG)
+@cluster_command
+@click.argument(
+    "levels", type=Parsed("feature=level", parse_level), nargs=-1, required=True, metavar="FEATURE=LEVEL..."
+)
+@dry_run_option
+@yes_option
+async def finalize(
+    target: Target, client: AdminClient, levels: Sequence[tuple[str, int]], dry_run: bool, yes: bool
+) -> int:
+    """Finalize levels of features, all of them or none. Level 0 means that the feature is not used; a downgrade that
+    would lose metadata is refused.
+    """
+    plan = await plan_finalize(client, command_of(target), dict(levels))
+    return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)
 
 
 @command.command("apis", epilog=EPILOG)

@@ -1,4 +1,4 @@
-"""Voters of a real Apache Kafka 4.3.1 quorum are added and removed."""
+"""Voters of a real Apache Kafka 4.3.1 quorum are added and removed, and its features are finalized."""
 
 from __future__ import annotations
 
@@ -34,3 +34,33 @@ def test_an_observer_becomes_a_voter_and_an_observer_again(bare: Cli, tmp_path: 
         assert "is a voter already" in bare("quorum", "add", "2", "--endpoint", endpoint, "--yes", *where, code=2).err
         assert bare("quorum", "remove", "2", "--yes", *where).out == "node 2 is no longer a voter\n"
         until(lambda: voters() == [1], "one voter", TIMEOUT_S)
+
+
+def test_features_are_lowered_and_raised_again(bare: Cli, tmp_path: Path) -> None:
+    """If this fails, a migration from Kafka needs Kafka's scripts for its first step."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"Apache Kafka comes by Maven, and there is no {tool} here")
+    with dynamic_quorum(tmp_path, 1) as (node,):
+        where = ["--bootstrap", node.bootstrap, "--timeout", str(TIMEOUT_S)]
+
+        def level(name: str) -> int:
+            found = bare("cluster", "features", "--json", *where).json
+            return next(each["finalized"] or 0 for each in found if each["name"] == name)
+
+        assert (level("group.version"), level("share.version")) == (1, 1)
+        lower = ["cluster", "finalize", "group.version=0", "share.version=0"]
+        assert [each["what"] for each in bare(*lower, "--dry-run", "--json", *where).json["changes"]] == [
+            "group.version",
+            "share.version",
+        ]
+        assert level("group.version") == 1
+        said = bare(*lower, "--yes", *where).out
+        assert said == "group.version is 0, share.version is 0 now\n"
+        until(lambda: (level("group.version"), level("share.version")) == (0, 0), "the levels", TIMEOUT_S)
+        assert bare(*lower, "--yes", *where).out == "the features have these levels already\n"
+        bare("cluster", "finalize", "group.version=1", "--yes", *where)
+        until(lambda: level("group.version") == 1, "the level", TIMEOUT_S)
+        assert "group.version" in bare("cluster", "finalize", "group.version=99", "--yes", *where, code=1).err
+        assert "no broker has this feature" in bare("cluster", "finalize", "no.version=1", *where, code=2).err
+        assert "group.version=0" in bare("cluster", "finalize", "group.version=x", *where, code=2).err
