@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import ipaddress
 import re
@@ -64,7 +65,9 @@ def set_by_tasks(roles: Path) -> set[str]:
                 visit(value)
 
     for path in [*roles.glob("*/tasks/*.yml"), *roles.glob("*/handlers/*.yml"), *roles.glob("../playbooks/*.yml")]:
-        visit(yaml.safe_load(path.read_text(encoding="utf-8")))
+        # What is no YAML, Ansible refuses by itself.
+        with contextlib.suppress(yaml.YAMLError):
+            visit(yaml.safe_load(path.read_text(encoding="utf-8")))
     return names
 
 
