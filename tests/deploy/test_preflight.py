@@ -110,7 +110,7 @@ def test_a_listener_that_nobody_reaches_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_listener_of_another_host_is_refused(tmp_path: Path) -> None:
-    """Two hosts whose addresses were exchanged: each answers, and not as the one that was meant."""
+    """Addresses that lead to the wrong host: something answers, and it is not the broker that was meant."""
     inventory = local_inventory(tmp_path)
     hosts = brokers(inventory)
     ports = [f"broker_{what}_port" for what in PORTS]
@@ -119,7 +119,8 @@ def test_a_listener_of_another_host_is_refused(tmp_path: Path) -> None:
     played = play_here(tmp_path, inventory)
     assert played.code != 0
     assert not played.changed
-    assert played.says("[ports]", "is in use") or played.says("[reach]", "n1 answers there"), played.output
+    # Which of the two was first depends on the machine.
+    assert played.says("[reach]", "of n1", "n2 answers there") or played.says("[reach]", "of n2", "n1 answers there")
 
 
 def test_a_host_that_does_not_answer_is_reported_with_the_rest(tmp_path: Path) -> None:
