@@ -2,7 +2,8 @@
 
 usage: support_bundle.py ARCHIVE < settings.json
 
-The settings are {"host", "since", "lines", "command", "clusters", "metrics_url", "metrics_token_file", "authority", "directories"}.
+The settings are {"host", "since", "lines", "command", "clusters", "metrics_url", "metrics_token_file", "authority", "directories"};
+`clusters` are files with a login, of which the first one that is there is used; `metrics_url` is empty where no broker is.
 
 No secret leaves the host. What is a secret is known in three ways, and any of them is enough: the name of a setting says so,
 the form of a text says so (keys in PEM, logins, tokens), or the text occurs in a file that has secrets on this host. A file
@@ -141,8 +142,9 @@ def metrics(settings: Dict[str, Any]) -> str:
 
 def state(settings: Dict[str, Any]) -> Dict[str, str]:
     """Return what the cluster says of itself; each host asks, as hosts may see different things."""
-    if not os.path.exists(settings["command"]):
-        return {"cluster/none.txt": f"{settings['command']} is not on this host\n"}
+    logins = [path for path in settings["clusters"] if os.path.exists(path)]
+    if not logins or not os.path.exists(settings["command"]):
+        return {"cluster/none.txt": f"{settings['command']}, or a login for it, is not on this host\n"}
     asked = {
         "describe": ("cluster", "describe"),
         "health": ("cluster", "health"),
@@ -157,7 +159,7 @@ def state(settings: Dict[str, Any]) -> Dict[str, str]:
         "events": ("events", "--since", settings["since"]),
         "alerts": ("alerts",),
     }
-    environment = {"BROKER_CY_CLUSTERS": settings["clusters"]}
+    environment = {"BROKER_CY_CLUSTERS": logins[0]}
     return {
         f"cluster/{name}.txt": run(settings["command"], *words, "--timeout", "15", environment=environment)
         for name, words in asked.items()
@@ -182,9 +184,7 @@ def host(settings: Dict[str, Any]) -> Dict[str, str]:
         "host/units.txt": run("systemctl", "list-units", "--all", "--no-pager", "broker-*", "prometheus*"),
         "host/status.txt": run("systemctl", "status", "--no-pager", "--lines=0", "broker-*"),
         "host/kernel.txt": run("journalctl", "--dmesg", "--no-pager", "--lines=2000"),
-        "host/files.txt": run("ls", "-lR", "--time-style=full-iso", "/opt/broker-cy/releases", "/etc/broker-cy")
-        if not os.path.isdir("/opt/broker-cy/releases")
-        else run("ls", "-l", "--time-style=full-iso", "/opt/broker-cy", "/opt/broker-cy/releases")
+        "host/files.txt": run("ls", "-l", "--time-style=full-iso", "/opt/broker-cy", "/opt/broker-cy/releases")
         + run("ls", "-lR", "--time-style=full-iso", "/etc/broker-cy"),
         "versions/python.txt": run("/opt/broker-cy/current/bin/python", "-m", "pip", "freeze"),
         "versions/broker-cy.txt": run(settings["command"], "--version"),
@@ -231,7 +231,8 @@ def collect(settings: Dict[str, Any]) -> Dict[str, str]:
     redactor = Redactor(known | set(settings.get("secrets", ())))
     texts.update(host(settings))
     texts.update(state(settings))
-    texts["metrics.txt"] = metrics(settings)
+    if settings["metrics_url"]:
+        texts["metrics.txt"] = metrics(settings)
     return {name: redactor.clean(text) for name, text in texts.items()}
 
 
