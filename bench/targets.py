@@ -114,8 +114,8 @@ class Target:
 
 
 class Attached(Target):
-    """A broker or a cluster that already runs: `--target HOST:PORT --pid PID`. Topics have as many replicas as it gives them
-    by default, and each partition is written and read at its leader.
+    """A broker or a cluster that already runs: `--target HOST:PORT --pid PID`. Topics have as many replicas as
+    it gives them by default, and each partition is written and read at its leader.
     """
 
     name = "target"
@@ -147,9 +147,8 @@ class Attached(Target):
                 return {number: Endpoint(*seen.brokers[leader], config) for number, leader in led.items()}
             if time.monotonic() > deadline:
                 host, port = self.address
-                raise TargetError(
-                    f"{host}:{port} shows leaders of {len(led)} of {partitions} partitions of {topic} after {LEADERS_S:g} s"
-                )
+                shown = f"leaders of {len(led)} of {partitions} partitions of {topic}"
+                raise TargetError(f"{host}:{port} shows {shown} after {LEADERS_S:g} s")
             time.sleep(LOOK_S)
 
     def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:

@@ -69,7 +69,7 @@ def test_a_cluster_is_measured_like_a_node(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_running_cluster_is_measured_at_its_leaders(tmp_path: Path) -> None:
-    """If this fails, only clusters that the tool itself starts can be measured: not all leaders are on the node named."""
+    """If this fails, only clusters that the tool starts can be measured: not all leaders are on the node named."""
     (tmp_path / "w.toml").write_text(SCHEDULED + "[consumers]\ncount = 1\n")
     spec = cli.find_target("ours-3", None)
     with Cluster(tmp_path / "cluster", spec).running() as cluster:
