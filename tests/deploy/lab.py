@@ -19,6 +19,7 @@ each lab.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -204,6 +205,11 @@ class Lab:
     # What Ansible needs to know.
 
     @property
+    def wheelhouse(self) -> Path:
+        """Where the wheels of this tree are; wheels.py builds them."""
+        return self.root / f"wheelhouse-{hashlib.sha256(str(REPOSITORY).encode()).hexdigest()[:8]}"
+
+    @property
     def inventory(self) -> Path:
         """The inventory's file; secrets that playbooks generate are beside it."""
         return self.directory / "inventory" / "hosts.yml"
@@ -241,6 +247,9 @@ class Lab:
             "ansible_ssh_common_args": " ".join(self._ssh_options()),
             # Not the default: labs have the same addresses.
             "ansible_control_path": f"{self._sockets()}/%%h",
+            "broker_wheelhouse": str(self.wheelhouse),
+            # Disks of a lab are small.
+            "preflight_min_free_mb": 512,
             **(variables or {}),
         }
         children: dict[str, Any] = {}
