@@ -132,6 +132,6 @@ def play_here(directory: Path, inventory: Mapping[str, Any], *arguments: str) ->
         "ANSIBLE_NOCOLOR": "1",
         "LC_ALL": "C.UTF-8",
     }
-    argv = ["ansible-playbook", "-i", directory / "hosts.json", directory / "site.yml", *arguments]
+    argv: list[str | Path] = ["ansible-playbook", "-i", directory / "hosts.json", directory / "site.yml", *arguments]
     done = run(argv, timeout_s=PLAY_S, check=False, env=environment, cwd=directory)
     return Played(done.returncode, (done.stdout + done.stderr).decode(errors="replace"), marker.exists())

@@ -124,16 +124,16 @@ def test_nothing_is_found_on_sound_hosts(cluster: Cluster) -> None:
     assert findings.warnings == []
 
 
-def _of(**changes: object) -> Callable[[Cluster], None]:
+def _of(**changes: object) -> Callable[[Cluster], object]:
     """Changes of the answer of n2."""
     return lambda cluster: cluster.answers["n2"].update(changes)
 
 
-def _directory(**changes: object) -> Callable[[Cluster], None]:
+def _directory(**changes: object) -> Callable[[Cluster], object]:
     return lambda cluster: cluster.answers["n2"]["directories"][0].update(changes)
 
 
-def _variable(**changes: object) -> Callable[[Cluster], None]:
+def _variable(**changes: object) -> Callable[[Cluster], object]:
     return lambda cluster: cluster.variables["n2"].update(changes)
 
 
@@ -143,7 +143,7 @@ def _tried(cluster: Cluster, *, error: str = "", said: str | None = "n2", ahead_
         cluster.tried[name].append({**one, "error": error, "said": said, "ahead_s": ahead_s, "bound_s": 0.01})
 
 
-def _disk(**changes: object) -> Callable[[Cluster], None]:
+def _disk(**changes: object) -> Callable[[Cluster], object]:
     def spoil(cluster: Cluster) -> None:
         cluster.disks = [{"device": "/dev/sdb", "path": "/srv/data"}]
         found = {"device": "/dev/sdb", "state": "blank", "content": "", "uuid": "", "mounted": [], **changes}
@@ -152,12 +152,12 @@ def _disk(**changes: object) -> Callable[[Cluster], None]:
     return spoil
 
 
-def _taken(unit: str) -> Callable[[Cluster], None]:
+def _taken(unit: str) -> Callable[[Cluster], object]:
     owner = {"pid": 12, "command": "nginx", "unit": unit}
     return lambda cluster: cluster.answers["n2"]["ports"]["client"].update(taken=True, owner=owner)
 
 
-FAULTS: list[tuple[str, Callable[[Cluster], None], str, list[str]]] = [
+FAULTS: list[tuple[str, Callable[[Cluster], object], str, list[str]]] = [
     ("an old system", _of(os_version="11", os_name="Debian 11"), "os", ["n2: ", "Debian 11", "preflight_supported"]),
     ("another machine", _of(architecture="riscv64"), "architecture", ["n2: ", "riscv64", "x86_64"]),
     ("no root", _of(root=False), "root", ["n2: ", "ansible_become"]),
@@ -346,7 +346,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str, list[str]]] = [
 @pytest.mark.parametrize(
     ("spoil", "check", "parts"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS]
 )
-def test_a_fault_is_refused(cluster: Cluster, spoil: Callable[[Cluster], None], check: str, parts: list[str]) -> None:
+def test_a_fault_is_refused(cluster: Cluster, spoil: Callable[[Cluster], object], check: str, parts: list[str]) -> None:
     """The message names the check, the host, the value and the remedy."""
     spoil(cluster)
     failures = cluster.findings().failures
@@ -355,7 +355,7 @@ def test_a_fault_is_refused(cluster: Cluster, spoil: Callable[[Cluster], None], 
 
 @pytest.mark.parametrize(("spoil", "check", "parts"), [fault[1:] for fault in FAULTS if fault[0] == "little memory"])
 def test_a_check_that_is_skipped_only_warns(
-    cluster: Cluster, spoil: Callable[[Cluster], None], check: str, parts: list[str]
+    cluster: Cluster, spoil: Callable[[Cluster], object], check: str, parts: list[str]
 ) -> None:
     spoil(cluster)
     cluster.options["skip"] = [check]
