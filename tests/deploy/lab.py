@@ -252,6 +252,10 @@ class Lab:
             "broker_wheelhouse": str(self.wheelhouse),
             # Disks of a lab are small.
             "preflight_min_free_mb": 512,
+            # Outside of the network, the settings of the kernel are the machine's own.
+            "os_tuning_memory": False,
+            "os_tuning_huge_pages": False,
+            "os_tuning_read_ahead": False,
             **(variables or {}),
         }
         children: dict[str, Any] = {}

@@ -316,9 +316,9 @@ def check_names(hosts: list[Host], findings: Findings) -> None:
         owner = next((host.name for host in hosts if host.address == address), address)
         findings.fail(
             "names",
-            f"{listed(names)} cannot resolve {address}, the address of {owner} ({why}): add it to the DNS or to "
-            "/etc/hosts there, or set "
+            f"the name {address} of {owner} cannot be resolved ({why}): add it to the DNS or to /etc/hosts, or set "
             f"broker_address of {owner} to a number.",
+            *names,
         )
 
 

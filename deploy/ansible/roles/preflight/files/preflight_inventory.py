@@ -33,11 +33,17 @@ SHOWN = 60
 SECRET = re.compile(r"password|secret|token|private|key", re.IGNORECASE)
 
 
+def parsed(path: Path) -> Any:
+    """The content of a YAML file, by the parser in C where there is one: it is ten times as fast."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+
+
 def options_of(roles: Path) -> dict[str, dict[str, dict[str, Any]]]:
     """The options of each role's entry points, from meta/argument_specs.yml, by role and name."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for path in sorted(roles.glob("*/meta/argument_specs.yml")):
-        specs = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
+        specs = parsed(path)["argument_specs"]
         # The main entry point decides where several have the option.
         entries = sorted(specs.items(), key=lambda entry: entry[0] == "main")
         found[path.parent.parent.name] = {
@@ -67,7 +73,7 @@ def set_by_tasks(roles: Path) -> set[str]:
     for path in [*roles.glob("*/tasks/*.yml"), *roles.glob("*/handlers/*.yml"), *roles.glob("../playbooks/*.yml")]:
         # What is no YAML, Ansible refuses by itself.
         with contextlib.suppress(yaml.YAMLError):
-            visit(yaml.safe_load(path.read_text(encoding="utf-8")))
+            visit(parsed(path))
     return names
 
 
