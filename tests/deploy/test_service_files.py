@@ -142,7 +142,9 @@ def test_a_secret_of_a_file_is_found_in_all_other_texts() -> None:
         assert secret not in redactor.clean(f"odd line {secret}!")
 
 
-def test_an_archive_is_for_root_alone_and_says_what_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_for_root_alone_and_says_what_was_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If this fails, a long log makes an archive that nobody can send, or everybody on the host can read it."""
     monkeypatch.setattr(bundle, "TEXT_BYTES_MAX", 1 << 20)
     path = tmp_path / "bundle.tar.gz"
