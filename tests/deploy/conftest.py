@@ -11,6 +11,13 @@ import pytest
 from tests.deploy.base import base, missing
 from tests.deploy.host import Shape
 from tests.deploy.lab import Lab
+from tests.deploy.times import TIMES
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the times."""
+    for what, seconds in TIMES:
+        terminalreporter.write_line(f"deployment: {what}: {seconds:.1f} s")
 
 
 @pytest.fixture(scope="session")
