@@ -1,0 +1,124 @@
+"""What is on a host already, as one JSON document, so that a run which finds everything in place needs one task for it.
+
+Runs as root with the interpreter of the host, before anything is installed: it uses the standard library alone. Of files
+that may have secrets it reports digests only.
+"""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import json
+import os
+import pwd
+import re
+import stat
+import subprocess
+import sys
+from typing import Any, Dict, List, Optional
+
+# A change of this setting alone needs no restart: a node that runs has its quorum, and reads it with its next start.
+WITHOUT_RESTART = re.compile(r"^controller\.quorum\.bootstrap\.servers=.*\n?", re.MULTILINE)
+UNIT_FIELDS = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload")
+
+
+def text_of(path: str) -> Optional[str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def described(path: str) -> Optional[Dict[str, str]]:
+    """Mode, owner and group as a playbook writes them, and the digest of a file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    try:
+        owner, group = pwd.getpwuid(found.st_uid).pw_name, grp.getgrgid(found.st_gid).gr_name
+    except KeyError:
+        owner, group = str(found.st_uid), str(found.st_gid)
+    shown = {"mode": f"{stat.S_IMODE(found.st_mode):04o}", "owner": owner, "group": group}
+    text = text_of(path) if stat.S_ISREG(found.st_mode) else None
+    if text is not None:
+        shown["digest"] = digest(text)
+        shown["digest_restart"] = digest(WITHOUT_RESTART.sub("", text))
+    return shown
+
+
+def releases(root: str) -> Dict[str, Any]:
+    """The extras of each release that was installed to its end."""
+    found = {}
+    try:
+        names = sorted(os.listdir(root))
+    except OSError:
+        return {}
+    for name in names:
+        marker = text_of(os.path.join(root, name, "installed.json"))
+        if marker is not None:
+            found[name] = json.loads(marker)
+    return found
+
+
+def link(path: str) -> str:
+    try:
+        return os.path.basename(os.readlink(path))
+    except OSError:
+        return ""
+
+
+def meta(directories: List[str]) -> Optional[Dict[str, str]]:
+    """The first meta.properties: the cluster, the node and the directory that it belongs to."""
+    for directory in directories:
+        text = text_of(os.path.join(directory, "meta.properties"))
+        if text is not None:
+            pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+            found = {name.strip(): value.strip() for name, value in pairs}
+            return {
+                "cluster_id": found.get("cluster.id", ""),
+                "node_id": found.get("node.id", ""),
+                "directory_id": found.get("directory.id", ""),
+            }
+    return None
+
+
+def unit(name: str) -> Dict[str, str]:
+    command = ["systemctl", "show", name, "--property", ",".join(UNIT_FIELDS)]
+    shown = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.decode()
+    found = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    return {field: found.get(field, "") for field in UNIT_FIELDS}
+
+
+def exists(look_up: Any, name: str) -> bool:
+    try:
+        look_up(name)
+    except KeyError:
+        return False
+    return True
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    home = asked["home"]
+    print(
+        json.dumps(
+            {
+                "user": exists(pwd.getpwnam, asked["user"]),
+                "paths": {path: described(path) for path in asked["paths"]},
+                "releases": releases(os.path.join(home, "releases")),
+                "current": link(os.path.join(home, "current")),
+                "previous": link(os.path.join(home, "previous")),
+                "meta": meta(asked["log_dirs"]),
+                "unit": unit(asked["unit"]),
+            }
+        )
+    )
+
+
+main()

@@ -1,0 +1,56 @@
+"""On a host whose broker is stopped: the settings that were prepared, and the release that is wanted, become the ones in use.
+
+Reads {"home", "version", "properties", "keep"} as JSON on the standard input, and prints what it changed, a line each. Of older releases, as many
+stay as "keep" says, those of `current` and `previous` always.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from typing import Optional
+
+
+def target(link: str) -> Optional[str]:
+    try:
+        return os.path.basename(os.readlink(link))
+    except OSError:
+        return None
+
+
+def point(link: str, version: str) -> None:
+    """Replaced in one step: a service that starts meanwhile finds the one or the other."""
+    temporary = f"{link}.{os.getpid()}"
+    os.symlink(os.path.join("releases", version), temporary)
+    os.rename(temporary, link)
+    print(f"{link} -> {version}")
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    home, version = asked["home"], asked["version"]
+    current, previous = os.path.join(home, "current"), os.path.join(home, "previous")
+    releases = os.path.join(home, "releases")
+    if not os.path.exists(os.path.join(releases, version, "installed.json")):
+        raise SystemExit(f"{releases}/{version} is not installed")
+    prepared = asked["properties"] + ".next"
+    if os.path.exists(prepared):
+        os.rename(prepared, asked["properties"])
+        print(asked["properties"])
+    before = target(current)
+    if before != version:
+        if before is not None:
+            point(previous, before)
+        point(current, version)
+    kept = {target(current), target(previous)}
+    complete = [name for name in os.listdir(releases) if os.path.exists(os.path.join(releases, name, "installed.json"))]
+    complete.sort(key=lambda name: os.path.getmtime(os.path.join(releases, name, "installed.json")), reverse=True)
+    for name in complete[max(asked["keep"], 2) :]:
+        if name not in kept:
+            shutil.rmtree(os.path.join(releases, name))
+            print(f"removed {name}")
+
+
+main()
