@@ -9,7 +9,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # wait for a program that they started.
 WORKERS ?= 3
 
-.PHONY: run demo dashboard test build lint types unit spark serial instructions system-packages soak bench bench-check asan clean lock
+.PHONY: run demo dashboard test build lint lint-deploy types unit spark serial instructions system-packages soak bench \
+	bench-check asan clean lock wheelhouse lab lab-test
 
 run: build
 	exec $(BIN)/broker-cy start --hints --set brokercy.metrics.listener=127.0.0.1:9404 $(ARGS)
@@ -38,7 +39,19 @@ $(VENV)/.installed: $(VENV)/.requirements setup.cfg pyproject.toml setup.py $(wi
 	BROKER_CY_NO_EXTENSIONS=1 $(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	touch $@
 
-test: build system-packages $(VENV)/.gssapi lint types unit spark serial instructions
+# The wheels that hosts install, in deploy/ansible/wheelhouse; ARGS: --extras, --version, --out (docs/deploy.md).
+wheelhouse: build $(VENV)/.ansible
+	$(BIN)/python deploy/wheelhouse.py $(ARGS)
+
+# From nothing to a cluster that serves, on three lab hosts on this machine (as root): tests/deploy/lab.py; ARGS: --keep, ...
+lab: build system-packages $(VENV)/.ansible
+	$(BIN)/python -m tests.deploy.show $(ARGS)
+
+# What the playbooks promise, on lab hosts: all of it, about half an hour; `make test` has a short form.
+lab-test: build system-packages $(VENV)/.gssapi $(VENV)/.ansible
+	$(BIN)/pytest -q -o faulthandler_timeout=3600 tests/deploy $(ARGS)
+
+test: build system-packages $(VENV)/.gssapi $(VENV)/.ansible lint types unit spark serial instructions
 
 system-packages:
 	sh tools/system_packages.sh
@@ -48,11 +61,20 @@ $(VENV)/.gssapi: $(VENV)/.requirements requirements/gssapi.lock | system-package
 	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --require-hashes -r requirements/gssapi.lock
 	touch $@
 
-lint:
+# Ansible, and the programs that check its files: for tests, and for who deploys from here.
+$(VENV)/.ansible: $(VENV)/.requirements requirements/ansible.lock
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/ansible.lock
+	touch $@
+
+lint: lint-deploy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/cython-lint broker_cy bench spark_analytics
 	$(BIN)/lint-imports
+
+lint-deploy: $(VENV)/.ansible
+	cd deploy/ansible && $(CURDIR)/$(BIN)/yamllint --strict .
+	cd deploy/ansible && $(CURDIR)/$(BIN)/ansible-lint -q --profile production
 
 types:
 	$(BIN)/mypy
@@ -98,6 +120,9 @@ lock:
 		--upgrade requirements/gssapi.in -o requirements/gssapi.lock
 	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
 		--upgrade requirements/sslyze.in -o requirements/sslyze.lock
+	@# In one environment with the rest.
+	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
+		--upgrade -c requirements.lock requirements/ansible.in -o requirements/ansible.lock
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -20,10 +20,14 @@ need kinit krb5-user
 need krb5-config libkrb5-dev
 set -- /usr/lib/*/sasl2/libgssapiv2.so
 [ -e "$1" ] || missing="$missing libsasl2-modules-gssapi-mit"
-# The hosts of tests/lab, which need root as well; without it those tests are skipped.
+# The hosts of tests/lab and tests/deploy, which need root as well; without it those tests are skipped.
 if [ "$(id -u)" = 0 ]; then
     need ip iproute2
     need nft nftables
+    need mmdebstrap mmdebstrap
+    need systemd-nspawn systemd-container
+    need mkfs.ext4 e2fsprogs
+    need ssh openssh-client
 fi
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

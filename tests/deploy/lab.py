@@ -9,8 +9,8 @@
 Hosts have the addresses 10.66.0.11 (n1) and on, and reach each other and the control node (10.66.0.1), nothing else.
 Each lab has its own switch, so that labs with different names do not see each other. `kill` is a power cut but for the
 page cache, which the machine keeps; `wipe` is the loss of a machine with its disks, and the next `start` or `up` makes
-a new one in its place; `freeze` is a machine that hangs. Settings of the kernel outside of the network are the machine's
-own.
+a new one in its place; `freeze` is a machine that hangs. Settings of the kernel outside of the network are those of
+this machine.
 
 Files are below $BROKER_CY_LAB_DIRECTORY (/var/tmp/lab-deploy): the bases, which all labs share, and a directory for
 each lab.
