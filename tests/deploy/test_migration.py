@@ -98,18 +98,9 @@ def write_inventory(lab: Lab) -> None:
         {"brokers": NEW, "kafka": OLD},
         {
             "broker_plaintext": True,
-            "broker_settings": {
-                "listeners": "PLAINTEXT://{{ broker_address }}:9092,CONTROLLER://{{ broker_address }}:9093",
-                "advertised.listeners": "PLAINTEXT://{{ broker_address }}:9092",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-                "inter.broker.listener.name": "PLAINTEXT",
-                "num.partitions": 3,
-                "default.replication.factor": 3,
-                "min.insync.replicas": 2,
-                "offsets.topic.replication.factor": 3,
-                "transaction.state.log.replication.factor": 3,
-                "transaction.state.log.min.isr": 2,
-            },
+            "broker_client_listener": "PLAINTEXT",
+            "broker_internal_listener": "PLAINTEXT",
+            "broker_settings": {"num.partitions": 3},
         },
         {name: {"kafka_node_id": int(name[1:])} for name in OLD},
     )
