@@ -143,6 +143,9 @@ def with_version(wheel: Path, version: str, directory: Path) -> Path:
                 continue
             if name == f"{new_info}/METADATA":
                 content = content.replace(f"\nVersion: {old}\n".encode(), f"\nVersion: {version}\n".encode(), 1)
+            if name == "broker_cy/__init__.py":
+                # What `broker-cy --version` shows, which the installation compares.
+                content = content.replace(f'__version__ = "{old}"'.encode(), f'__version__ = "{version}"'.encode(), 1)
             _write(target, name, content, entry.external_attr)
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
             record.append((name, f"sha256={digest}", str(len(content))))

@@ -240,7 +240,7 @@ class Lab:
             "ansible_python_interpreter": "/usr/bin/python3",
             "ansible_ssh_common_args": " ".join(self._ssh_options()),
             # Not the default: labs have the same addresses.
-            "ansible_control_path": f"{self._sockets()}/%h",
+            "ansible_control_path": f"{self._sockets()}/%%h",
             **(variables or {}),
         }
         children: dict[str, Any] = {}

@@ -1,7 +1,8 @@
 """Wait until a cluster may lose a host: every broker and voter is there, and every replica is in sync.
 
-It asks the command line of broker-cy (`cluster health --json`, `quorum show --json`), whose output is the same in all releases, and needs
-nothing but Python 3.10. One line of JSON says what was found. The exit code is 0 if the gate opened, 1 if it stayed shut until the timeout.
+It asks the command line of broker-cy (`cluster health --json`, `quorum show --json`), whose output is the same in all
+releases, and needs nothing but Python. One line of JSON says what was found. The exit code is 0 if the gate opened, 1
+if it stayed shut until the timeout.
 """
 
 from __future__ import annotations
@@ -63,7 +64,17 @@ def look(options: argparse.Namespace) -> list[str]:
 
 def ask(options: argparse.Namespace, *words: str) -> Any:
     """The JSON document that a command prints. Raises Unanswered."""
-    command = [options.cli, *words, "--cluster", options.cluster, "--config", options.config, "--timeout", "10", "--json"]
+    command = [
+        options.cli,
+        *words,
+        "--cluster",
+        options.cluster,
+        "--config",
+        options.config,
+        "--timeout",
+        "10",
+        "--json",
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=CALL_S, check=False)
     except subprocess.TimeoutExpired:
@@ -75,7 +86,9 @@ def ask(options: argparse.Namespace, *words: str) -> Any:
         return json.loads(done.stdout)
     except ValueError:
         said = (done.stderr or done.stdout).strip().splitlines()
-        raise Unanswered(said[-1] if said else f"`broker-cy {' '.join(words)}` ended with code {done.returncode}") from None
+        raise Unanswered(
+            said[-1] if said else f"`broker-cy {' '.join(words)}` ended with code {done.returncode}"
+        ) from None
 
 
 def partitions_wrong(health: dict[str, Any], options: argparse.Namespace) -> list[str]:

@@ -1,6 +1,7 @@
-"""The state of one host for playbooks/health.yml, as one line of JSON: `facts` for people, `wrong` and `soon` for what needs somebody.
+"""The state of one host for playbooks/health.yml, as one line of JSON: `facts` for people, `wrong` and `soon` for what
+needs somebody.
 
-It changes nothing and needs nothing but Python 3.10, so that it also works where the release of broker-cy does not.
+It changes nothing and needs nothing but Python, so that it also works where the release of broker-cy does not.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import argparse
 import json
 import os
 import subprocess
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 # One program that is asked.
 CALL_S = 10
@@ -72,8 +73,8 @@ def certificate(path: str, facts: dict[str, object], wrong: list[str], soon: lis
     shown = said("openssl", "x509", "-noout", "-enddate", "-in", path).partition("=")[2]
     if not shown:
         return
-    end = datetime.strptime(shown, "%b %d %H:%M:%S %Y GMT").replace(tzinfo=timezone.utc)
-    left = (end - datetime.now(timezone.utc)).days
+    end = datetime.strptime(shown, "%b %d %H:%M:%S %Y GMT").replace(tzinfo=UTC)
+    left = (end - datetime.now(UTC)).days
     facts["certificate"] = f"{left} days left"
     if left < CERTIFICATE_SOON_DAYS:
         (wrong if left < 0 else soon).append(f"the certificate ends in {left} days: playbooks/rotate_certs.yml")
