@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from bench.launch.nodes import broker_command
 from bench.launch.processes import run
 from bench.steady_clients.programs import CLIENTS, LineProgram
 from tests.deploy import kafka_hosts
-from tests.deploy.base import missing
 from tests.deploy.lab import Lab
 from tests.deploy.playbooks import Recap, play
+from tests.deploy.wheels import version, wheelhouse
 from tests.support.steady_client import SteadyClient
 from tests.support.wait import until
 
@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.soak,
     pytest.mark.serial,
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(bool(missing()), reason=missing()),
     pytest.mark.skipif(kafka_hosts.missing() is not None, reason=str(kafka_hosts.missing())),
 ]
 
@@ -77,14 +76,11 @@ class Cluster:
 
 
 @pytest.fixture
-def lab() -> Iterator[Lab]:
-    made = Lab("migration")
-    made.destroy()
-    try:
-        made.up(len(NEW) + len(OLD))
-        yield made
-    finally:
-        made.destroy()
+def lab(make_lab: Callable[..., Lab]) -> Lab:
+    """Hosts for three nodes of each kind, and the wheelhouse."""
+    made = make_lab("migration", len(NEW) + len(OLD))
+    wheelhouse(made)
+    return made
 
 
 def migrate(lab: Lab, *options: str) -> Recap:
@@ -97,6 +93,7 @@ def write_inventory(lab: Lab) -> None:
     lab.write_inventory(
         {"brokers": NEW, "kafka": OLD},
         {
+            "broker_version": version(),
             "broker_plaintext": True,
             "broker_client_listener": "PLAINTEXT",
             "broker_internal_listener": "PLAINTEXT",
