@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.deploy.base import LabError, base, do, key, locked, missing
-from tests.deploy.host import CONTROL, Host, Shape, names_file, number
+from tests.deploy.host import CONTROL, Host, Shape, allow_watches, names_file, number, restore_watches
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 UP_S, COMMAND_S, POLL_S = 60.0, 600.0, 0.1
@@ -89,6 +89,7 @@ class Lab:
     def _prepare(self, shape: Shape) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "shape.json").write_text(json.dumps(asdict(shape)))
+        allow_watches(self.root)
         with locked(self.directory / "lock"):
             if Path("/run/netns", self.switch).exists():
                 return
@@ -201,6 +202,7 @@ class Lab:
             do("ip", "netns", "del", self.switch)
         shutil.rmtree(Path("/etc/netns", self.switch), ignore_errors=True)
         shutil.rmtree(self.directory, ignore_errors=True)
+        restore_watches(self.root)
 
     # What Ansible needs to know.
 

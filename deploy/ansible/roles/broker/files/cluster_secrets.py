@@ -75,12 +75,15 @@ def _text(value: uuid.UUID) -> str:
     return "" if text.startswith("-") else text
 
 
-def cluster_id_of(store: Store, path: Path, formatted: dict[str, str]) -> str:
+def cluster_id_of(store: Store, path: Path, formatted: dict[str, str], *, joins: bool) -> str:
     """That of the hosts wins over that of the file: the directory may have been lost, the records were not."""
     ids = sorted(set(formatted.values()))
     if len(ids) > 1:
         whose = ", ".join(f"{host}: {found}" for host, found in sorted(formatted.items()))
         raise SystemExit(f"the hosts belong to different clusters ({whose}): give each cluster an inventory of its own")
+    if not ids and joins:
+        # Somebody else's: it is asked for, and put here by who knows it.
+        return path.read_text(encoding="utf-8").strip() if path.exists() else ""
     if not ids:
         return store.get("cluster-id", new_cluster_id())
     if not path.exists() or path.read_text(encoding="utf-8").strip() != ids[0]:
@@ -93,7 +96,7 @@ def main() -> None:
     os.umask(0o077)
     directory = Path(asked["directory"])
     store = Store(directory, asked["check"])
-    cluster_id = cluster_id_of(store, directory / "cluster-id", asked["formatted"])
+    cluster_id = cluster_id_of(store, directory / "cluster-id", asked["formatted"], joins=asked["joins"])
     passwords = {
         user["name"]: user.get("password") or store.get(f"passwords/{user['name']}", secrets.token_urlsafe(PASSWORD_BYTES))
         for user in asked["users"]
