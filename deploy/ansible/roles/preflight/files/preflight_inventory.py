@@ -15,6 +15,8 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from preflight_words import GROUPS, Findings, Host, listed, truth
 
+# Hosts with Apache Kafka, of playbooks/migrate_from_kafka.yml.
+MIGRATED = "kafka"
 ROLE_OF_GROUP = {
     "brokers": "broker",
     "dashboards": "dashboard",
@@ -158,7 +160,7 @@ def check_groups(hosts: list[Host], groups: dict[str, list[str]], findings: Find
     for group, members in sorted(groups.items()):
         if group not in (*GROUPS, "all", "ungrouped") and members and (near := nearest(group, set(GROUPS), 0.8)):
             findings.fail("groups", f"The inventory has a group {group}, which no playbook uses: did you mean {near}?")
-    if unused := [host.name for host in hosts if not host.used]:
+    if unused := [host.name for host in hosts if not host.used and MIGRATED not in host.groups]:
         findings.warn(
             "groups", f"in none of the groups {listed(list(GROUPS))}: no playbook does anything there.", *unused
         )
