@@ -55,7 +55,10 @@ SETTING = re.compile(r"^(\s*(?:export\s+)?[\"']?([A-Za-z0-9_.-]+)[\"']?\s*[=:]\s
 # Whatever the setting around it is called.
 FORMS: Tuple[Tuple["re.Pattern[str]", str], ...] = (
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S), HIDDEN),
-    (re.compile(r"(?i)((?:password|passwd|secret|token|hmac)[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;\]\"']+)"), r"\1" + HIDDEN),
+    (
+        re.compile(r"(?i)((?:password|passwd|secret|token|hmac)[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;\]\"']+)"),
+        r"\1" + HIDDEN,
+    ),
     (re.compile(r"(?i)(authorization:\s*\w+\s+)\S+"), r"\1" + HIDDEN),
     (re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}"), r"\1" + HIDDEN),
     (re.compile(r"(https?://)[^\s/@:]+:[^\s/@]+@"), r"\1" + HIDDEN + "@"),

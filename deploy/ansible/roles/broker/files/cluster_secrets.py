@@ -34,7 +34,9 @@ class Store:
         if path.exists():
             found = path.read_text(encoding="utf-8").strip()
             if not found:
-                raise SystemExit(f"{path} is empty: write the secret into it, or remove the file to have a new one made")
+                raise SystemExit(
+                    f"{path} is empty: write the secret into it, or remove the file to have a new one made"
+                )
             return found
         self.put(name, fresh)
         return fresh
@@ -98,7 +100,8 @@ def main() -> None:
     store = Store(directory, asked["check"])
     cluster_id = cluster_id_of(store, directory / "cluster-id", asked["formatted"], joins=asked["joins"])
     passwords = {
-        user["name"]: user.get("password") or store.get(f"passwords/{user['name']}", secrets.token_urlsafe(PASSWORD_BYTES))
+        user["name"]: user.get("password")
+        or store.get(f"passwords/{user['name']}", secrets.token_urlsafe(PASSWORD_BYTES))
         for user in asked["users"]
     }
     print(
@@ -106,7 +109,8 @@ def main() -> None:
             {
                 "cluster_id": cluster_id,
                 "passwords": passwords,
-                "metrics_token": asked["metrics_token"] or store.get("metrics-token", secrets.token_urlsafe(TOKEN_BYTES)),
+                "metrics_token": asked["metrics_token"]
+                or store.get("metrics-token", secrets.token_urlsafe(TOKEN_BYTES)),
                 "directory_ids": {str(node): directory_id(cluster_id, node) for node in asked["nodes"]},
                 "made": store.made,
             }

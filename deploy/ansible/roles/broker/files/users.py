@@ -39,7 +39,9 @@ class Commands:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def run(self, arguments: Sequence[str], *, stdin: str = "", cluster: str = CLUSTER, file: str = "") -> tuple[int, str, str]:
+    def run(
+        self, arguments: Sequence[str], *, stdin: str = "", cluster: str = CLUSTER, file: str = ""
+    ) -> tuple[int, str, str]:
         environment = {**os.environ, **({"BROKER_CY_CLUSTERS": file} if file else {})}
         command = [self._path, *arguments, "--cluster", cluster, "--json", "--timeout", "20"]
         done = subprocess.run(
@@ -66,7 +68,13 @@ def resource_of(found: dict[str, Any]) -> str:
 def there_of(commands: Commands, principal: str) -> set[Acl]:
     found = commands.must(["acls", "list", "--principal", principal])
     return {
-        Acl(word(each["permission"]), word(each["operation"]), resource_of(each), word(each["pattern_type"]), each["host"])
+        Acl(
+            word(each["permission"]),
+            word(each["operation"]),
+            resource_of(each),
+            word(each["pattern_type"]),
+            each["host"],
+        )
         for each in found
     }
 

@@ -17,7 +17,15 @@ from typing import Any
 import argon2
 from broker_cy.client.errors import ClientError
 from dashboard.security.roles import Role, Scope
-from dashboard.security.users import User, check_name, hash_password, load_users, normal_password, remove_user, save_user
+from dashboard.security.users import (
+    User,
+    check_name,
+    hash_password,
+    load_users,
+    normal_password,
+    remove_user,
+    save_user,
+)
 
 
 def matches(user: User, password: str) -> bool:

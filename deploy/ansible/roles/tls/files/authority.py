@@ -116,7 +116,9 @@ class Given:
         self.certificate_file, self.key_file = asked["certificate"], asked["key"]
         self._passphrase = asked["passphrase"]
         if bool(self.certificate_file) is not bool(self.key_file):
-            raise SystemExit("tls_ca_certificate and tls_ca_key belong together: give both, or none for an own authority")
+            raise SystemExit(
+                "tls_ca_certificate and tls_ca_key belong together: give both, or none for an own authority"
+            )
         self.chain = certificates(self._text("tls_ca_certificate", self.certificate_file)) if self else []
         if self:
             self._check()
@@ -283,7 +285,9 @@ def issue(host: dict[str, Any], authority: Authority, key: CertificateIssuerPriv
 def rotate(step: str, files: Directory, given: Given, asked: dict[str, Any]) -> None:
     """One step of an exchange of authorities. Each is safe to repeat, and a run as always may come between two of them."""
     if step == "trust" and files.authority("previous") is not None:
-        raise SystemExit("the rotation before is not at its end (there is ca/previous.pem): run rotate_certs.yml -e tls_step=withdraw")
+        raise SystemExit(
+            "the rotation before is not at its end (there is ca/previous.pem): run rotate_certs.yml -e tls_step=withdraw"
+        )
     if step == "trust" and files.authority("next") is None:
         current = files.authority("ca")
         if given and current is not None and given.chain[0] == current.certificate:
