@@ -7,7 +7,7 @@ import sys
 from broker_cy.core import extras
 
 # Modules of the extra `bench` (requirements/bench.in); if they can be imported, it is installed.
-LIBRARIES = ("confluent_kafka", "hdrh", "numpy", "plotly")
+LIBRARIES = ("confluent_kafka", "cryptography", "hdrh", "numpy", "plotly")
 
 
 def main() -> int:

@@ -25,6 +25,7 @@ INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION = 44, 1
 TOPIC_RESOURCE, SET = 2, 0  # of an altered config: the resource's type, and the operation
 PARTITIONS_A_CALL = 5_000
 TIMEOUT_MS = 30_000
+USUAL_REPLICAS = -1  # in CreateTopics: what the broker's default.replication.factor says (KIP-464)
 TOPIC_ALREADY_EXISTS = 36
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench import proc, protocol
-from bench.endpoint import Endpoint
+from bench.cluster_requests import metadata
+from bench.endpoint import Endpoint, config_of
 from bench.launch import kafka_dist, nodes
 from bench.launch.nodes import Node
 from bench.launch.processes import ProcessError
@@ -20,6 +21,8 @@ from bench.spec.target import BROKER_SETTINGS
 START_TIMEOUT_S = 90.0  # on an empty directory
 RECOVERY_TIMEOUT_S = 600.0  # on one with a log, which may have to be read whole
 ATTACH_TIMEOUT_S = 30.0  # for a target that should already run
+LEADERS_S = 30.0  # until a new topic of a running cluster has leaders
+LOOK_S = 0.02
 STOP_TIMEOUT_S = 60
 FILES_PER_PARTITION = 5  # log, two indexes, and the files that a roll opens
 Address = tuple[str, int]
@@ -111,7 +114,9 @@ class Target:
 
 
 class Attached(Target):
-    """A broker that already runs: `--target HOST:PORT --pid PID`."""
+    """A broker or a cluster that already runs: `--target HOST:PORT --pid PID`. Topics have as many replicas as
+    it gives them by default, and each partition is written and read at its leader.
+    """
 
     name = "target"
 
@@ -129,6 +134,28 @@ class Attached(Target):
         except OSError as error:
             process = f", or there is no process {self.pid}" if self.pid else ""
             raise TargetError(f"{host}:{port} does not answer{process}: {error}") from error
+
+    def leaders(self, topic: str, partitions: int) -> dict[int, Address]:
+        """Return where each partition is written and read. Raises TargetError if one has no leader."""
+        config = config_of(self.address)
+        deadline = time.monotonic() + LEADERS_S
+        while True:
+            with protocol.Client(self.address, ATTACH_TIMEOUT_S) as client:
+                seen = metadata(client, topic)
+            led = {number: each.leader for number, each in seen.partitions.items() if each.leader in seen.brokers}
+            if len(led) == partitions:
+                return {number: Endpoint(*seen.brokers[leader], config) for number, leader in led.items()}
+            if time.monotonic() > deadline:
+                host, port = self.address
+                shown = f"leaders of {len(led)} of {partitions} partitions of {topic}"
+                raise TargetError(f"{host}:{port} shows {shown} after {LEADERS_S:g} s")
+            time.sleep(LOOK_S)
+
+    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+        """Create a topic with the replicas that are usual there, and wait until each partition accepts a record."""
+        with protocol.Client(self.address) as client:
+            client.create_topic(topic, partitions, settings or {}, protocol.USUAL_REPLICAS)
+        self.probe(topic, partitions)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Target]:

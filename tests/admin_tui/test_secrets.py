@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka.admin
 import pytest
 
 from admin_tui.picture import svg_of
@@ -16,6 +17,7 @@ from tests.admin_tui.conftest import Terminal, drive
 from tests.support.sasl_broker import ADMIN_PASSWORD, PASSWORD, client_jaas
 from tests.support.secured_broker import AUTHORIZED, TOKEN_KEY
 from tests.support.tls_broker import TlsBroker
+from tests.support.wait import until
 
 pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
 
@@ -30,6 +32,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
     found = TlsBroker(tmp_path_factory.mktemp("tls"), AUTHORIZED)
     found.start()
     try:
+        # It makes this topic itself, some time after it has begun to serve.
+        topic = ARGUMENTS["topic"]
+        client = confluent_kafka.admin.AdminClient({"bootstrap.servers": found.open_bootstrap})
+        until(lambda: topic in client.list_topics(timeout=10).topics, f"topic {topic}")
         yield found
     finally:
         found.close()

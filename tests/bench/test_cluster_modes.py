@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from bench import cli
+from bench.cluster_target import Cluster
 from bench.copy_limit import copy_mb_per_s
 from bench.failover.timeline import logged_ms
 from bench.failover.writers import first_us, gap_ms, latencies_ms, silence_ms
 from bench.launch import kafka_dist, networks
 from bench.modes import reassign
 from bench.steady_clients.programs import Acked, acked, missing
+from bench.targets import Attached
 
 SCHEDULED = """\
 partitions = 3
@@ -63,6 +65,22 @@ def test_a_cluster_is_measured_like_a_node(tmp_path: Path) -> None:
     # Three processes, each of which has its interpreter.
     assert figures["rss_mb"] > 60
     assert figures["broker_cpu_s"] > 0
+
+
+@pytest.mark.timeout(300)
+def test_a_running_cluster_is_measured_at_its_leaders(tmp_path: Path) -> None:
+    """If this fails, only clusters that the tool starts can be measured: not all leaders are on the node named."""
+    (tmp_path / "w.toml").write_text(SCHEDULED + "[consumers]\ncount = 1\n")
+    spec = cli.find_target("ours-3", None)
+    with Cluster(tmp_path / "cluster", spec).running() as cluster:
+        host, port = cluster.address
+        target = Attached(cluster.address, None)
+        target.create_topic("spread", 3)
+        assert len(set(target.leaders("spread", 3).values())) == 3
+        assert len(cluster.seen(0, "spread").partitions[0].replicas) == 3
+        (run,) = measure(tmp_path, "run", "-w", str(tmp_path / "w.toml"), "-t", f"{host}:{port}")["runs"]
+    assert run["latency"]["count"] == pytest.approx(300, rel=0.05)
+    assert run["end_to_end"]["count"] > 0
 
 
 @pytest.mark.timeout(300)

@@ -30,6 +30,8 @@ QUICK = (
     "--dpkgopt=path-exclude=/usr/share/doc/*",
     "--dpkgopt=path-exclude=/usr/share/locale/*",
     "--aptopt=Apt::Install-Recommends false",
+    # Java registers its manuals, which are left out, in this directory.
+    '--essential-hook=mkdir -p "$1/usr/share/man/man1"',
 )
 HOST_KEYS = """[Unit]
 Description=Makes the keys of the SSH server on the first start

@@ -81,6 +81,31 @@ def control_groups(root: Path) -> Path:
     return place_here
 
 
+# Each host watches some dozens of files, and all of them count as one user of this machine.
+WATCHES = (Path("/proc/sys/fs/inotify/max_user_instances"), 8192)
+
+
+def allow_watches(root: Path) -> None:
+    """Raise what this machine allows, and keep the value before; the last lab on it puts that back."""
+    file, wanted = WATCHES
+    kept = root / file.name
+    with locked(root / "watches.lock"):
+        value = int(file.read_text())
+        if value < wanted:
+            kept.write_text(str(value))
+            file.write_text(str(wanted))
+
+
+def restore_watches(root: Path) -> None:
+    """Put the machine's own value back if there is no lab any more."""
+    file, _ = WATCHES
+    kept = root / file.name
+    with locked(root / "watches.lock"):
+        if kept.exists() and not any(path.is_dir() for path in root.glob("lab-*")):
+            file.write_text(kept.read_text())
+            kept.unlink()
+
+
 @dataclass(frozen=True)
 class Shape:
     """What new hosts are made with."""

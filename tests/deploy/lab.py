@@ -19,6 +19,7 @@ each lab.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.deploy.base import LabError, base, do, key, locked, missing
-from tests.deploy.host import CONTROL, Host, Shape, names_file, number
+from tests.deploy.host import CONTROL, Host, Shape, allow_watches, names_file, number, restore_watches
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 UP_S, COMMAND_S, POLL_S = 60.0, 600.0, 0.1
@@ -88,6 +89,7 @@ class Lab:
     def _prepare(self, shape: Shape) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "shape.json").write_text(json.dumps(asdict(shape)))
+        allow_watches(self.root)
         with locked(self.directory / "lock"):
             if Path("/run/netns", self.switch).exists():
                 return
@@ -200,8 +202,14 @@ class Lab:
             do("ip", "netns", "del", self.switch)
         shutil.rmtree(Path("/etc/netns", self.switch), ignore_errors=True)
         shutil.rmtree(self.directory, ignore_errors=True)
+        restore_watches(self.root)
 
     # What Ansible needs to know.
+
+    @property
+    def wheelhouse(self) -> Path:
+        """Where the wheels of this tree are; wheels.py builds them."""
+        return self.root / f"wheelhouse-{hashlib.sha256(str(REPOSITORY).encode()).hexdigest()[:8]}"
 
     @property
     def inventory(self) -> Path:
@@ -241,6 +249,13 @@ class Lab:
             "ansible_ssh_common_args": " ".join(self._ssh_options()),
             # Not the default: labs have the same addresses.
             "ansible_control_path": f"{self._sockets()}/%%h",
+            "broker_wheelhouse": str(self.wheelhouse),
+            # Disks of a lab are small.
+            "preflight_min_free_mb": 512,
+            # Outside of the network, the settings of the kernel are the machine's own.
+            "os_tuning_memory": False,
+            "os_tuning_huge_pages": False,
+            "os_tuning_read_ahead": False,
             **(variables or {}),
         }
         children: dict[str, Any] = {}

@@ -163,7 +163,7 @@ class Member(Client):
 
     def commit(self) -> None:
         try:
-            done = self.consumer.commit(asynchronous=False) or []
+            done = self.send_commit()
         except KafkaException as error:
             if error.args[0].fatal():
                 raise
@@ -178,6 +178,22 @@ class Member(Client):
                 assert each.offset >= self.committed.get(place, 0), f"{self.name} committed {each} after more"
                 self.committed[place] = each.offset
         self.progress += 1
+
+    def send_commit(self) -> list[TopicPartition]:
+        """The offsets that were committed. Raises KafkaException.
+
+        While a coordinator loads its offsets it says so, and librdkafka gives the user that answer after some tries.
+        Kafka's own consumer asks for 60 s in all, as is done here.
+        """
+        deadline = time.monotonic() + API_TIMEOUT_S
+        while True:
+            try:
+                return list(self.consumer.commit(asynchronous=False) or ())
+            except KafkaException as error:
+                loads = error.args[0].code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS
+                if not loads or time.monotonic() + RETRY_S > deadline:
+                    raise
+                time.sleep(RETRY_S)
 
     def end(self) -> None:
         self.commit()

@@ -167,11 +167,11 @@ def test_cold_log_is_served_whole_and_the_loop_reads_nothing_of_it(
         fetches, got = drain(client, first, max_bytes)
         read = disk_bytes(loop_id) - before
         assert got == cold.content[first * len(batch(0)) :]
-        assert cold.worker.calls
-        if major_faults(loop_id) == faults:
+        # The few pages of a small fetch may all be there by the time the loop asks for them: see below.
+        if cold.worker.calls and major_faults(loop_id) == faults:
             break
     else:
-        raise AssertionError("the loop's own code never stayed in memory: what it read of the log cannot be told")
+        raise AssertionError("no page was read by the worker, or the loop's own code never stayed in memory")
     # When the loop finds a page missing, it may already request it, and a fast disk may even deliver it before the call
     # ends: the header of a batch, or a small response. Only the worker waits; what sendfile sends was in memory before.
     in_passing = 2 * PAGE_BYTES + (max_bytes if max_bytes <= INLINE_BYTES_MAX else 0)

@@ -46,7 +46,7 @@ def topics_of(broker: Target) -> list[str]:
 def test_consumers_read_each_record_once(either_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, consumers read records twice, or EndToEnd does not measure what they waited for."""
     users = '[[users]]\nkind = "consumer"\nname = "readers"\ncount = 3\n'
-    found = run_users(tmp_path, either_broker, topic, users)
+    found = run_users(tmp_path, either_broker, topic, users, seconds=8)
     assert errors(found) == {}
     fetched, end_to_end = (found.operations[name] for name in ("Fetch", "EndToEnd"))
     verification = found.verification

@@ -9,7 +9,7 @@ Reads what is wanted as JSON on the standard input:
     validity_days, renew_days, authority_days, organization
     check           nothing is written
 
-Prints {"authority": PEM, "issued": {host: PEM of key and chain}, "reasons": {host: text}, "changed": [..]}. The keys of hosts are
+Prints {"authority": PEM, "issued": {host: PEM of key and chain}, "reasons": {host: text}, "probe": PEM, "changed": [..]}. The keys of hosts are
 not kept here: whoever needs one again gets another certificate.
 """
 
@@ -32,6 +32,8 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPri
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 STEPS = ("", "trust", "exchange", "withdraw")
+# Nodes take whoever has a certificate with this unit for one of them.
+NODE_UNIT = "broker-cy-node"
 # Clocks of hosts may be behind that of the control node.
 CLOCK_SKEW = datetime.timedelta(hours=1)
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -339,6 +341,16 @@ def key_of(files: Directory, authority: Authority, given: Given) -> CertificateI
     return load_key(text, "ca/ca.key")
 
 
+def probe_of(files: Directory, given: Given) -> str:
+    """A certificate of the next authority, with which a run finds out whether a node trusts it by now. It counts for a day."""
+    authority = files.authority("next")
+    if authority is None:
+        return ""
+    is_given = given and given.chain[0] == authority.certificate
+    key = given.key() if is_given else load_key(files.read("next.key"), "ca/next.key")
+    return issue({"name": "rotation", "unit": NODE_UNIT, "names": ["localhost"]}, authority, key, 1)
+
+
 def main() -> None:
     asked: dict[str, Any] = json.load(sys.stdin)
     if asked["step"] not in STEPS:
@@ -360,6 +372,7 @@ def main() -> None:
         key = key_of(files, authority, given)
         by_name = {host["name"]: host for host in asked["hosts"]}
         issued = {name: issue(by_name[name], authority, key, asked["validity_days"]) for name in reasons}
+    probe = probe_of(files, given) if asked["step"] == "trust" else ""
     trusted = [files.authority(name) for name in ("ca", "next", "previous")]
     print(
         json.dumps(
@@ -367,6 +380,7 @@ def main() -> None:
                 "authority": "".join(pem(each.chain) for each in trusted if each is not None),
                 "issued": issued,
                 "reasons": reasons,
+                "probe": probe,
                 "changed": files.changed,
             }
         )

@@ -1,0 +1,91 @@
+"""The files of the collection: playbooks that Ansible can read, and roles that describe all their variables."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bench.launch.processes import run
+from tests.deploy.playbooks import COLLECTION
+
+ROLES = ("preflight", "os_tuning", "tls", "broker", "dashboard", "analytics", "load_worker", "monitoring", "logs")
+PLAYBOOKS = (
+    "site", "preflight", "rolling_restart", "upgrade", "rollback", "add_broker", "decommission", "replace_broker",
+    "rotate_certs", "health", "support_bundle", "benchmark", "load_test", "migrate_from_kafka",
+)  # fmt: skip
+EXAMPLE = COLLECTION / "inventory" / "example"
+ANSIBLE_S = 120.0
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ansible") is None, reason="ansible-core is not here: make .venv/.ansible"
+)
+
+
+def ansible(home: Path, program: str, *words: str | Path) -> str:
+    """Run a program of Ansible in the directory of the collection, and return what it printed."""
+    environment = {"ANSIBLE_HOME": str(home), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}
+    argv = [Path(sys.executable).with_name(program), *words]
+    return run(argv, cwd=COLLECTION, env={**os.environ, **environment}, timeout_s=ANSIBLE_S).stdout.decode()
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text()) or {}
+
+
+def options_of(role: str) -> dict[str, dict[str, Any]]:
+    """The variables of a role that its argument_specs.yml describes for any entry point."""
+    specs = read(COLLECTION / "roles" / role / "meta" / "argument_specs.yml")["argument_specs"]
+    assert "main" in specs
+    found: dict[str, dict[str, Any]] = {}
+    for entry in specs.values():
+        assert entry["short_description"]
+        found |= entry.get("options") or {}
+    return found
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_describes_its_variables(role: str) -> None:
+    """If this fails, a variable that a role reads is unknown to operators, or a wrong value of it is not refused."""
+    options = options_of(role)
+    defaults = read(COLLECTION / "roles" / role / "defaults" / "main.yml")
+    assert set(defaults) - set(options) == set()
+    for name, option in options.items():
+        assert option.get("description"), name
+        assert option.get("type"), name
+        # A default in two places would differ one day: that of defaults/main.yml counts.
+        assert "default" not in option or name not in defaults or option["default"] == defaults[name], name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_has_names_of_its_own(role: str) -> None:
+    """If this fails, a variable of one role changes another role."""
+    for name in read(COLLECTION / "roles" / role / "defaults" / "main.yml"):
+        assert name.startswith(f"{role}_")
+
+
+def test_ansible_reads_every_playbook(tmp_path: Path) -> None:
+    """If this fails, a playbook of the documentation is missing, or Ansible refuses it before it does anything."""
+    paths = [COLLECTION / "playbooks" / f"{name}.yml" for name in PLAYBOOKS]
+    assert [path.name for path in paths if not path.exists()] == []
+    # Further ones are parts of these, which people may run as well.
+    paths = sorted((COLLECTION / "playbooks").glob("*.yml"))
+    said = ansible(tmp_path, "ansible-playbook", "-i", EXAMPLE, "--syntax-check", *paths)
+    assert [path.name for path in paths if str(path) not in said] == []
+
+
+def test_ansible_reads_the_example_inventory(tmp_path: Path) -> None:
+    """If this fails, what people copy as their first inventory does not work."""
+    known = json.loads(ansible(tmp_path, "ansible-inventory", "-i", EXAMPLE, "--list"))
+    hosts = known["_meta"]["hostvars"]
+    brokers = [hosts[name] for name in known["brokers"]["hosts"]]
+    assert [each["broker_node_id"] for each in brokers] == [1, 2, 3]
+    assert len({each["broker_rack"] for each in brokers}) == 3
+    variables = {name for each in hosts.values() for name in each}
+    described = {name for role in ROLES for name in options_of(role)}
+    assert {name for name in variables if not name.startswith(("ansible_", "inventory_"))} - described == set()

@@ -1,0 +1,167 @@
+"""What the services beside the brokers consist of, without a lab: rules of alerts, accounts of the dashboard, support bundles."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import re
+import tarfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from broker_cy.client.errors import ClientError
+from broker_cy.metrics import definitions
+from dashboard.security.users import load_users
+from tests.deploy.playbooks import COLLECTION
+
+PASSWORD = "correct horse battery"
+KEY = "-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMGByqGSM49AgEGCCqGSM49\n-----END PRIVATE KEY-----\n"
+
+
+def module(path: Path) -> ModuleType:
+    """A program of a role or a playbook, as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+accounts = module(COLLECTION / "roles" / "dashboard" / "files" / "accounts.py")
+bundle = module(COLLECTION / "playbooks" / "files" / "support_bundle.py")
+
+
+def test_alert_rules_are_about_metrics_that_exist() -> None:
+    """If this fails, an alert of Prometheus never fires: its metric has another name."""
+    rules = yaml.safe_load((COLLECTION / "roles/monitoring/vars/main.yml").read_text())["monitoring_rules"]
+    source = Path(definitions.__file__).read_text()
+    known = set(re.findall(r'"((?:broker_cy|process)_\w+)"', source))
+    assert len(known) > 50
+    for rule in rules:
+        used = {
+            re.sub(r"_(bucket|sum|count)$", "", name)
+            for name in re.findall(r"\b(?:broker_cy|process)_\w+", rule["expr"])
+        }
+        assert used <= known, rule["alert"]
+        assert used or "up{" in rule["expr"], rule["alert"]
+        assert rule["severity"] in ("critical", "warning")
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+
+
+def given(*found: dict[str, Any], exclusive: bool = False) -> dict[str, Any]:
+    return {"exclusive": exclusive, "accounts": [{"password": PASSWORD, **each} for each in found]}
+
+
+def test_accounts_become_what_the_inventory_says_and_stay_so(tmp_path: Path) -> None:
+    """If this fails, each run of site.yml changes the accounts, or a change of the inventory has no effect."""
+    path = tmp_path / "users.toml"
+    wanted = given({"name": "anna", "role": "admin"}, {"name": "ben", "topics": ["orders*"]})
+    assert accounts.reconcile(path, wanted, is_check=True)["added"] == ["anna", "ben"]
+    assert not path.exists()
+    assert accounts.reconcile(path, wanted, is_check=False)["added"] == ["anna", "ben"]
+    assert load_users(path)["ben"].scope.topics == ("orders*",)
+    assert not any(accounts.reconcile(path, wanted, is_check=False).values())
+
+    other = given({"name": "anna", "role": "admin", "password": PASSWORD + "!"}, exclusive=True)
+    assert accounts.reconcile(path, other, is_check=True) == {"added": [], "changed": ["anna"], "removed": ["ben"]}
+    assert accounts.reconcile(path, other, is_check=False) == {"added": [], "changed": ["anna"], "removed": ["ben"]}
+    assert not any(accounts.reconcile(path, other, is_check=False).values())
+    assert set(load_users(path)) == {"anna"}
+
+
+@pytest.mark.parametrize(
+    ("account", "said"),
+    [
+        ({"name": "anna", "password": "short"}, "12"),
+        ({"name": "an na"}, "letters"),
+        ({"name": "anna", "role": "root"}, "viewer"),
+    ],
+)
+def test_wrong_accounts_are_refused(tmp_path: Path, account: dict[str, Any], said: str) -> None:
+    """The message says what is allowed; if this fails, a playbook ends with a stack trace."""
+    with pytest.raises((ValueError, ClientError), match=said):
+        accounts.reconcile(tmp_path / "users.toml", given(account), is_check=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("ssl.keystore.password=geheim-1", "ssl.keystore.password="),
+        ('sasl.jaas.config=a.ScramLoginModule required username="x" password="geheim-1";', "sasl.jaas.config="),
+        ("  listener.name.client.plain.sasl.jaas.config = user_a=geheim-1", "listener.name.client"),
+        ('delegation.token.secret.key = "geheim-1"', "delegation.token.secret.key"),
+        ("url = 'https://user:geheim-1@hooks.example.com/x'", "hooks.example.com"),
+        ("Authorization: Bearer geheim-1geheim-1", "Authorization: Bearer"),
+        ("started with password=geheim-1 and more", "and more"),
+        ("started with password='geheim-1 geheim-1', and more", "and more"),
+        ('{"name": "anna", "password": "geheim-1"}', "anna"),
+        ('hash = "$argon2id$v=19$m=19456,t=2,p=1$geheim-1$geheim-1"', "hash"),
+        ("token eyJhbGciOiJIUzI1.eyJzdWIiOiJnZWhlaW0tMSJ9.geheim-1 came", "came"),
+        (f"before\n{KEY.replace('MIGH', 'geheim-1')}after", "after"),
+        # A log that is cut off within a key.
+        ("before\n-----BEGIN EC PRIVATE KEY-----\ngeheim-1geheim-1", "before"),
+    ],
+)
+def test_forms_of_secrets_are_taken_out(text: str, kept: str) -> None:
+    """If this fails, somebody sends a password to strangers."""
+    shown = bundle.Redactor(()).clean(text)
+    assert "geheim-1" not in shown
+    assert kept in shown
+    assert bundle.HIDDEN in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "brokercy.metrics.token.file=/etc/broker-cy/metrics-token",
+        "sasl.password.file = /etc/broker-cy/load/password",
+        "delegation.token.max.lifetime.ms=604800000",
+        "node.id=1",
+        "ssl.keystore.location=/etc/broker-cy/tls/node.pem",
+        'broker_cy_authentications_total{listener="CLIENT",result="failure"} 3',
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    """If this fails, a support bundle lacks what it is for."""
+    assert bundle.Redactor(()).clean(text) == text
+
+
+def test_a_secret_of_a_file_is_found_in_all_other_texts() -> None:
+    """If this fails, a password that a program printed in a form that nobody thought of is in the bundle."""
+    known = bundle.secrets_of("/etc/broker-cy/load/password", "zufall-123456\n")
+    known |= bundle.secrets_of("/etc/broker-cy/server.properties", 'a.jaas.config=x password="inhalt-123456";\n')
+    known |= bundle.secrets_of("/etc/broker-cy/metrics-token", "erster-123456\nzweiter-123456\n")
+    redactor = bundle.Redactor(known)
+    for secret in ("zufall-123456", "inhalt-123456", "erster-123456", "zweiter-123456"):
+        assert secret not in redactor.clean(f"odd line {secret}!")
+
+
+def test_an_archive_is_for_root_alone_and_says_what_was_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, a long log makes an archive that nobody can send, or everybody on the host can read it."""
+    monkeypatch.setattr(bundle, "TEXT_BYTES_MAX", 1 << 20)
+    path = tmp_path / "bundle.tar.gz"
+    bundle.write(str(path), "n1", {"logs/a.log": "x" * (2 << 20), "versions/b.txt": "0.1.0\n"})
+    assert path.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(fileobj=io.BytesIO(path.read_bytes())) as archive:
+        names = {member.name: member.size for member in archive.getmembers()}
+        readme = archive.extractfile("n1/README.txt")
+        assert readme is not None
+        assert "logs/a.log" in readme.read().decode()
+    assert names["n1/logs/a.log"] == 1 << 20
+    assert names["n1/versions/b.txt"] == 6
+
+
+def test_wrong_settings_of_a_bundle_are_refused() -> None:
+    """The value and what is allowed are in the message."""
+    with pytest.raises(SystemExit, match=r"'gestern': a time such as"):
+        bundle.journal_time("gestern")
+    assert bundle.journal_time("-30m") == "-30min"
+    assert json.dumps(bundle.journal_time("-2d")) == '"-2day"'
