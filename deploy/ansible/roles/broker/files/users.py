@@ -63,11 +63,11 @@ def resource_of(found: dict[str, Any]) -> str:
     return kind if kind == "cluster" else f"{kind}:{found['name']}"
 
 
-def there_of(commands: Commands, principal: str) -> set[Acl]:
-    found = commands.must(["acls", "list", "--principal", principal])
+def there_of(found: Sequence[dict[str, Any]], principal: str) -> set[Acl]:
     return {
         Acl(word(each["permission"]), word(each["operation"]), resource_of(each), word(each["pattern_type"]), each["host"])
         for each in found
+        if each["principal"] == principal
     }
 
 
@@ -131,12 +131,13 @@ def change_users(commands: Commands, asked: dict[str, Any]) -> Iterable[str]:
 
 
 def change_rights(commands: Commands, asked: dict[str, Any]) -> Iterable[str]:
+    listed = commands.must(["acls", "list"])
     for user in asked["users"]:
         is_absent = user.get("state", "present") == "absent"
         if "acls" not in user and not is_absent:
             continue
         principal = f"User:{user['name']}"
-        there, wanted = there_of(commands, principal), set() if is_absent else wanted_of(user)
+        there, wanted = there_of(listed, principal), set() if is_absent else wanted_of(user)
         for acl in sorted(wanted - there):
             yield f"{acl.permission} {principal} {acl.operation} {acl.resource} ({acl.pattern}, from {acl.host})"
             if not asked["check"]:

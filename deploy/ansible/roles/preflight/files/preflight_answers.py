@@ -55,7 +55,7 @@ def check_system(host: Host, limits: dict[str, Any], findings: Findings) -> None
         )
     if not answer["systemd"]:
         findings.fail("systemd", "it does not run under systemd, which the services need.", host.name)
-    if not host.broker:
+    if not host.used:
         return
     python = answer["python"]
     if python["version"] is None:
@@ -73,6 +73,8 @@ def check_system(host: Host, limits: dict[str, Any], findings: Findings) -> None
             "`apt install python3-venv`.",
             host.name,
         )
+    if not host.broker:
+        return
     least = limits["min_memory_mb"] * MIB
     if answer["memory_bytes"] < least * MEMORY_SHARE:
         findings.fail(
@@ -96,7 +98,7 @@ def mount_planned(path: str, host: Host) -> str | None:
 
 def check_directories(host: Host, limits: dict[str, Any], findings: Findings) -> None:
     answer = host.answer or {}
-    if not host.broker:
+    if not host.used:
         return
     install = answer["install"]
     least = limits["min_install_mb"] * MIB

@@ -13,9 +13,8 @@ from typing import Any
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from preflight_words import Findings, Host, listed, truth
+from preflight_words import GROUPS, Findings, Host, listed, truth
 
-GROUPS = ("brokers", "dashboards", "analytics", "load_workers", "monitoring")
 ROLE_OF_GROUP = {
     "brokers": "broker",
     "dashboards": "dashboard",
@@ -159,6 +158,10 @@ def check_groups(hosts: list[Host], groups: dict[str, list[str]], findings: Find
     for group, members in sorted(groups.items()):
         if group not in (*GROUPS, "all", "ungrouped") and members and (near := nearest(group, set(GROUPS), 0.8)):
             findings.fail("groups", f"The inventory has a group {group}, which no playbook uses: did you mean {near}?")
+    if unused := [host.name for host in hosts if not host.used]:
+        findings.warn(
+            "groups", f"in none of the groups {listed(list(GROUPS))}: no playbook does anything there.", *unused
+        )
     if not any(host.broker for host in hosts):
         findings.fail(
             "groups", "No host is in the group brokers: name the brokers' hosts in this group of the inventory."

@@ -51,9 +51,9 @@ def check_sums(directory: Path, wheels: list[Path], findings: Findings) -> None:
     sums = {name.strip(): digest for name, digest in sums.items()}
     faults = [f"{name} is missing" for name in sums if not (directory / name).is_file()]
     faults += [f"{path.name} is not in {SUMS}" for path in wheels if path.name not in sums]
-    for path in wheels:
-        if path.name in sums and digest_of(path) != sums[path.name].lower():
-            faults.append(f"{path.name} is not what its checksum says: it was changed, or copied in part")
+    for name, digest in sums.items():
+        if (directory / name).is_file() and digest_of(directory / name) != digest.lower():
+            faults.append(f"{name} is not what its checksum says: it was changed, or copied in part")
     if faults:
         more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
         findings.fail(
@@ -92,7 +92,7 @@ def check_python(wheel: Path, hosts: list[Host], findings: Findings) -> None:
 
 def python_of(host: Host) -> tuple[int, int] | None:
     found = re.match(r"(\d+)\.(\d+)", (host.answer or {}).get("python", {}).get("version") or "")
-    return (int(found[1]), int(found[2])) if host.broker and found else None
+    return (int(found[1]), int(found[2])) if host.used and found else None
 
 
 def fits(wheel: Path, version: tuple[int, int], architecture: str) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 GIB = 1 << 30
 MIB = 1 << 20
 
+# The groups of the inventory that playbooks use.
+GROUPS = ("brokers", "dashboards", "analytics", "load_workers", "monitoring")
 # The names of the checks, as `preflight_skip` takes them.
 CHECKS = (
     "addresses",
@@ -59,6 +61,11 @@ class Host:
     @property
     def broker(self) -> bool:
         return "brokers" in self.groups
+
+    @property
+    def used(self) -> bool:
+        """Whether a release is installed there."""
+        return any(group in GROUPS for group in self.groups)
 
     @property
     def voter(self) -> bool:
