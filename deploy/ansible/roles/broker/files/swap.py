@@ -1,4 +1,5 @@
-"""On a host whose broker is stopped: the settings that were prepared, and the release that is wanted, are used from now.
+"""On a host whose broker is stopped: the settings that were prepared, and the release that is wanted, become the ones
+in use.
 
 Reads {"home", "version", "properties", "keep"} as JSON on the standard input, and prints what it changed, a line each.
 Of older releases, as many stay as "keep" says, those of `current` and `previous` always.

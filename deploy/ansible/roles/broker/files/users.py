@@ -13,11 +13,12 @@ import os
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import tomllib
 
 # The cluster of the file by which the node itself is known: it needs no password, so one that is wrong can be replaced.
 CLUSTER = "node"
@@ -154,7 +155,8 @@ def change_rights(commands: Commands, asked: dict[str, Any]) -> Iterable[str]:
                 arguments = ["acls", "create", acl.permission, principal, acl.operation, acl.resource, *prefixed]
                 commands.must([*arguments, "--host", acl.host])
         for acl in sorted(there - wanted):
-            yield f"withdraw {acl.permission} {principal} {acl.operation} {acl.resource} ({acl.pattern}, {acl.host})"
+            rule = f"{acl.permission} {principal} {acl.operation} {acl.resource}"
+            yield f"withdraw {rule} ({acl.pattern}, from {acl.host})"
             if not asked["check"]:
                 selected = ["--principal", principal, "--resource", acl.resource, "--pattern", acl.pattern]
                 selected += ["--host", acl.host, "--operation", acl.operation, "--permission", acl.permission]

@@ -9,8 +9,8 @@ Reads what is wanted as JSON on the standard input:
     validity_days, renew_days, authority_days, organization
     check           nothing is written
 
-Prints {"authority": PEM, "issued": {host: PEM of key and chain}, "reasons": {host: text}, "probe": PEM, "changed": [..]}.
-The keys of hosts are not kept here: whoever needs one again gets another certificate.
+Prints {"authority": PEM, "issued": {host: PEM of key and chain}, "reasons": {host: text}, "probe": PEM, "changed":
+[..]}. The keys of hosts are not kept here: whoever needs one again gets another certificate.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def day(number: float) -> datetime.timedelta:
 
 
 def now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+    return datetime.datetime.now(datetime.timezone.utc)
 
 
 def certificates(text: str) -> list[x509.Certificate]:
@@ -143,8 +143,9 @@ class Given:
             constraints = x509.BasicConstraints(ca=False, path_length=None)
         if not constraints.ca:
             raise SystemExit(
-                f"tls_ca_certificate={self.certificate_file}: its first certificate ({first.subject.rfc4514_string()}) "
-                "is none of an authority (CA:TRUE): begin with the one whose key tls_ca_key is"
+                f"tls_ca_certificate={self.certificate_file}: the first certificate "
+                f"({first.subject.rfc4514_string()}) is none "
+                "of an authority (CA:TRUE): begin with the one whose key tls_ca_key is"
             )
         if first.not_valid_after_utc <= now():
             raise SystemExit(f"tls_ca_certificate={self.certificate_file}: ended at {first.not_valid_after_utc}")
@@ -283,11 +284,11 @@ def issue(host: dict[str, Any], authority: Authority, key: CertificateIssuerPriv
 
 
 def rotate(step: str, files: Directory, given: Given, asked: dict[str, Any]) -> None:
-    """One step of an exchange of authorities. Each may be repeated, and a run as always may come between two of them."""
+    """One step of an exchange of authorities. Each may be repeated, and a usual run may come between two of them."""
     if step == "trust" and files.authority("previous") is not None:
         raise SystemExit(
-            "the rotation before is not at its end (there is ca/previous.pem): run playbooks/rotate_certs.yml "
-            "-e rotate_authority=true -e rotate_steps=withdraw"
+            "the rotation before is not at its end (there is ca/previous.pem): "
+            "run playbooks/rotate_certs.yml -e rotate_authority=true -e rotate_steps=withdraw"
         )
     if step == "trust" and files.authority("next") is None:
         current = files.authority("ca")
@@ -332,8 +333,8 @@ def current_of(files: Directory, given: Given, asked: dict[str, Any]) -> Authori
     elif given and given.chain[0] != found.certificate and not asked["step"] and files.authority("next") is None:
         raise SystemExit(
             f"tls_ca_certificate={given.certificate_file} is not the authority in use "
-            f"({found.certificate.subject.rfc4514_string()}): hosts that trust only that one would refuse the others. Run "
-            "playbooks/rotate_certs.yml -e rotate_authority=true"
+            f"({found.certificate.subject.rfc4514_string()}): hosts that trust only that one would refuse the others. "
+            "Run playbooks/rotate_certs.yml -e rotate_authority=true"
         )
     return found
 
@@ -348,7 +349,9 @@ def key_of(files: Directory, authority: Authority, given: Given) -> CertificateI
 
 
 def probe_of(files: Directory, given: Given) -> str:
-    """A certificate of the next authority, to find out whether a node trusts it by now. It counts for a day."""
+    """A certificate of the next authority, with which a run finds out whether a node trusts it by now. It counts for a
+    day.
+    """
     authority = files.authority("next")
     if authority is None:
         return ""

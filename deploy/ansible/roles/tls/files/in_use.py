@@ -1,8 +1,8 @@
 """On a host whose broker runs: waits until the broker uses what the files of certificates have by now.
 
-Reads {"ports", "node_ports", "directory", "probe", "seconds"} as JSON on the standard input. Each of `ports` has to show
-the certificate of node.pem. Where `probe` is a key and a certificate, each of `node_ports` has to accept it, so that the
-node trusts who has signed it.
+Reads {"ports", "node_ports", "directory", "probe", "seconds"} as JSON on the standard input. Each of `ports` has to
+show the certificate of node.pem. Where `probe` is a key and a certificate, each of `node_ports` has to accept it, so
+that the node trusts who has signed it.
 """
 
 from __future__ import annotations
