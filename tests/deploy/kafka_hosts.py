@@ -29,8 +29,8 @@ Description=Apache Kafka
 After=network-online.target
 [Service]
 User=kafka
-ExecStart=/opt/java/bin/java -Xms384m -Xmx384m -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile=/opt/kafka/log4j2.properties \
- -cp /opt/kafka/libs/* kafka.Kafka /etc/kafka/server.properties
+ExecStart=/opt/java/bin/java -Xms384m -Xmx384m -XX:TieredStopAtLevel=1 \
+ -Dlog4j2.configurationFile=/opt/kafka/log4j2.properties -cp /opt/kafka/libs/* kafka.Kafka /etc/kafka/server.properties
 SuccessExitStatus=143
 TimeoutStopSec=120
 [Install]

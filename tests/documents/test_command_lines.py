@@ -73,7 +73,11 @@ README_BENCH = next(line.command for line in LINES if line.command.startswith(".
 
 
 # Pages whose command lines another test carries out, with its file.
-ELSEWHERE = {"migrating.md": "tests/e2e/test_migration.py"}
+ELSEWHERE = {
+    "migrating.md": "tests/e2e/test_migration.py",
+    "deploy.md": "tests/deploy/test_documents.py",
+    "deploy-bad-days.md": "tests/deploy/test_documents.py",
+}
 
 
 def is_exception(line: Line) -> bool:

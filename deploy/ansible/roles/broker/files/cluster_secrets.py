@@ -55,7 +55,7 @@ class Store:
 
 
 def directory_id(cluster_id: str, node_id: int) -> str:
-    """The id of the metadata directory of a first voter: the same in each run, so that all hosts agree without asking."""
+    """The id of the metadata directory of a first voter: the same in each run, so that all hosts agree."""
     for number in range(100):
         digest = hashlib.sha256(f"{cluster_id}/{node_id}/{number}".encode()).digest()
         text = _text(uuid.UUID(bytes=digest[:16], version=4))

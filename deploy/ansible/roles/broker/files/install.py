@@ -1,11 +1,12 @@
 """On a host: a release in a virtual environment of its own, checked before anything uses it.
 
-Reads {"root", "version", "extras", "archive", "python"} as JSON on the standard input. Packages come from the archive alone. The
-marker installed.json is written at the end: a release without it is not used, and is made again.
+Reads {"root", "version", "extras", "archive", "python"} as JSON on the standard input. Packages come from the archive
+alone. The marker installed.json is written at the end: a release without it is not used, and is made again.
 """
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shutil
@@ -13,15 +14,17 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from typing import List
 
 PIP = ["-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "--no-input", "-q"]
+# Where Debian and Ubuntu have the wheel of pip from which `python -m venv` would install it.
+PIP_WHEELS = "/usr/share/python-wheels/pip-*.whl"
 TIME_LIMIT_S = 600
 
 
-def run(command: List[str]) -> str:
+def run(command: list[str], path: str = "") -> str:
+    environment = {**os.environ, "PYTHONPATH": path} if path else None
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIME_LIMIT_S, check=False, umask=0o022
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIME_LIMIT_S, check=False, env=environment
     )
     output = done.stdout.decode(errors="replace").strip()
     if done.returncode != 0:
@@ -42,8 +45,10 @@ def main() -> None:
     elif os.path.exists(release):
         shutil.rmtree(release)
     python = os.path.join(release, "bin", "python")
+    # A release needs no pip of its own, and to install one takes as long as all the rest.
+    pip = next(iter(sorted(glob.glob(PIP_WHEELS), reverse=True)), "")
     if not os.path.exists(python):
-        run([asked["python"], "-m", "venv", release])
+        run([asked["python"], "-m", "venv", *(["--without-pip"] if pip else []), release])
     wheels = tempfile.mkdtemp(prefix="broker-cy-wheels-")
     try:
         with tarfile.open(asked["archive"]) as archive:
@@ -53,7 +58,7 @@ def main() -> None:
             archive.extractall(wheels)
         names = f"[{','.join(sorted(extras))}]" if extras else ""
         requirement = f"broker-cy{names}=={asked['version']}"
-        run([python, *PIP, "install", "--no-index", "--find-links", wheels, "--only-binary", ":all:", requirement])
+        run([python, *PIP, "install", "--no-index", "--find-links", wheels, "--only-binary", ":all:", requirement], pip)
     finally:
         shutil.rmtree(wheels, ignore_errors=True)
     shown = run([os.path.join(release, "bin", "broker-cy"), "--version"])

@@ -1,7 +1,8 @@
 """On one host of the cluster: users and their rights become what the inventory says, with the commands of broker-cy.
 
-Reads {"command", "users", "admin", "passwords", "authorizer", "check"} as JSON on the standard input, and prints {"changed": [..]}. With "check"
-nothing is changed. Users that the inventory does not name, and the rights of users without `acls`, are left alone.
+Reads {"command", "users", "admin", "passwords", "authorizer", "check"} as JSON on the standard input, and prints
+{"changed": [..]}. With "check" nothing is changed. Users that the inventory does not name, and the rights of users
+without `acls`, are left alone.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import os
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import tomllib
 
 # The cluster of the file by which the node itself is known: it needs no password, so one that is wrong can be replaced.
 CLUSTER = "node"
@@ -65,8 +67,7 @@ def resource_of(found: dict[str, Any]) -> str:
     return kind if kind == "cluster" else f"{kind}:{found['name']}"
 
 
-def there_of(commands: Commands, principal: str) -> set[Acl]:
-    found = commands.must(["acls", "list", "--principal", principal])
+def there_of(found: Sequence[dict[str, Any]], principal: str) -> set[Acl]:
     return {
         Acl(
             word(each["permission"]),
@@ -76,6 +77,7 @@ def there_of(commands: Commands, principal: str) -> set[Acl]:
             each["host"],
         )
         for each in found
+        if each["principal"] == principal
     }
 
 
@@ -139,12 +141,13 @@ def change_users(commands: Commands, asked: dict[str, Any]) -> Iterable[str]:
 
 
 def change_rights(commands: Commands, asked: dict[str, Any]) -> Iterable[str]:
+    listed = commands.must(["acls", "list"])
     for user in asked["users"]:
         is_absent = user.get("state", "present") == "absent"
         if "acls" not in user and not is_absent:
             continue
         principal = f"User:{user['name']}"
-        there, wanted = there_of(commands, principal), set() if is_absent else wanted_of(user)
+        there, wanted = there_of(listed, principal), set() if is_absent else wanted_of(user)
         for acl in sorted(wanted - there):
             yield f"{acl.permission} {principal} {acl.operation} {acl.resource} ({acl.pattern}, from {acl.host})"
             if not asked["check"]:
@@ -152,7 +155,8 @@ def change_rights(commands: Commands, asked: dict[str, Any]) -> Iterable[str]:
                 arguments = ["acls", "create", acl.permission, principal, acl.operation, acl.resource, *prefixed]
                 commands.must([*arguments, "--host", acl.host])
         for acl in sorted(there - wanted):
-            yield f"withdraw {acl.permission} {principal} {acl.operation} {acl.resource} ({acl.pattern}, from {acl.host})"
+            rule = f"{acl.permission} {principal} {acl.operation} {acl.resource}"
+            yield f"withdraw {rule} ({acl.pattern}, from {acl.host})"
             if not asked["check"]:
                 selected = ["--principal", principal, "--resource", acl.resource, "--pattern", acl.pattern]
                 selected += ["--host", acl.host, "--operation", acl.operation, "--permission", acl.permission]
