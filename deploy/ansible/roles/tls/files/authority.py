@@ -284,7 +284,7 @@ def issue(host: dict[str, Any], authority: Authority, key: CertificateIssuerPriv
 
 
 def rotate(step: str, files: Directory, given: Given, asked: dict[str, Any]) -> None:
-    """One step of an exchange of authorities. Each is safe to repeat, and a run as always may come between two of them."""
+    """One step of an exchange of authorities. Each is safe to repeat; a usual run may come between two of them."""
     if step == "trust" and files.authority("previous") is not None:
         raise SystemExit(
             "the rotation before is not at its end (there is ca/previous.pem): "
