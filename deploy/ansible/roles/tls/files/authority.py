@@ -284,11 +284,11 @@ def issue(host: dict[str, Any], authority: Authority, key: CertificateIssuerPriv
 
 
 def rotate(step: str, files: Directory, given: Given, asked: dict[str, Any]) -> None:
-    """One step of an exchange of authorities. Each is safe to repeat; a usual run may come between two of them."""
+    """One step of an exchange of authorities. Each may be repeated, and a usual run may come between two of them."""
     if step == "trust" and files.authority("previous") is not None:
         raise SystemExit(
             "the rotation before is not at its end (there is ca/previous.pem): "
-            "run rotate_certs.yml -e tls_step=withdraw"
+            "run playbooks/rotate_certs.yml -e rotate_authority=true -e rotate_steps=withdraw"
         )
     if step == "trust" and files.authority("next") is None:
         current = files.authority("ca")
