@@ -91,7 +91,8 @@ def releases(lab: Lab) -> None:
     if not list(directory.glob(f"broker_cy-{BROKEN}-*.whl")):
         (wheel,) = directory.glob(f"broker_cy-{version()}-*.whl")
         made = _broken(wheel, lab.directory / wheel.name)
-        argv: list[str | Path] = [sys.executable, PROGRAM, "--out", directory, "--from-wheel", made, "--version", BROKEN]
+        argv: list[str | Path] = [sys.executable, PROGRAM, "--out", directory]
+        argv += ["--from-wheel", made, "--version", BROKEN]
         run(argv, timeout_s=BUILD_S)
         made.unlink()
 
