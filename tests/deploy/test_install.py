@@ -124,7 +124,7 @@ def test_it_installs_a_cluster_that_serves(story: Story) -> None:
     """If this fails, empty hosts do not become a cluster on which records are produced and consumed."""
     story.write_inventory()
     story.installed()
-    brokers = ask_json(story.lab, "n2", "brokers", "list")
+    brokers = ask_json(story.lab, "n2", "cluster", "describe")["brokers"]
     assert {each["broker_id"]: each["rack"] for each in brokers} == {1: "rack-1", 2: "rack-2", 3: "rack-3"}
     quorum = ask_json(story.lab, "n3", "quorum", "show")
     assert len(quorum["voters"]) == len(HOSTS)
@@ -201,6 +201,7 @@ def test_no_secret_is_in_outputs_and_logs(story: Story) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_the_times_of_the_goals(story: Story) -> None:
     """If this fails on a machine that does nothing else, an installation takes longer than docs/deploy.md says."""
     lab = story.lab

@@ -1,4 +1,6 @@
-"""What the services beside the brokers consist of, without a lab: rules of alerts, accounts of the dashboard, support bundles."""
+"""What the services beside the brokers consist of, without a lab: rules of alerts, accounts of the dashboard, support
+bundles.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""On a host: an archive of what somebody needs who was not there: logs, configuration, metrics, versions, state of the cluster.
+"""On a host: an archive of what somebody needs who was not there: logs, configuration, metrics, versions, state of the
+cluster.
 
 usage: support_bundle.py ARCHIVE < settings.json
 
-The settings are {"host", "since", "lines", "command", "clusters", "metrics_url", "metrics_token_file", "authority", "directories"};
-`clusters` are files with a login, of which the first one that is there is used; `metrics_url` is empty where no broker is.
+The settings are {"host", "since", "lines", "command", "clusters", "metrics_url", "metrics_token_file", "authority",
+"directories"}; `clusters` are files with a login, of which the first one that is there is used; `metrics_url` is empty
+where no broker is.
 
-No secret leaves the host. What is a secret is known in three ways, and any of them is enough: the name of a setting says so,
-the form of a text says so (keys in PEM, logins, tokens), or the text occurs in a file that has secrets on this host. A file
-is read with a bound, and the archive says what was cut off. Uses the standard library alone, as the release may be what is
-broken.
+No secret leaves the host. What is a secret is known in three ways, and any of them is enough: the name of a setting
+says so, the form of a text says so (keys in PEM, logins, tokens), or the text occurs in a file that has secrets on this
+host. A file is read with a bound, and the archive says what was cut off. Uses the standard library alone, as the
+release may be what is broken.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import sys
 import tarfile
 import time
 import urllib.request
-from typing import Any, Dict, Iterable, List, Set, Tuple
+from typing import Any, Iterable
 
 HIDDEN = "<redacted>"
 COMMAND_S = 60
@@ -53,9 +55,12 @@ SECRET_NAME = re.compile(r"(?i)(password|passphrase|secret|token|credential|jaas
 NO_SECRET_NAME = re.compile(r"(?i)(\.file|_file|\.env|\.location|endpoint\.url|lifetime\.ms|time\.ms|interval\.ms)$")
 SETTING = re.compile(r"^(\s*(?:export\s+)?[\"']?([A-Za-z0-9_.-]+)[\"']?\s*[=:]\s*)(\S.*)$")
 # Whatever the setting around it is called.
-FORMS: Tuple[Tuple["re.Pattern[str]", str], ...] = (
+FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S), HIDDEN),
-    (re.compile(r"(?i)((?:password|passwd|secret|token|hmac)[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;\]\"']+)"), r"\1" + HIDDEN),
+    (
+        re.compile(r"(?i)((?:password|passwd|secret|token|hmac)[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;\]\"']+)"),
+        r"\1" + HIDDEN,
+    ),
     (re.compile(r"(?i)(authorization:\s*\w+\s+)\S+"), r"\1" + HIDDEN),
     (re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}"), r"\1" + HIDDEN),
     (re.compile(r"(https?://)[^\s/@:]+:[^\s/@]+@"), r"\1" + HIDDEN + "@"),
@@ -88,7 +93,7 @@ class Redactor:
         return found[1] + HIDDEN
 
 
-def secrets_of(path: str, text: str) -> Set[str]:
+def secrets_of(path: str, text: str) -> set[str]:
     """Return the secrets in a file of configuration: each may occur in a log as well."""
     if WHOLE_SECRETS.search(path):
         return {text.strip(), *(line.strip() for line in text.split("\n"))} - {""}
@@ -109,7 +114,7 @@ def read(path: str) -> str:
         return file.read(TEXT_BYTES_MAX).decode(errors="replace")
 
 
-def run(*argv: str, environment: Dict[str, str] = {}) -> str:  # noqa: B006 (is not changed)
+def run(*argv: str, environment: dict[str, str] = {}) -> str:  # noqa: B006 (is not changed)
     """Return what a command prints, or why it did not."""
     try:
         done = subprocess.run(
@@ -124,7 +129,7 @@ def run(*argv: str, environment: Dict[str, str] = {}) -> str:  # noqa: B006 (is 
     return text if done.returncode == 0 else f"{text}\n[exit code {done.returncode}]\n"
 
 
-def metrics(settings: Dict[str, Any]) -> str:
+def metrics(settings: dict[str, Any]) -> str:
     """Return the page of metrics, or why there is none."""
     request = urllib.request.Request(settings["metrics_url"])
     try:
@@ -140,7 +145,7 @@ def metrics(settings: Dict[str, Any]) -> str:
         return f"{settings['metrics_url']}: {error}\n"
 
 
-def state(settings: Dict[str, Any]) -> Dict[str, str]:
+def state(settings: dict[str, Any]) -> dict[str, str]:
     """Return what the cluster says of itself; each host asks, as hosts may see different things."""
     logins = [path for path in settings["clusters"] if os.path.exists(path)]
     if not logins or not os.path.exists(settings["command"]):
@@ -166,7 +171,7 @@ def state(settings: Dict[str, Any]) -> Dict[str, str]:
     }
 
 
-def host(settings: Dict[str, Any]) -> Dict[str, str]:
+def host(settings: dict[str, Any]) -> dict[str, str]:
     """Return what the host says of itself."""
     found = {
         "host/os-release.txt": read("/etc/os-release"),
@@ -209,10 +214,10 @@ def journal_time(since: str) -> str:
     return f"-{found[1]}{units[found[2]]}"
 
 
-def configuration() -> Tuple[Dict[str, str], Set[str]]:
+def configuration() -> tuple[dict[str, str], set[str]]:
     """Return the files of configuration, and the secrets in them."""
-    found: Dict[str, str] = {}
-    known: Set[str] = set()
+    found: dict[str, str] = {}
+    known: set[str] = set()
     for path in sorted({path for pattern in CONFIGURATION for path in glob.glob(pattern) if os.path.isfile(path)}):
         try:
             text = read(path)
@@ -224,7 +229,7 @@ def configuration() -> Tuple[Dict[str, str], Set[str]]:
     return found, known
 
 
-def collect(settings: Dict[str, Any]) -> Dict[str, str]:
+def collect(settings: dict[str, Any]) -> dict[str, str]:
     """Return the texts of the archive, without secrets."""
     texts, known = configuration()
     # Secrets that are known elsewhere in the inventory come with the settings, and are looked for as well.
@@ -236,11 +241,12 @@ def collect(settings: Dict[str, Any]) -> Dict[str, str]:
     return {name: redactor.clean(text) for name, text in texts.items()}
 
 
-def write(path: str, host_name: str, texts: Dict[str, str]) -> None:
+def write(path: str, host_name: str, texts: dict[str, str]) -> None:
     """Write the archive, which only root can read."""
-    cut: List[str] = [name for name, text in texts.items() if len(text.encode()) > TEXT_BYTES_MAX]
+    cut: list[str] = [name for name, text in texts.items() if len(text.encode()) > TEXT_BYTES_MAX]
     texts["README.txt"] = (
-        f"Support bundle of {host_name}, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}. Secrets are replaced by {HIDDEN}.\n"
+        f"Support bundle of {host_name}, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}. "
+        f"Secrets are replaced by {HIDDEN}.\n"
         + "".join(f"{name}: only the last {TEXT_BYTES_MAX >> 20} MiB\n" for name in cut)
     )
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,8 +1,9 @@
 """On the control node: one archive of the wheels that a release needs, taken from the wheelhouse.
 
-Reads {"wheelhouse", "version", "extras", "directory", "check"} as JSON on the standard input. The archive has broker-cy of that
-version, and what it and its extras need, directly or not, for any interpreter; pip on the host chooses among those. It is
-written once for the same wheels, and its name contains their digest. Prints its path, and how many wheels it has.
+Reads {"wheelhouse", "version", "extras", "directory", "check"} as JSON on the standard input. The archive has broker-cy
+of that version, and what it and its extras need, directly or not, for any interpreter; pip on the host chooses among
+those. It is written once for the same wheels, and its name contains their digest. Prints its path, and how many wheels
+it has.
 """
 
 from __future__ import annotations

@@ -34,7 +34,9 @@ class Store:
         if path.exists():
             found = path.read_text(encoding="utf-8").strip()
             if not found:
-                raise SystemExit(f"{path} is empty: write the secret into it, or remove the file to have a new one made")
+                raise SystemExit(
+                    f"{path} is empty: write the secret into it, or remove the file to have a new one made"
+                )
             return found
         self.put(name, fresh)
         return fresh
@@ -53,7 +55,7 @@ class Store:
 
 
 def directory_id(cluster_id: str, node_id: int) -> str:
-    """The id of the metadata directory of a first voter: the same in each run, so that all hosts agree without asking."""
+    """The id of the metadata directory of a first voter: the same in each run, so that all hosts agree."""
     for number in range(100):
         digest = hashlib.sha256(f"{cluster_id}/{node_id}/{number}".encode()).digest()
         text = _text(uuid.UUID(bytes=digest[:16], version=4))
@@ -98,7 +100,8 @@ def main() -> None:
     store = Store(directory, asked["check"])
     cluster_id = cluster_id_of(store, directory / "cluster-id", asked["formatted"], joins=asked["joins"])
     passwords = {
-        user["name"]: user.get("password") or store.get(f"passwords/{user['name']}", secrets.token_urlsafe(PASSWORD_BYTES))
+        user["name"]: user.get("password")
+        or store.get(f"passwords/{user['name']}", secrets.token_urlsafe(PASSWORD_BYTES))
         for user in asked["users"]
     }
     print(
@@ -106,7 +109,8 @@ def main() -> None:
             {
                 "cluster_id": cluster_id,
                 "passwords": passwords,
-                "metrics_token": asked["metrics_token"] or store.get("metrics-token", secrets.token_urlsafe(TOKEN_BYTES)),
+                "metrics_token": asked["metrics_token"]
+                or store.get("metrics-token", secrets.token_urlsafe(TOKEN_BYTES)),
                 "directory_ids": {str(node): directory_id(cluster_id, node) for node in asked["nodes"]},
                 "made": store.made,
             }

@@ -1,7 +1,7 @@
 """On a host: a release in a virtual environment of its own, checked before anything uses it.
 
-Reads {"root", "version", "extras", "archive", "python"} as JSON on the standard input. Packages come from the archive alone. The
-marker installed.json is written at the end: a release without it is not used, and is made again.
+Reads {"root", "version", "extras", "archive", "python"} as JSON on the standard input. Packages come from the archive
+alone. The marker installed.json is written at the end: a release without it is not used, and is made again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from typing import List
 
 PIP = ["-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "--no-input", "-q"]
 # Where Debian and Ubuntu have the wheel of pip from which `python -m venv` would install it.
@@ -22,7 +21,7 @@ PIP_WHEELS = "/usr/share/python-wheels/pip-*.whl"
 TIME_LIMIT_S = 600
 
 
-def run(command: List[str], path: str = "") -> str:
+def run(command: list[str], path: str = "") -> str:
     environment = {**os.environ, "PYTHONPATH": path} if path else None
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIME_LIMIT_S, check=False, env=environment

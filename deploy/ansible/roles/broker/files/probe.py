@@ -1,7 +1,7 @@
 """What is on a host already, as one JSON document, so that a run which finds everything in place needs one task for it.
 
-Runs as root with the interpreter of the host, before anything is installed: it uses the standard library alone. Of files
-that may have secrets it reports digests only.
+Runs as root with the interpreter of the host, before anything is installed: it uses the standard library alone. Of
+files that may have secrets it reports digests only.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import re
 import stat
 import subprocess
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 # A change of this setting alone needs no restart: a node that runs has its quorum, and reads it with its next start.
 WITHOUT_RESTART = re.compile(r"^controller\.quorum\.bootstrap\.servers=.*\n?", re.MULTILINE)
 UNIT_FIELDS = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload")
 
 
-def text_of(path: str) -> Optional[str]:
+def text_of(path: str) -> str | None:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -34,7 +34,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def described(path: str) -> Optional[Dict[str, str]]:
+def described(path: str) -> dict[str, str] | None:
     """Mode, owner and group as a playbook writes them, and the digest of a file."""
     try:
         found = os.stat(path)
@@ -52,7 +52,7 @@ def described(path: str) -> Optional[Dict[str, str]]:
     return shown
 
 
-def releases(root: str) -> Dict[str, Any]:
+def releases(root: str) -> dict[str, Any]:
     """The extras of each release that was installed to its end."""
     found = {}
     try:
@@ -73,7 +73,7 @@ def link(path: str) -> str:
         return ""
 
 
-def meta(directories: List[str]) -> Optional[Dict[str, str]]:
+def meta(directories: list[str]) -> dict[str, str] | None:
     """The first meta.properties: the cluster, the node and the directory that it belongs to."""
     for directory in directories:
         text = text_of(os.path.join(directory, "meta.properties"))
@@ -88,7 +88,7 @@ def meta(directories: List[str]) -> Optional[Dict[str, str]]:
     return None
 
 
-def unit(name: str) -> Dict[str, str]:
+def unit(name: str) -> dict[str, str]:
     command = ["systemctl", "show", name, "--property", ",".join(UNIT_FIELDS)]
     shown = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.decode()
     found = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)

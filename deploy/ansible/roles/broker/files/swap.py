@@ -1,7 +1,8 @@
-"""On a host whose broker is stopped: the settings that were prepared, and the release that is wanted, become the ones in use.
+"""On a host whose broker is stopped: the settings that were prepared, and the release that is wanted, become the ones
+in use.
 
-Reads {"home", "version", "properties", "keep"} as JSON on the standard input, and prints what it changed, a line each. Of older releases, as many
-stay as "keep" says, those of `current` and `previous` always.
+Reads {"home", "version", "properties", "keep"} as JSON on the standard input, and prints what it changed, a line each.
+Of older releases, as many stay as "keep" says, those of `current` and `previous` always.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import json
 import os
 import shutil
 import sys
-from typing import Optional
 
 
-def target(link: str) -> Optional[str]:
+def target(link: str) -> str | None:
     try:
         return os.path.basename(os.readlink(link))
     except OSError:

@@ -1,7 +1,8 @@
 """On one host of the cluster: users and their rights become what the inventory says, with the commands of broker-cy.
 
-Reads {"command", "users", "admin", "passwords", "authorizer", "check"} as JSON on the standard input, and prints {"changed": [..]}. With "check"
-nothing is changed. Users that the inventory does not name, and the rights of users without `acls`, are left alone.
+Reads {"command", "users", "admin", "passwords", "authorizer", "check"} as JSON on the standard input, and prints
+{"changed": [..]}. With "check" nothing is changed. Users that the inventory does not name, and the rights of users
+without `acls`, are left alone.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import os
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import tomllib
 
 # The cluster of the file by which the node itself is known: it needs no password, so one that is wrong can be replaced.
 CLUSTER = "node"
@@ -39,7 +41,9 @@ class Commands:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def run(self, arguments: Sequence[str], *, stdin: str = "", cluster: str = CLUSTER, file: str = "") -> tuple[int, str, str]:
+    def run(
+        self, arguments: Sequence[str], *, stdin: str = "", cluster: str = CLUSTER, file: str = ""
+    ) -> tuple[int, str, str]:
         environment = {**os.environ, **({"BROKER_CY_CLUSTERS": file} if file else {})}
         command = [self._path, *arguments, "--cluster", cluster, "--json", "--timeout", "20"]
         done = subprocess.run(
@@ -65,7 +69,13 @@ def resource_of(found: dict[str, Any]) -> str:
 
 def there_of(found: Sequence[dict[str, Any]], principal: str) -> set[Acl]:
     return {
-        Acl(word(each["permission"]), word(each["operation"]), resource_of(each), word(each["pattern_type"]), each["host"])
+        Acl(
+            word(each["permission"]),
+            word(each["operation"]),
+            resource_of(each),
+            word(each["pattern_type"]),
+            each["host"],
+        )
         for each in found
         if each["principal"] == principal
     }
@@ -145,7 +155,8 @@ def change_rights(commands: Commands, asked: dict[str, Any]) -> Iterable[str]:
                 arguments = ["acls", "create", acl.permission, principal, acl.operation, acl.resource, *prefixed]
                 commands.must([*arguments, "--host", acl.host])
         for acl in sorted(there - wanted):
-            yield f"withdraw {acl.permission} {principal} {acl.operation} {acl.resource} ({acl.pattern}, from {acl.host})"
+            rule = f"{acl.permission} {principal} {acl.operation} {acl.resource}"
+            yield f"withdraw {rule} ({acl.pattern}, from {acl.host})"
             if not asked["check"]:
                 selected = ["--principal", principal, "--resource", acl.resource, "--pattern", acl.pattern]
                 selected += ["--host", acl.host, "--operation", acl.operation, "--permission", acl.permission]

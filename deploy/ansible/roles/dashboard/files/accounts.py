@@ -2,9 +2,9 @@
 
 usage: accounts.py USERS_FILE [check]
 
-The input is JSON: {"exclusive": false, "accounts": [{"name", "role", "password", ...}]}. With `check` nothing is written.
-Role dashboard runs this with the Python of the release. Passwords are compared with the hashes in the file, so that a
-second run changes nothing and no other copy of a password is on the host.
+The input is JSON: {"exclusive": false, "accounts": [{"name", "role", "password", ...}]}. With `check` nothing is
+written. Role dashboard runs this with the Python of the release. Passwords are compared with the hashes in the file, so
+that a second run changes nothing and no other copy of a password is on the host.
 """
 
 from __future__ import annotations
@@ -15,9 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import argon2
+
 from broker_cy.client.errors import ClientError
 from dashboard.security.roles import Role, Scope
-from dashboard.security.users import User, check_name, hash_password, load_users, normal_password, remove_user, save_user
+from dashboard.security.users import (
+    User,
+    check_name,
+    hash_password,
+    load_users,
+    normal_password,
+    remove_user,
+    save_user,
+)
 
 
 def matches(user: User, password: str) -> bool:

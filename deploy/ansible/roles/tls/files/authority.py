@@ -9,8 +9,8 @@ Reads what is wanted as JSON on the standard input:
     validity_days, renew_days, authority_days, organization
     check           nothing is written
 
-Prints {"authority": PEM, "issued": {host: PEM of key and chain}, "reasons": {host: text}, "probe": PEM, "changed": [..]}. The keys of hosts are
-not kept here: whoever needs one again gets another certificate.
+Prints {"authority": PEM, "issued": {host: PEM of key and chain}, "reasons": {host: text}, "probe": PEM, "changed":
+[..]}. The keys of hosts are not kept here: whoever needs one again gets another certificate.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ class Given:
         self.certificate_file, self.key_file = asked["certificate"], asked["key"]
         self._passphrase = asked["passphrase"]
         if bool(self.certificate_file) is not bool(self.key_file):
-            raise SystemExit("tls_ca_certificate and tls_ca_key belong together: give both, or none for an own authority")
+            raise SystemExit(
+                "tls_ca_certificate and tls_ca_key belong together: give both, or none for an own authority"
+            )
         self.chain = certificates(self._text("tls_ca_certificate", self.certificate_file)) if self else []
         if self:
             self._check()
@@ -141,7 +143,8 @@ class Given:
             constraints = x509.BasicConstraints(ca=False, path_length=None)
         if not constraints.ca:
             raise SystemExit(
-                f"tls_ca_certificate={self.certificate_file}: the first certificate ({first.subject.rfc4514_string()}) is none "
+                f"tls_ca_certificate={self.certificate_file}: the first certificate "
+                f"({first.subject.rfc4514_string()}) is none "
                 "of an authority (CA:TRUE): begin with the one whose key tls_ca_key is"
             )
         if first.not_valid_after_utc <= now():
@@ -281,9 +284,12 @@ def issue(host: dict[str, Any], authority: Authority, key: CertificateIssuerPriv
 
 
 def rotate(step: str, files: Directory, given: Given, asked: dict[str, Any]) -> None:
-    """One step of an exchange of authorities. Each is safe to repeat, and a run as always may come between two of them."""
+    """One step of an exchange of authorities. Each may be repeated, and a usual run may come between two of them."""
     if step == "trust" and files.authority("previous") is not None:
-        raise SystemExit("the rotation before is not at its end (there is ca/previous.pem): run rotate_certs.yml -e tls_step=withdraw")
+        raise SystemExit(
+            "the rotation before is not at its end (there is ca/previous.pem): "
+            "run playbooks/rotate_certs.yml -e rotate_authority=true -e rotate_steps=withdraw"
+        )
     if step == "trust" and files.authority("next") is None:
         current = files.authority("ca")
         if given and current is not None and given.chain[0] == current.certificate:
@@ -326,8 +332,9 @@ def current_of(files: Directory, given: Given, asked: dict[str, Any]) -> Authori
         assert found is not None
     elif given and given.chain[0] != found.certificate and not asked["step"] and files.authority("next") is None:
         raise SystemExit(
-            f"tls_ca_certificate={given.certificate_file} is not the authority in use ({found.certificate.subject.rfc4514_string()}): "
-            "hosts that trust only that one would refuse the others. Run playbooks/rotate_certs.yml -e rotate_authority=true"
+            f"tls_ca_certificate={given.certificate_file} is not the authority in use "
+            f"({found.certificate.subject.rfc4514_string()}): hosts that trust only that one would refuse the others. "
+            "Run playbooks/rotate_certs.yml -e rotate_authority=true"
         )
     return found
 
@@ -342,7 +349,9 @@ def key_of(files: Directory, authority: Authority, given: Given) -> CertificateI
 
 
 def probe_of(files: Directory, given: Given) -> str:
-    """A certificate of the next authority, with which a run finds out whether a node trusts it by now. It counts for a day."""
+    """A certificate of the next authority, with which a run finds out whether a node trusts it by now. It counts for a
+    day.
+    """
     authority = files.authority("next")
     if authority is None:
         return ""

@@ -1,7 +1,8 @@
 """On a host whose broker runs: waits until the broker uses what the files of certificates have by now.
 
-Reads {"ports", "node_ports", "directory", "probe", "seconds"} as JSON on the standard input. Each of `ports` has to show the certificate of node.pem. Where
-`probe` is a key and a certificate, each of `node_ports` has to accept it, so that the node trusts who has signed it.
+Reads {"ports", "node_ports", "directory", "probe", "seconds"} as JSON on the standard input. Each of `ports` has to
+show the certificate of node.pem. Where `probe` is a key and a certificate, each of `node_ports` has to accept it, so
+that the node trusts who has signed it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import struct
 import sys
 import tempfile
 import time
-from typing import Optional
+from typing import Any
 
 PAUSE_S = 0.5
 CONNECT_S = 5.0
-# ApiVersions, version 0, of a client without a name: with TLS 1.3 a client learns with the first answer whether its certificate is accepted.
+# ApiVersions, version 0, of a client without a name: with TLS 1.3 a client learns with the first answer whether its
+# certificate is accepted.
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
@@ -34,7 +36,7 @@ def accepted(port: int, context: ssl.SSLContext) -> bool:
         return len(secured.recv(4)) > 0
 
 
-def context_of(identity: Optional[str]) -> ssl.SSLContext:
+def context_of(identity: str | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # Who answers at the host's own ports is compared by its certificate.
     context.check_hostname = False
@@ -44,7 +46,7 @@ def context_of(identity: Optional[str]) -> ssl.SSLContext:
     return context
 
 
-def wrong(asked: dict, own: str, probe: Optional[str]) -> str:
+def wrong(asked: dict[str, Any], own: str, probe: str | None) -> str:
     """What is not as it has to be; empty for nothing."""
     node = os.path.join(asked["directory"], "node.pem")
     for port in asked["ports"]:

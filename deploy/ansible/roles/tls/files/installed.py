@@ -10,7 +10,6 @@ import re
 import socket
 import stat
 import sys
-from typing import Optional
 
 CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 
@@ -23,7 +22,7 @@ def text_of(path: str) -> str:
         return ""
 
 
-def described(path: str) -> Optional[str]:
+def described(path: str) -> str | None:
     try:
         found = os.stat(path)
         owner, group = pwd.getpwuid(found.st_uid).pw_name, grp.getgrgid(found.st_gid).gr_name
