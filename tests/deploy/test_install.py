@@ -201,6 +201,7 @@ def test_no_secret_is_in_outputs_and_logs(story: Story) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_the_times_of_the_goals(story: Story) -> None:
     """If this fails on a machine that does nothing else, an installation takes longer than docs/deploy.md says."""
     lab = story.lab

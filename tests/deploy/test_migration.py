@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bench.launch.nodes import broker_command
-from bench.launch.processes import run
+from bench.launch.processes import ProcessError, run
 from bench.steady_clients.programs import CLIENTS, LineProgram
 from tests.deploy import kafka_hosts
 from tests.deploy.lab import Lab
@@ -68,6 +68,13 @@ class Cluster:
     def brokers(self) -> set[int]:
         return {each["broker_id"] for each in self.json("brokers", "list") if each["state"] != "fenced"}
 
+    def serves(self) -> bool:
+        """Whether Kafka's brokers are all in service; they may still be starting."""
+        try:
+            return self.brokers() == OLD_IDS
+        except ProcessError:
+            return False
+
     def voters(self) -> set[int]:
         return {each["replica_id"] for each in self.json("quorum", "show")["voters"]}
 
@@ -108,7 +115,7 @@ def test_a_running_kafka_becomes_ours(lab: Lab, tmp_path: Path) -> None:
     kafka_hosts.start_kafka(lab, OLD)
     write_inventory(lab)
     cluster = Cluster(lab)
-    until(lambda: cluster.brokers() == OLD_IDS, "Kafka's brokers", WAIT_S, 1.0)
+    until(cluster.serves, "Kafka's brokers", WAIT_S, 1.0)
     cluster.ask("topics", "create", TOPIC, "-p", str(PARTITIONS), "-r", "3")
     client = LabClient(lab, cluster.servers, tmp_path)
     try:
