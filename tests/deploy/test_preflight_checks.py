@@ -200,6 +200,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], object], str, list[str]]] = [
         "log_directories",
         ["n2: ", "logs", "absolute"],
     ),
+    ("two directories", _variable(broker_log_dirs=["/a", "/b"]), "log_directories", ["n2: ", "/a", "/b", "has one"]),
     ("the same directory twice", _variable(broker_log_dirs=["/a", "/a"]), "log_directories", ["n2: ", "twice", "/a"]),
     ("a disk with a file system", _disk(state="other", content="TYPE ext4"), "disks", ["ext4", "wipefs", "/dev/sdb"]),
     (

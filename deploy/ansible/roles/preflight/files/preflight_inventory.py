@@ -254,6 +254,13 @@ def check_inventory(hosts: list[Host], groups: dict[str, list[str]], roles: Path
                 f"broker_log_dirs has a directory twice: {listed([*map(str, directories)])}.",
                 host.name,
             )
+        elif isinstance(directories, list) and len(directories) > 1:
+            findings.fail(
+                "log_directories",
+                f"broker_log_dirs has {len(directories)} directories ({listed([*map(str, directories)])}), and a "
+                "broker has one: join the disks below it (RAID, LVM), and name that one.",
+                host.name,
+            )
         if truth(host.variables.get("broker_plaintext", False)) and host.broker:
             findings.warn(
                 "variables", "broker_plaintext is true: everyone who reaches the broker may do everything.", host.name
