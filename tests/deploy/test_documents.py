@@ -99,7 +99,7 @@ def test_from_nothing_to_the_first_alert(operator: Operator) -> None:
     assert any("hello" in each for each in said)
     stop, journal, start = commands("deploy", "4. To the first alert")
     operator.do(stop)
-    until(lambda: "broker" in operator.do(journal), "the alert", WAIT_S, 2.0)
+    until(lambda: "firing" in operator.do(journal), "the alert", WAIT_S, 2.0)
     operator.do(start)
     until(lambda: set(operator.brokers().values()) == {"in service"}, "three brokers", WAIT_S, 1.0)
 
