@@ -1,5 +1,5 @@
-"""The services beside the brokers on three hosts which are brokers and everything else at once: dashboard, analytics, load workers,
-monitoring; the playbooks load_test, benchmark and support_bundle; and what a second run changes.
+"""The services beside the brokers on three hosts which are brokers and everything else at once: dashboard, analytics,
+load workers, monitoring; the playbooks load_test, benchmark and support_bundle; and what a second run changes.
 
 Minutes, and half a gigabyte of wheels.
 """
@@ -248,7 +248,8 @@ def test_a_load_test_brings_one_report_back(site: Site) -> None:
                 "load_test_rate": "200/s",
                 "load_test_duration": "5s",
                 "load_test_label": "try",
-                # Three brokers, three workers and the test share this machine: what its speed decides is no failure here.
+                # Three brokers, three workers and the test share this machine: what its speed decides is no failure
+                # here.
                 "load_test_strict": False,
             }
         ),
