@@ -94,7 +94,7 @@ serial:
 instructions:
 	@$(BIN)/python -m bench.check --where-recorded
 
-soak: build system-packages $(VENV)/.gssapi
+soak: build system-packages $(VENV)/.gssapi $(VENV)/.ansible
 	@# Soak tests have separate time limits of up to hours; pyproject.toml ends a process after 330 s. A process for each file:
 	@# the memory and the descriptors that one has used do not affect the others.
 	@failed=; for file in $$(grep -rl --include='test_*.py' 'mark\.soak' tests | LC_ALL=C sort); do \

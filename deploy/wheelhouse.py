@@ -214,6 +214,11 @@ def fetch(names: Sequence[str], wheels: Path, lock: dict[str, str]) -> None:
         wanted.unlink()
 
 
+def extras_there(out: Path) -> list[str]:
+    """The extras that the wheelhouse has been built for."""
+    return sorted(path.stem.partition("-")[2] for path in out.glob("requirements-*.txt"))
+
+
 def checksum(path: Path) -> str:
     """The SHA-256 of a file."""
     with open(path, "rb") as file:
@@ -241,6 +246,8 @@ def fill(out: Path, extras: Sequence[str], version: str | None, given: Path | No
         for path in out.glob("*.whl"):
             if path.name not in own:
                 path.rename(wheels / path.name)
+        for path in out.glob("requirements*.txt"):
+            path.unlink()
         lock = locked()
         kept: set[str] = set()
         for extra in ("", *extras):
@@ -267,7 +274,7 @@ def _describe(out: Path) -> None:
         "versions": [str(each) for each in sorted(own)],
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
         "machine": platform.machine(),
-        "extras": sorted(path.stem.partition("-")[2] for path in out.glob("requirements-*.txt")),
+        "extras": extras_there(out),
     }
     (out / "wheelhouse.json").write_text(json.dumps(about, indent=2) + "\n")
     files = sorted(path for path in out.iterdir() if path.is_file() and path.name != "SHA256SUMS")
@@ -279,11 +286,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     out = ROOT / "deploy" / "ansible" / "wheelhouse"
     parser.add_argument("--out", type=Path, default=out, help="the directory (default: deploy/ansible/wheelhouse)")
-    parser.add_argument("--extras", default="", help="extras of the project, with commas between them (default: none)")
+    parser.add_argument(
+        "--extras", help="extras of the project, with commas between them (default: those that are there)"
+    )
     parser.add_argument("--version", help="give the wheel this version")
     parser.add_argument("--from-wheel", type=Path, help="a wheel of the project that exists (default: build one)")
     given = parser.parse_args(argv)
-    extras = [part for part in given.extras.split(",") if part]
+    extras = extras_there(given.out) if given.extras is None else [part for part in given.extras.split(",") if part]
     try:
         if given.version:
             # As file names have it.

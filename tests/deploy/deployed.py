@@ -1,84 +1,51 @@
-"""A cluster on the hosts of a lab, installed by playbooks: how tests run them, and what clients need."""
+"""A cluster on the hosts of a lab in its years of service: playbooks that change it, and the login of clients."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.deploy.base import LabError
-from tests.deploy.lab import REPOSITORY, Lab
+from bench.launch.processes import run
+from tests.deploy.cluster import ask_json
+from tests.deploy.lab import Lab
+from tests.deploy.playbooks import Recap, play
+from tests.deploy.times import note
+from tests.deploy.wheels import BUILD_S, PROGRAM, version, wheelhouse
 
-PLAY_S = 900.0
-CLI_S = 60.0
-TOOLS = Path(sys.executable).parent
-DEPLOY = REPOSITORY / "deploy" / "ansible"
-_RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Played:
-    """One run of a playbook."""
-
-    code: int
-    output: str
-    seconds: float
-
-    @property
-    def changed(self) -> dict[str, int]:
-        """How many tasks changed something, by host."""
-        return {host: int(changed) for host, _, changed, _, _ in _RECAP.findall(self.output)}
+# Of the tree's version with another number: NEW is the same code, and the broker of BROKEN does not start.
+NEW, BROKEN = "0.1.1", "0.1.2"
 
 
 @dataclass
 class Deployed:
-    """The hosts of a lab as an operator sees them: an inventory, playbooks, and a login."""
+    """The hosts of a lab as an operator sees them."""
 
     lab: Lab
-    wheelhouse: Path
-    version: str = "0.1.0"
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(f"{host.address}:9092" for host in self.lab.hosts[:3])
+    # A host that stays, whose command line is used.
+    witness: str = "n1"
 
     def write_inventory(
         self, brokers: Sequence[str], host_variables: Mapping[str, Mapping[str, Any]] | None = None, **variables: Any
     ) -> None:
-        """The hosts with this release, and what else the test says."""
-        everywhere = {"broker_wheelhouse": str(self.wheelhouse), "broker_version": self.version, **variables}
-        self.lab.write_inventory({"brokers": list(brokers)}, everywhere, host_variables)
+        """The brokers with the release of the tree, and what else the test says."""
+        self.lab.write_inventory({"brokers": list(brokers)}, {"broker_version": version(), **variables}, host_variables)
 
-    def play(self, name: str, *options: str, code: int | None = 0, **extra: Any) -> Played:
-        """Run a playbook with extra variables. AssertionError if it ends with another code (None: any)."""
-        words: list[str | Path] = [TOOLS / "ansible-playbook", "-i", self.lab.inventory, f"playbooks/{name}.yml"]
-        if extra:
-            words += ["--extra-vars", json.dumps(extra)]
-        begun = time.monotonic()
-        done = subprocess.run(
-            self.lab.ctl(*words, *options),
-            capture_output=True,
-            text=True,
-            timeout=PLAY_S,
-            check=False,
-            cwd=DEPLOY,
-            env={**self.lab.environment(), "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1"},
-            stdin=subprocess.DEVNULL,
-        )
-        played = Played(done.returncode, done.stdout + done.stderr, time.monotonic() - begun)
-        log = self.lab.directory / f"{name}.log"
-        log.write_text(played.output)
-        print(f"{name} {json.dumps(extra)}: {played.seconds:.1f} s, code {played.code}, {log}", flush=True)
-        assert code is None or played.code == code, played.output[-6000:]
-        return played
+    def play(self, name: str, *options: str, check: bool = True, what: str = "", **extra: Any) -> Recap:
+        """Run a playbook with extra variables, and note how long it took."""
+        arguments = ["--extra-vars", json.dumps(extra)] if extra else []
+        done = play(self.lab, f"{name}.yml", *arguments, *options, check=check)
+        note(what or f"{name} {' '.join(f'{key}={value}' for key, value in extra.items())}".strip(), done.seconds)
+        return done
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{host.address}:9092" for host in self.lab.hosts[:3])
 
     @property
     def config(self) -> Path:
@@ -99,16 +66,9 @@ class Deployed:
             file.write("\n".join([*lines, ""]))
         return path
 
-    def cli(self, *words: str, check: bool = True) -> Any:
-        """Run a command of broker-cy with --json on the lab's network, and return its document."""
-        argv: list[str | Path] = [TOOLS / "broker-cy", *words, "--json"]
-        argv += ["--bootstrap", self.bootstrap, "--command-config", self.config]
-        done = subprocess.run(
-            self.lab.ctl(*argv), capture_output=True, text=True, timeout=CLI_S, check=False, stdin=subprocess.DEVNULL
-        )
-        if check and done.returncode:
-            raise LabError(f"{' '.join(words)}: exit code {done.returncode}: {done.stdout}{done.stderr}")
-        return json.loads(done.stdout) if done.stdout.strip() else None
+    def ask(self, *words: str) -> Any:
+        """What a command of broker-cy prints as JSON."""
+        return ask_json(self.lab, self.witness, *words)
 
     def release(self, host: str) -> str:
         """The release that a host's link points to."""
@@ -122,26 +82,29 @@ class Deployed:
         return self.lab.ssh(host, "systemctl is-active broker-cy", check=False).returncode == 0
 
     def voters(self) -> list[int]:
-        return sorted(each["replica_id"] for each in self.cli("quorum", "show")["voters"])
+        return sorted(each["replica_id"] for each in self.ask("quorum", "show")["voters"])
 
 
-def build(wheelhouse: Path, *options: str | Path) -> Path:
-    """Put a wheel into the wheelhouse, and return its path; see deploy/wheelhouse.py."""
-    argv = [sys.executable, REPOSITORY / "deploy" / "wheelhouse.py", "--out", wheelhouse, *options]
-    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=PLAY_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return Path(done.stdout.strip())
+def releases(lab: Lab) -> None:
+    """Put the tree's release, NEW and BROKEN into the wheelhouse of the lab."""
+    directory = wheelhouse(lab, versions=[NEW])
+    if not list(directory.glob(f"broker_cy-{BROKEN}-*.whl")):
+        (wheel,) = directory.glob(f"broker_cy-{version()}-*.whl")
+        made = _broken(wheel, lab.directory / wheel.name)
+        argv: list[str | Path] = [sys.executable, PROGRAM, "--out", directory]
+        argv += ["--from-wheel", made, "--version", BROKEN]
+        run(argv, timeout_s=BUILD_S)
+        made.unlink()
 
 
-def broken(wheel: Path, target: Path) -> Path:
+def _broken(wheel: Path, made: Path) -> Path:
     """A wheel like another one, but whose broker ends as soon as it is started; everything else of it works."""
-    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(target / wheel.name, "w") as made:
+    begin = b"    logs.configure("
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(made, "w") as target:
         for entry in source.infolist():
             content = source.read(entry)
             if entry.filename == "broker_cy/main.py":
-                content = content.replace(
-                    b"    logs.configure(", b'    sys.exit("this release is broken on purpose")\n    logs.configure(', 1
-                )
-                assert b"on purpose" in content
-            made.writestr(entry, content)
-    return target / wheel.name
+                assert begin in content
+                content = content.replace(begin, b'    sys.exit("this release is broken on purpose")\n' + begin, 1)
+            target.writestr(entry, content)
+    return made

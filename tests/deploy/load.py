@@ -112,11 +112,12 @@ def under_load(
         log = stack.enter_context(output.open("wb"))
         load = subprocess.Popen(lab.ctl(*words), stdout=log, stderr=log, cwd=REPOSITORY)
         stack.callback(_end, load)
+        until(lambda: _begun(lab, config, bootstrap, load, output), "records of the load", BEGIN_S, 1.0)
+        # Before, it would report a topic that does not exist.
         group = subprocess.Popen(
             lab.ctl(*reader), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=REPOSITORY
         )
         stack.callback(_end, group)
-        until(lambda: _begun(lab, config, bootstrap, load, output), "records of the load", BEGIN_S, 1.0)
         yield verdict
         # As Ctrl-C: the users complete what they began, and it is read back.
         load.send_signal(signal.SIGINT)

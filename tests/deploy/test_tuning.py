@@ -111,6 +111,18 @@ def test_a_cut_cable_is_found(lab: Lab) -> None:
     assert not says(output, "[reach]", "of n2"), output[-4000:]
 
 
+def test_a_host_that_is_down_is_reported_with_the_rest(lab: Lab) -> None:
+    """If this fails, the others are changed without it, or what is wrong with them is only found when it is back."""
+    write(lab, {}, {"broker_log_dirs": ["/var/lib/broker-cy"]})
+    lab.kill("n3")
+    try:
+        output = refused(lab)
+    finally:
+        lab.start("n3")
+    assert says(output, "[answers]", "n3: cannot be reached", "--limit"), output[-4000:]
+    assert says(output, "[log_directories]", "n2: /var/lib/broker-cy"), output[-4000:]
+
+
 def test_everything_else_that_only_hosts_know_is_found(lab: Lab) -> None:
     """A port in use, a clock that is ahead, logs on the disk of the system, a name nobody knows: all in one report."""
     write(

@@ -23,6 +23,8 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 PRODUCT = "broker-cy"
+# How many archives stay on the control node.
+ARCHIVES = 8
 
 
 class Wheel:
@@ -105,6 +107,13 @@ def closure(wheels: dict[str, list[Wheel]], version: str, extras: frozenset[str]
     return chosen
 
 
+def remove_old(target: Path) -> None:
+    """Archives that were written before the newest ones are made again if they are needed."""
+    found = sorted(target.parent.glob(f"{PRODUCT}-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in found[ARCHIVES:]:
+        path.unlink(missing_ok=True)
+
+
 def main() -> None:
     asked = json.load(sys.stdin)
     wheelhouse = Path(asked["wheelhouse"])
@@ -125,6 +134,7 @@ def main() -> None:
             for path in ordered:
                 archive.add(path, arcname=path.name)
         temporary.rename(target)
+        remove_old(target)
     print(json.dumps({"archive": str(target), "wheels": len(ordered)}))
 
 

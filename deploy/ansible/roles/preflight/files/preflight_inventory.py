@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import ipaddress
 import re
@@ -15,6 +14,8 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from preflight_words import GROUPS, Findings, Host, listed, truth
 
+# Hosts with Apache Kafka, of playbooks/migrate_from_kafka.yml.
+MIGRATED = "kafka"
 ROLE_OF_GROUP = {
     "brokers": "broker",
     "dashboards": "dashboard",
@@ -22,13 +23,15 @@ ROLE_OF_GROUP = {
     "load_workers": "load_worker",
     "monitoring": "monitoring",
 }
-HIGHEST_NODE_ID = 2**31 - 1
+# Processes of a node with --shards have node.id + 1000 and so on.
+HIGHEST_NODE_ID = 999
 # A name is taken for a misspelled one from this likeness on: 1 is the same name.
 LIKENESS = 0.75
 # Without a role's prefix it has to be more alike, because the inventory may have variables of other collections.
 LIKENESS_OF_OTHERS = 0.88
 # Values are not shown whole: a list of users may be long.
 SHOWN = 60
+WORD = re.compile(r"\b[a-z][a-z0-9_]+\b")
 SECRET = re.compile(r"password|secret|token|private|key", re.IGNORECASE)
 
 
@@ -53,27 +56,16 @@ def options_of(roles: Path) -> dict[str, dict[str, dict[str, Any]]]:
     return found
 
 
-def set_by_tasks(roles: Path) -> set[str]:
-    """Names that tasks set or register: they are no variables of the inventory, but stay with the host."""
-    names: set[str] = set()
-
-    def visit(node: object) -> None:
-        if isinstance(node, list):
-            for each in node:
-                visit(each)
-        elif isinstance(node, dict):
-            for key, value in node.items():
-                if key in ("register", "loop_var", "index_var") and isinstance(value, str):
-                    names.add(value)
-                elif key in ("ansible.builtin.set_fact", "set_fact", "vars") and isinstance(value, dict):
-                    names.update(value)
-                visit(value)
-
-    for path in [*roles.glob("*/tasks/*.yml"), *roles.glob("*/handlers/*.yml"), *roles.glob("../playbooks/*.yml")]:
-        # What is no YAML, Ansible refuses by itself.
-        with contextlib.suppress(yaml.YAMLError):
-            visit(parsed(path))
-    return names
+def used_inside(roles: Path) -> set[str]:
+    """All words of the collection: facts and results that stay with a host, and options of playbooks given with
+    `-e`, are no variables of a role. A misspelled one is nowhere.
+    """
+    words: set[str] = set()
+    for directory in (*(path for path in roles.iterdir() if path.is_dir()), roles.parent / "playbooks"):
+        for path in directory.rglob("*"):
+            if path.suffix in (".yml", ".j2"):
+                words.update(WORD.findall(path.read_text(encoding="utf-8")))
+    return words
 
 
 def nearest(name: str, known: set[str], cutoff: float = LIKENESS) -> str:
@@ -91,7 +83,7 @@ def shown(name: str, value: object, option: dict[str, Any]) -> str:
 def check_variables(hosts: list[Host], roles: Path, findings: Findings) -> None:
     """Unknown names, wrong types, and what is required and missing; once for all hosts with the same fault."""
     by_role = options_of(roles)
-    internal = set_by_tasks(roles)
+    internal = used_inside(roles)
     known = {name for options in by_role.values() for name in options}
     prefixes = tuple(f"{role}_" for role in by_role)
     faults: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -158,9 +150,7 @@ def check_groups(hosts: list[Host], groups: dict[str, list[str]], findings: Find
     for group, members in sorted(groups.items()):
         if group not in (*GROUPS, "all", "ungrouped") and members and (near := nearest(group, set(GROUPS), 0.8)):
             findings.fail("groups", f"The inventory has a group {group}, which no playbook uses: did you mean {near}?")
-    # Of a migration: its playbook stops the services of these hosts.
-    kafka = groups.get("kafka", [])
-    if unused := [host.name for host in hosts if not host.used and host.name not in kafka]:
+    if unused := [host.name for host in hosts if not host.used and MIGRATED not in host.groups]:
         findings.warn(
             "groups", f"in none of the groups {listed(list(GROUPS))}: no playbook does anything there.", *unused
         )
@@ -263,6 +253,13 @@ def check_inventory(hosts: list[Host], groups: dict[str, list[str]], roles: Path
             findings.fail(
                 "log_directories",
                 f"broker_log_dirs has a directory twice: {listed([*map(str, directories)])}.",
+                host.name,
+            )
+        elif isinstance(directories, list) and len(directories) > 1:
+            findings.fail(
+                "log_directories",
+                f"broker_log_dirs has {len(directories)} directories ({listed([*map(str, directories)])}), and a "
+                "broker has one: join the disks below it (RAID, LVM), and name that one.",
                 host.name,
             )
         if truth(host.variables.get("broker_plaintext", False)) and host.broker:

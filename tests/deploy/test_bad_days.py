@@ -1,0 +1,119 @@
+"""What docs/deploy-bad-days.md says to do is done on lab hosts: a full disk, a lost quorum, a dead disk.
+
+The tests are steps on the same hosts, each of which ends with a cluster that is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.deploy.base import LabError, do
+from tests.deploy.cluster import COMMAND, ask
+from tests.deploy.deployed import Deployed
+from tests.deploy.lab import Lab
+from tests.deploy.wheels import wheelhouse
+from tests.support.wait import until
+
+pytestmark = [pytest.mark.soak, pytest.mark.serial, pytest.mark.timeout(1800)]
+NAMES = ["n1", "n2", "n3"]
+RECOVERY_S, POLL_S = 120.0, 1.0
+MIB = 1 << 20
+# What a test leaves free on the disk that it fills.
+LEFT_MIB = 64
+CLI = f"sudo {COMMAND} {{words}} --cluster local --config /etc/broker-cy/clusters.toml"
+
+
+@pytest.fixture(scope="module")
+def cluster(make_lab: Callable[..., Lab]) -> Deployed:
+    """Three hosts that serve, with a topic that has a replica on each."""
+    lab = make_lab("baddays", len(NAMES))
+    wheelhouse(lab)
+    deployed = Deployed(lab)
+    deployed.write_inventory(NAMES)
+    deployed.play("site", what="nothing to serving")
+    ask(lab, "n1", "topics", "create", "orders", "-p", "3", "--set", f"segment.bytes={8 * MIB}")
+    return deployed
+
+
+def produces(cluster: Deployed, host: str, mib: int = 1) -> bool:
+    """Whether so many MiB of records, to all partitions, are acknowledged."""
+    line = f"head -c {mib * MIB * 3 // 4} /dev/urandom | base64 -w 100000 | " + CLI.format(words="produce orders")
+    return cluster.lab.ssh(host, line, check=False, timeout_s=120).returncode == 0
+
+
+def is_well(cluster: Deployed, host: str) -> bool:
+    """Whether `cluster health`, asked on a host, finds nothing wrong."""
+    done = cluster.lab.ssh(host, CLI.format(words="cluster health"), check=False)
+    return done.returncode == 0 and "under replicated partitions 0" in " ".join(done.stdout.split())
+
+
+def wait_until_well(cluster: Deployed, host: str) -> None:
+    until(lambda: is_well(cluster, host), "a cluster that is well", RECOVERY_S, POLL_S, tolerate=(LabError,))
+    assert "cluster: well" in cluster.play("health").output
+
+
+def test_full_disk(cluster: Deployed) -> None:
+    """Producers are refused on the host whose disk is full, the broker stays, and deleting records by its own means is
+    all that is needed.
+    """
+    lab = cluster.lab
+    assert produces(cluster, "n1", 96)
+    before = cluster.started("n1")
+    free = int(lab.ssh("n1", "df --output=avail -B1M /srv/data | tail -1").stdout)
+    lab.ssh("n1", f"sudo fallocate -l {free - LEFT_MIB}M /srv/data/of-somebody-else")
+    until(lambda: not produces(cluster, "n1", 48), "a disk that is full", RECOVERY_S, POLL_S)
+    assert cluster.started("n1") == before
+    shown = cluster.play("health", check=False)
+    assert "/srv/data/broker-cy is" in shown.output
+    assert "full" in shown.output
+    assert "orders" in ask(lab, "n1", "log-dirs", "--broker", "1")
+    ask(lab, "n1", "configs", "alter", "topic", "orders", "--set", f"retention.bytes={8 * MIB}", "--yes")
+    ask(lab, "n1", "records", "delete", "orders", "--before", "end", "--yes")
+    until(lambda: produces(cluster, "n1"), "records that are acknowledged again", RECOVERY_S, POLL_S)
+    assert cluster.started("n1") == before, "the broker goes on by itself"
+    lab.ssh("n1", "sudo rm /srv/data/of-somebody-else")
+    wait_until_well(cluster, "n1")
+
+
+def test_lost_quorum(cluster: Deployed) -> None:
+    """Two of three hosts are gone, one of them with its disk. The first one to come back with its disk brings the
+    quorum back, and the other one is replaced.
+    """
+    lab = cluster.lab
+    lab.kill("n2")
+    lab.kill("n3")
+    lab.wipe("n3")
+    shown = cluster.play("health", check=False)
+    assert shown.code & 4, "the exit code says that hosts cannot be reached"
+    assert "n2: WRONG: cannot be reached" in shown.output
+    assert not is_well(cluster, "n1")
+    lab.start("n3")
+    refused = cluster.play("replace_broker", check=False, broker_replace="n3", broker_gate_seconds=5)
+    assert refused.code, "without a quorum, no vote is given away"
+    assert not cluster.is_active("n3")
+    lab.start("n2")
+    until(lambda: produces(cluster, "n1"), "records that are acknowledged", RECOVERY_S, POLL_S)
+    cluster.play("replace_broker", broker_replace="n3")
+    assert cluster.voters() == [1, 2, 3]
+    wait_until_well(cluster, "n1")
+
+
+def test_dead_disk(cluster: Deployed) -> None:
+    """A file system becomes read-only: the broker ends, the others serve, and with a new disk the host comes back."""
+    lab = cluster.lab
+    lab.ssh("n2", "sudo mount -o remount,ro /srv/data")
+    until(lambda: not cluster.is_active("n2"), "the end of the broker without a disk", RECOVERY_S, POLL_S)
+    assert produces(cluster, "n1")
+    assert "read-only" in cluster.play("health", check=False).output
+    lab.ssh("n2", "sudo systemctl disable --now broker-cy")
+    lab.stop("n2")
+    image = lab.host("n2").directory / "data.img"
+    image.unlink()
+    do("truncate", "-s", lab.shape.disk, image)
+    do("mkfs.ext4", "-q", image)
+    lab.start("n2")
+    cluster.play("replace_broker", broker_replace="n2")
+    assert cluster.voters() == [1, 2, 3]
+    wait_until_well(cluster, "n1")
