@@ -125,12 +125,12 @@ def test_certificates_are_renewed_without_a_restart(cluster: Deployed, tmp_path:
 def test_certificates_that_end_soon_are_renewed_by_a_usual_run(cluster: Deployed) -> None:
     """site.yml replaces what ends within tls_renew_days, and restarts nothing."""
     before, started = serials(cluster), starts(cluster)
-    cluster.play("site", tls_renew_days=364, tls_validity_days=400)
+    cluster.play("site", tls_renew_days=366, tls_validity_days=400)
     found = {path: cluster.lab.ssh(path, "sudo cat /etc/broker-cy/tls/node.pem").stdout for path in NAMES}
     chains = {text[text.index("-----BEGIN CERTIFICATE") :] for text in found.values()}
     assert not {x509.load_pem_x509_certificate(each.encode()).serial_number for each in chains} & before
     assert starts(cluster) == started
-    assert cluster.play("site", tls_renew_days=364, tls_validity_days=400).changed == 0
+    assert cluster.play("site", tls_renew_days=366, tls_validity_days=400).changed == 0
 
 
 def test_authority_is_exchanged_without_a_restart(cluster: Deployed, tmp_path: Path) -> None:
