@@ -95,7 +95,7 @@ def site(make_lab: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory)
             "monitoring_webhook": f"http://{CONTROL}:{PORT}/alerts?key={WEBHOOK_SECRET}",
             "monitoring_alerts_every": "1s",
             "monitoring_alert_rules": [{"name": "broker away", "for_s": 1}],
-            "analytics_every": "5s",
+            "analytics_every": "30s",
         },
     )
     hook = tmp_path_factory.mktemp("hook") / "alerts"
@@ -235,7 +235,7 @@ def test_the_timer_fills_the_lake_and_the_report_is_written(site: Site) -> None:
     )
     assert tables
     assert "active" in lab.ssh("n3", "systemctl is-active broker-analytics-ingest.timer").stdout
-    lab.ssh("n3", "sudo systemctl start broker-analytics-report.service", timeout_s=600)
+    lab.ssh("n3", "sudo systemctl start broker-analytics-report.service", timeout_s=1800)
     report = lab.ssh("n3", "sudo head -c 2000 /var/lib/broker-analytics/report/report.html").stdout
     assert "<html" in report.lower()
 
