@@ -157,7 +157,13 @@ class Lab:
         argv = self.ssh_argv(name, command)
         try:
             done = subprocess.run(
-                argv, capture_output=True, text=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL
+                argv,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+                stdin=subprocess.DEVNULL,
             )
         except subprocess.TimeoutExpired:
             raise LabError(f"{name}: {command[:200]}: still running after {timeout_s:g} s") from None

@@ -60,6 +60,7 @@ class Story:
     def installed(self) -> Recap:
         """From empty hosts to a record that was read; with all that Ansible can say, for the search for secrets."""
         if "installed" not in self.runs:
+            self.write_inventory()
             started = time.monotonic()
             self.run("installed", "-vvv", "--diff")
             produce_and_consume(self.lab, "n1", "n3")
@@ -122,7 +123,6 @@ def test_a_check_of_empty_hosts_changes_nothing(story: Story) -> None:
 
 def test_it_installs_a_cluster_that_serves(story: Story) -> None:
     """If this fails, empty hosts do not become a cluster on which records are produced and consumed."""
-    story.write_inventory()
     story.installed()
     brokers = ask_json(story.lab, "n2", "cluster", "describe")["brokers"]
     assert {each["broker_id"]: each["rack"] for each in brokers} == {1: "rack-1", 2: "rack-2", 3: "rack-3"}

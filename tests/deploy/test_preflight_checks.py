@@ -268,7 +268,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], object], str, list[str]]] = [
     ("an unknown variable of a small role", _variable(os_tuning_swapiness=1), "variables", ["os_tuning_swappiness"]),
     ("a wrong type", _variable(broker_client_port="many"), "types", ["n2: ", "broker_client_port is 'many'", "int"]),
     ("a port out of range", _variable(broker_client_port=70000), "types", ["n2: ", "70000", "1 to 65535"]),
-    ("a negative node id", _variable(broker_node_id=-1), "types", ["n2: ", "broker_node_id is -1", "2147483647"]),
+    ("a negative node id", _variable(broker_node_id=-1), "types", ["n2: ", "broker_node_id is -1", "0 to 999"]),
     (
         "no node id",
         lambda cluster: cluster.variables["n2"].pop("broker_node_id"),

@@ -1,5 +1,5 @@
-"""The services beside the brokers on three hosts which are brokers and everything else at once: dashboard, analytics, load workers,
-monitoring; the playbooks load_test, benchmark and support_bundle; and what a second run changes.
+"""The services beside the brokers on three hosts which are brokers and everything else at once: dashboard, analytics,
+load workers, monitoring; the playbooks load_test, benchmark and support_bundle; and what a second run changes.
 
 Minutes, and half a gigabyte of wheels.
 """
@@ -59,7 +59,8 @@ class Hook(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer((sys.argv[2], int(sys.argv[3])), Hook).serve_forever()
 """
 WEBHOOK_SECRET = "hook-secret-4711"
-SECOND_RUN_S = 90.0
+# Ten seconds where nothing else runs.
+SECOND_RUN_S = 300.0
 
 
 @dataclass
@@ -161,8 +162,11 @@ def test_the_dashboards_account_logs_in_and_sees_the_cluster(site: Site) -> None
         "n1", f"{curl} -H 'Origin: https://n1:8050' -o /dev/null -w '%{{http_code}}' {fields} https://n1:8050/login"
     ).stdout
     assert done in ("302", "303"), done
-    inside = site.lab.ssh("n1", f"{curl} -o /dev/null -w '%{{http_code}}' https://n1:8050/").stdout
-    assert inside == "200"
+    inside = site.lab.ssh(
+        "n1", f"{curl} -L -o /dev/null -w '%{{http_code}} %{{url_effective}}' https://n1:8050/"
+    ).stdout
+    assert inside.startswith("200 ")
+    assert "/login" not in inside
 
 
 def test_the_first_alert_arrives_at_the_webhook(site: Site) -> None:
@@ -224,12 +228,12 @@ def test_the_timer_fills_the_lake_and_the_report_is_written(site: Site) -> None:
     produce_and_consume(lab, "n1", "n2", "lake")
     lake = "/var/lib/broker-analytics/lake"
     tables = until(
-        lambda: lab.ssh("n3", f"sudo find {lake} -name '*.parquet' | head -50", check=False).stdout.split(),
+        lambda: lab.ssh("n3", f"sudo find {lake} -path '*/samples/*.parquet'", check=False).stdout.split(),
         "the first ingest of the timer",
         120,
         1.0,
     )
-    assert any("samples" in each for each in tables)
+    assert tables
     assert "active" in lab.ssh("n3", "systemctl is-active broker-analytics-ingest.timer").stdout
     lab.ssh("n3", "sudo systemctl start broker-analytics-report.service", timeout_s=600)
     report = lab.ssh("n3", "sudo head -c 2000 /var/lib/broker-analytics/report/report.html").stdout
@@ -248,7 +252,7 @@ def test_a_load_test_brings_one_report_back(site: Site) -> None:
                 "load_test_rate": "200/s",
                 "load_test_duration": "5s",
                 "load_test_label": "try",
-                # Three brokers, three workers and the test share this machine: what its speed decides is no failure here.
+                # Brokers, workers and the test share this machine: what its speed decides is no failure here.
                 "load_test_strict": False,
             }
         ),
@@ -269,10 +273,11 @@ def test_a_load_test_brings_one_report_back(site: Site) -> None:
 def test_a_scenario_that_is_wrong_fails_with_its_reason(site: Site, tmp_path: Path) -> None:
     """If this fails, a load test waits for an hour, or leaves workers behind."""
     scenario = tmp_path / "wrong.toml"
-    scenario.write_text('duration = "soon"\n')
+    scenario.write_text('duration = "5s"\n')
     done = play(site.lab, "load_test.yml", "-e", f"load_test_scenario={scenario}", check=False)
     assert done.code != 0
-    assert "soon" in done.output
+    assert "users: 0 entries" in done.output
+    assert "undefined" not in done.output
     left = site.lab.ssh("n2", "systemctl list-units --no-legend 'broker-load*'").stdout.strip()
     assert not left
 

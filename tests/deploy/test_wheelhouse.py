@@ -44,7 +44,17 @@ def test_wheels_of_two_versions_stand_side_by_side(tmp_path: Path) -> None:
     assert about["versions"] == ["0.1.0", "0.2.0"]
     run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=out)
     target = tmp_path / "installed"
-    pip: list[str | Path] = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--find-links", out]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-index",
+        "--no-deps",
+        "--find-links",
+        out,
+    ]
     run([*pip, "--target", target, "broker-cy==0.2.0"])
     assert (target / "broker_cy" / "__init__.py").read_text() == '__version__ = "0.2.0"\n'
     assert (target / "broker_cy-0.2.0.dist-info").is_dir()

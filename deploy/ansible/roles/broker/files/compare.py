@@ -1,8 +1,8 @@
 """On a host: what a service lacks there, so that a run which finds everything in place needs one task for it.
 
-Reads {"user", "directories", "files", "units", "watch"} as JSON on the standard input; directories and files are {"path", "mode",
-"owner", "group"}, files with "digest" as well. Prints {"user": whether it is there, "differs": [paths], "units": {name: whether
-it is enabled, runs, and runs since the last change of a file}}. Nothing is changed.
+Reads {"user", "directories", "files", "units", "watch"} as JSON on the standard input; directories and files are
+{"path", "mode", "owner", "group"}, files with "digest" as well. Prints {"user": whether it is there, "differs":
+[paths], "units": {name: whether it is enabled, runs, and runs since the last change of a file}}. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import pwd
 import stat
 import subprocess
 import sys
-from typing import Any, Dict, List
+from typing import Any
 
 
-def differs(wanted: Dict[str, str]) -> bool:
+def differs(wanted: dict[str, str]) -> bool:
     try:
         found = os.stat(wanted["path"])
         owner, group = pwd.getpwuid(found.st_uid).pw_name, grp.getgrgid(found.st_gid).gr_name
@@ -32,7 +32,7 @@ def differs(wanted: Dict[str, str]) -> bool:
         return hashlib.sha256(file.read()).hexdigest() != wanted["digest"]
 
 
-def changed_at(paths: List[str]) -> int:
+def changed_at(paths: list[str]) -> int:
     """The second of the last change of a file; 0 if there is none."""
     return max((int(os.stat(path).st_mtime) for path in paths if os.path.exists(path)), default=0)
 
@@ -55,7 +55,7 @@ def is_right(unit: str, since: int) -> bool:
 
 
 def main() -> None:
-    asked: Dict[str, Any] = json.load(sys.stdin)
+    asked: dict[str, Any] = json.load(sys.stdin)
     try:
         pwd.getpwnam(asked["user"])
         is_there = True

@@ -23,7 +23,8 @@ ROLE_OF_GROUP = {
     "load_workers": "load_worker",
     "monitoring": "monitoring",
 }
-HIGHEST_NODE_ID = 2**31 - 1
+# Processes of a node with --shards have node.id + 1000 and so on.
+HIGHEST_NODE_ID = 999
 # A name is taken for a misspelled one from this likeness on: 1 is the same name.
 LIKENESS = 0.75
 # Without a role's prefix it has to be more alike, because the inventory may have variables of other collections.

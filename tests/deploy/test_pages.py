@@ -1,4 +1,6 @@
-"""Variables that docs/deploy.md names are variables of roles, with the defaults that the roles have."""
+"""The pages of the deployment: variables that docs/deploy.md names are variables of roles, with the defaults that the
+roles have, and each command is carried out by test_documents.py.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import pytest
 import yaml
 
 from tests.deploy.lab import REPOSITORY
+from tests.deploy.test_documents import PAGES, commands
 
 ROLES = REPOSITORY / "deploy" / "ansible" / "roles"
 PAGE = REPOSITORY / "docs" / "deploy.md"
@@ -66,3 +69,11 @@ def test_documented_defaults_are_those_of_the_roles() -> None:
         assert text == shown, name
         compared += 1
     assert compared > 15
+
+
+def test_every_line_is_understood() -> None:
+    """If this fails, a page shows a command that no test carries out."""
+    for page, text in PAGES.items():
+        for heading in re.findall(r"^## (.*)$", text, re.M):
+            if "Migrating from" not in heading:
+                commands(page, heading)
