@@ -99,6 +99,7 @@ def test_wrong_accounts_are_refused(tmp_path: Path, account: dict[str, Any], sai
         ("  listener.name.client.plain.sasl.jaas.config = user_a=geheim-1", "listener.name.client"),
         ('delegation.token.secret.key = "geheim-1"', "delegation.token.secret.key"),
         ("url = 'https://user:geheim-1@hooks.example.com/x'", "hooks.example.com"),
+        ("POST https://hooks.example.com/alerts?key=geheim-1 failed", "hooks.example.com/alerts"),
         ("Authorization: Bearer geheim-1geheim-1", "Authorization: Bearer"),
         ("started with password=geheim-1 and more", "and more"),
         ("started with password='geheim-1 geheim-1', and more", "and more"),
@@ -139,8 +140,9 @@ def test_a_secret_of_a_file_is_found_in_all_other_texts() -> None:
     known = bundle.secrets_of("/etc/broker-cy/load/password", "zufall-123456\n")
     known |= bundle.secrets_of("/etc/broker-cy/server.properties", 'a.jaas.config=x password="inhalt-123456";\n')
     known |= bundle.secrets_of("/etc/broker-cy/metrics-token", "erster-123456\nzweiter-123456\n")
+    known |= bundle.secrets_of("/etc/broker-cy/alerts/alerts.toml", '[webhook]\nurl = "https://h/letzter-123456"\n')
     redactor = bundle.Redactor(known)
-    for secret in ("zufall-123456", "inhalt-123456", "erster-123456", "zweiter-123456"):
+    for secret in ("zufall-123456", "inhalt-123456", "erster-123456", "zweiter-123456", "https://h/letzter-123456"):
         assert secret not in redactor.clean(f"odd line {secret}!")
 
 

@@ -64,9 +64,12 @@ FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)(authorization:\s*\w+\s+)\S+"), r"\1" + HIDDEN),
     (re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}"), r"\1" + HIDDEN),
     (re.compile(r"(https?://)[^\s/@:]+:[^\s/@]+@"), r"\1" + HIDDEN + "@"),
+    (re.compile(r"(https?://[^\s\"'?]+\?)[^\s\"']+"), r"\1" + HIDDEN),
     (re.compile(r"\$argon2id?\$\S+"), HIDDEN),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"), HIDDEN),
 )
+# The URL of a webhook is a secret as a whole: whoever knows it may post.
+WEBHOOK = re.compile(r"^\s*url\s*=\s*\"([^\"]+)\"", re.M)
 SECRET_CHARACTERS_MIN = 8  # shorter texts occur in others by chance
 
 
@@ -97,7 +100,7 @@ def secrets_of(path: str, text: str) -> set[str]:
     """Return the secrets in a file of configuration: each may occur in a log as well."""
     if WHOLE_SECRETS.search(path):
         return {text.strip(), *(line.strip() for line in text.split("\n"))} - {""}
-    found = set()
+    found = set(WEBHOOK.findall(text)) if path.endswith("alerts.toml") else set()
     for line in text.split("\n"):
         setting = SETTING.match(line)
         if setting is None or not SECRET_NAME.search(setting[2]) or NO_SECRET_NAME.search(setting[2]):
