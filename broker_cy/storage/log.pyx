@@ -379,7 +379,8 @@ cdef class Log:
         reason."""
         cdef int error = self.flush_staged()
         if error:
-            raise StorageError(f"cannot write {self.topic}-{self.partition}: {os.strerror(error)}")
+            reason = os.strerror(error)
+            raise StorageError(f"cannot write {self.topic}-{self.partition}: {reason}") from OSError(error, reason)
         if self.sync_is_due(self.synced_end_offset):
             from broker_cy.storage import maintenance
             maintenance.complete_sync(self, maintenance.begin_sync(self).run())

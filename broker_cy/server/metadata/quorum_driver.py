@@ -37,7 +37,7 @@ from broker_cy.quorum.step import (
     Tick,
     UpgradeKRaftVersion,
 )
-from broker_cy.storage.errors import StorageError
+from broker_cy.storage.errors import SHORTAGES, StorageError, errno_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -267,10 +267,17 @@ class QuorumDriver:
         self._send()
 
     def _fail(self, error: KafkaError) -> None:
-        if not self._is_failing:
+        """Begin again from the end of the log if there may be room later. Otherwise the disk failed: a node that stayed
+        would keep its vote, and others would count on a log that no longer grows.
+        """
+        is_lasting = isinstance(error, StorageError) and errno_of(error) not in SHORTAGES
+        if not self._is_failing and not is_lasting:
             self._is_failing = True
             LOGGER.error("could not write to the metadata log; will retry", extra=facts(reason=error))
         self._owner.not_written(error)
+        if is_lasting:
+            self._halt(f"the metadata log cannot be written ({error}): restart the broker when the disk works again")
+            return
         self.take(NotWritten(self._files.log.log_end_offset))
 
     def _synced(self, done: asyncio.Future[None], end_offset: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import random
 import shutil
@@ -178,6 +179,26 @@ def test_failed_sync_ends_the_leadership(tmp_path: Path, monkeypatch: pytest.Mon
                     await broker.controller.submit(create("a"))
                 assert error.value.code is ErrorCode.NOT_CONTROLLER
             with pytest.raises(KafkaError, match="restart the broker"):
+                await broker.controller.submit(create("b"))
+            assert len(broker.image.topics) == 0
+
+    run(work)
+
+
+@pytest.mark.parametrize("failure", [errno.EIO, errno.EROFS])
+def test_failed_write_ends_the_leadership(tmp_path: Path, failure: int) -> None:
+    """If this fails, a node whose disk takes no more writes keeps its vote, and the others count on it."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            disk.set_write_budget(0, failure)
+            try:
+                with pytest.raises(KafkaError) as error:
+                    await broker.controller.submit(create("a"))
+            finally:
+                disk.set_write_budget(-1, 0)
+            assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+            with pytest.raises(KafkaError, match="cannot be written"):
                 await broker.controller.submit(create("b"))
             assert len(broker.image.topics) == 0
 
