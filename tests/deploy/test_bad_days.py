@@ -68,7 +68,7 @@ def test_full_disk(cluster: Deployed) -> None:
     shown = cluster.play("health", check=False)
     assert "/srv/data/broker-cy is" in shown.output
     assert "full" in shown.output
-    assert "orders" in ask(lab, "n1", "log-dirs", "--broker", "1")
+    assert "orders" in ask(lab, "n1", "log-dirs", "--broker", "1", "--replicas")
     ask(lab, "n1", "configs", "alter", "topic", "orders", "--set", f"retention.bytes={8 * MIB}", "--yes")
     ask(lab, "n1", "records", "delete", "orders", "--before", "end", "--yes")
     until(lambda: produces(cluster, "n1"), "records that are acknowledged again", RECOVERY_S, POLL_S)
