@@ -122,6 +122,15 @@ def test_a_second_run_changes_nothing(site: Site) -> None:
     assert (dry.changed, dry.failed) == (0, 0), dry.output[-6000:]
 
 
+def test_services_alone_make_their_users(site: Site) -> None:
+    """A group that gets its first host with services.yml, or with --limit, has a login that the cluster knows."""
+    ask_json(site.lab, "n2", "users", "delete", "dashboard", "--yes")
+    again = play(site.lab, "services.yml", "--limit", "n1")
+    assert again.changed == 1, again.output[-4000:]
+    assert "dashboard" in [each["user"] for each in ask_json(site.lab, "n2", "users", "list")]
+    assert play(site.lab, "services.yml").changed == 0
+
+
 def test_the_units_are_confined(site: Site) -> None:
     """If this fails, who breaks into a service has the host."""
     for host, unit in (
