@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
 
@@ -89,3 +91,49 @@ def test_ansible_reads_the_example_inventory(tmp_path: Path) -> None:
     variables = {name for each in hosts.values() for name in each}
     described = {name for role in ROLES for name in options_of(role)}
     assert {name for name in variables if not name.startswith(("ansible_", "inventory_"))} - described == set()
+
+
+META = {"cluster_id": "c", "node_id": "1", "directory_id": "d"}
+NEW, FORMATTED = {"meta": None}, {"meta": {**META, "started": False}}
+STARTED = {"meta": {**META, "started": True}}
+
+
+@pytest.mark.parametrize(
+    ("here", "others", "exists"),
+    [
+        ([NEW, NEW, NEW], [], False),
+        # A first run that was interrupted: the others become first voters as well.
+        ([FORMATTED, NEW, NEW], [], False),
+        ([FORMATTED, NEW], [FORMATTED], False),
+        ([STARTED, NEW, FORMATTED], [], True),
+        ([NEW], [STARTED, None], True),
+        # The host that is silent may have started.
+        ([FORMATTED, NEW], [None], True),
+    ],
+)
+def test_formatted_hosts_are_a_cluster_once_one_has_started(
+    here: list[dict[str, Any]], others: list[dict[str, Any] | None], exists: bool
+) -> None:
+    """If this fails, a first run that was interrupted leaves hosts which never agree on an active controller, or a new
+    host votes with an empty log in a cluster that has records.
+    """
+    path = COLLECTION / "roles" / "broker" / "templates" / "exists.json.j2"
+    hosts = {f"n{number}": {"broker_probe": probe} for number, probe in enumerate(here)}
+    asked = [{"item": str(number), "stdout": json.dumps(each) if each else ""} for number, each in enumerate(others)]
+    environment = jinja2.Environment(trim_blocks=True, autoescape=False)
+    environment.filters |= {"from_json": json.loads, "to_json": json.dumps}
+    said = environment.from_string(path.read_text()).render(
+        ansible_play_hosts_all=list(hosts), hostvars=hosts, broker_other_probes={"results": asked}
+    )
+    assert json.loads(said) is exists
+
+
+def test_the_probe_tells_directories_that_ran_from_those_that_were_formatted(tmp_path: Path) -> None:
+    """If this fails, hosts of a first run that was interrupted count as a cluster."""
+    probe = runpy.run_path(str(COLLECTION / "roles" / "broker" / "files" / "probe.py"), run_name="probe")
+    assert probe["meta"]([str(tmp_path)]) is None
+    (tmp_path / "meta.properties").write_text("cluster.id=c\nnode.id=1\ndirectory.id=d\n")
+    assert probe["meta"]([str(tmp_path)]) == FORMATTED["meta"]
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    (tmp_path / "__cluster_metadata-0" / "quorum-state").write_text("{}")
+    assert probe["meta"]([str(tmp_path)]) == STARTED["meta"]

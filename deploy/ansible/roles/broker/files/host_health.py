@@ -55,8 +55,11 @@ def service(facts: dict[str, object], wrong: list[str], soon: list[str]) -> None
 def disk(path: str, facts: dict[str, object], wrong: list[str], soon: list[str]) -> None:
     try:
         stat = os.statvfs(path)
-        with os.scandir(path) as entries:
-            next(entries, None)
+        # What the kernel has in its memory says nothing about the disk; opening a file asks the file system.
+        for name in sorted(os.listdir(path)):
+            if name == "meta.properties":
+                with open(os.path.join(path, name), "rb") as file:
+                    file.read()
     except OSError as error:
         wrong.append(f"{path}: {error.strerror}")
         return

@@ -19,6 +19,7 @@ from typing import Any
 
 # A change of this setting alone needs no restart: a node that runs has its quorum, and reads it with its next start.
 WITHOUT_RESTART = re.compile(r"^controller\.quorum\.bootstrap\.servers=.*\n?", re.MULTILINE)
+QUORUM_STATE = "__cluster_metadata-0/quorum-state"
 UNIT_FIELDS = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload")
 
 
@@ -73,8 +74,10 @@ def link(path: str) -> str:
         return ""
 
 
-def meta(directories: list[str]) -> dict[str, str] | None:
-    """The first meta.properties: the cluster, the node and the directory that it belongs to."""
+def meta(directories: list[str]) -> dict[str, Any] | None:
+    """The first meta.properties: the cluster, the node and the directory that it belongs to. `started`: whether a node
+    has run with these directories. It writes quorum-state, which formatting does not.
+    """
     for directory in directories:
         text = text_of(os.path.join(directory, "meta.properties"))
         if text is not None:
@@ -84,6 +87,7 @@ def meta(directories: list[str]) -> dict[str, str] | None:
                 "cluster_id": found.get("cluster.id", ""),
                 "node_id": found.get("node.id", ""),
                 "directory_id": found.get("directory.id", ""),
+                "started": any(os.path.exists(os.path.join(each, QUORUM_STATE)) for each in directories),
             }
     return None
 
@@ -121,4 +125,5 @@ def main() -> None:
     )
 
 
-main()
+if __name__ == "__main__":
+    main()
