@@ -22,10 +22,11 @@ import yaml
 from bench.launch.processes import die_with_parent
 from tests.deploy import playbooks
 from tests.deploy.cluster import ask_json, produce_and_consume
+from tests.deploy.deployed import NEW
 from tests.deploy.host import CONTROL, Shape
 from tests.deploy.lab import Lab
 from tests.deploy.playbooks import play
-from tests.deploy.wheels import wheelhouse
+from tests.deploy.wheels import version, wheelhouse
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
@@ -91,7 +92,7 @@ def site(make_lab: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory)
     lab.write_inventory(
         GROUPS,
         {
-            "broker_wheelhouse": str(wheelhouse(lab, EXTRAS)),
+            "broker_wheelhouse": str(wheelhouse(lab, EXTRAS, [NEW])),
             "monitoring_webhook": f"http://{CONTROL}:{PORT}/alerts?key={WEBHOOK_SECRET}",
             "monitoring_alerts_every": "1s",
             "monitoring_alert_rules": [{"name": "broker away", "for_s": 1}],
@@ -309,6 +310,18 @@ def test_a_benchmark_brings_one_report_back(site: Site, tmp_path: Path) -> None:
     for path in results:
         assert all(run["failed"] is None for run in json.loads(path.read_text())["runs"])
     assert "<html" in (reports(site) / "bench-try.html").read_text()[:2000].lower()
+
+
+def test_services_follow_an_upgrade_and_the_way_back(site: Site) -> None:
+    """If this fails, a dashboard runs the release before the upgrade until somebody starts it anew."""
+    for name, extra, release in (("upgrade", ["-e", f"broker_version={NEW}"], NEW), ("rollback", [], version())):
+        play(site.lab, f"{name}.yml", *extra)
+        for host, unit in (("n1", "broker-dash"), ("n2", "broker-cy-alerts")):
+            # Its interpreter is the system's; its extensions are those of the release.
+            process = f"$(systemctl show -p MainPID --value {unit})"
+            mapped = site.lab.ssh(host, f"sudo grep -o '/releases/[^/]*/' /proc/{process}/maps").stdout
+            assert set(mapped.split()) == {f"/releases/{release}/"}, f"{name}: {unit}"
+    assert play(site.lab, "site.yml").changed == 0
 
 
 def test_a_support_bundle_has_everything_but_secrets(site: Site, tmp_path: Path) -> None:
