@@ -1,14 +1,20 @@
-"""What docs/deploy-bad-days.md says to do is done on lab hosts: a full disk, a lost quorum, a dead disk.
+"""What docs/deploy-bad-days.md says to do is done on lab hosts: a full disk, a lost quorum, a dead
+disk, certificates that ended.
 
 The tests are steps on the same hosts, each of which ends with a cluster that is well.
 """
 
 from __future__ import annotations
 
+import base64
 import shlex
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from tests.deploy.base import LabError, do
 from tests.deploy.cluster import COMMAND, ask
@@ -40,6 +46,28 @@ def cluster(make_lab: Callable[..., Lab]) -> Deployed:
     deployed.play("site", what="nothing to serving")
     ask(lab, "n1", "topics", "create", "orders", "-p", "3", "--set", f"segment.bytes={8 * MIB}")
     return deployed
+
+
+def let_certificate_end(cluster: Deployed, host: str) -> None:
+    """Give a host a certificate like the one that it has, which ended an hour ago."""
+    path = "/etc/broker-cy/tls/node.pem"
+    content = cluster.lab.ssh(host, f"sudo cat {path}").stdout.encode()
+    own, *chain = x509.load_pem_x509_certificates(content)
+    key = serialization.load_pem_private_key(content, None)
+    (kept,) = [
+        each for each in (cluster.lab.inventory.parent / "secrets" / "ca").iterdir() if b"PRIVATE" in each.read_bytes()
+    ]
+    authority = serialization.load_pem_private_key(kept.read_bytes(), None)
+    assert isinstance(authority, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey)
+    ended = datetime.now(UTC) - timedelta(hours=1)
+    builder = x509.CertificateBuilder(own.issuer, own.subject, own.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(ended - timedelta(days=365)).not_valid_after(ended)
+    for each in own.extensions:
+        builder = builder.add_extension(each.value, each.critical)
+    made = [builder.sign(authority, hashes.SHA256()), *chain]
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    pem = key.private_bytes(*form) + b"".join(each.public_bytes(form[0]) for each in made)
+    cluster.lab.ssh(host, f"echo {base64.b64encode(pem).decode()} | base64 -d | sudo tee {path} > /dev/null")
 
 
 def produces(cluster: Deployed, host: str, mib: int = 1) -> bool:
@@ -121,4 +149,17 @@ def test_dead_disk(cluster: Deployed) -> None:
     lab.start("n2")
     cluster.play("replace_broker", broker_replace="n2")
     assert cluster.voters() == [1, 2, 3]
+    wait_until_well(cluster, "n1")
+
+
+def test_certificates_that_ended(cluster: Deployed) -> None:
+    """Nobody gets a connection any more, and one playbook is all that is needed."""
+    for host in NAMES:
+        let_certificate_end(cluster, host)
+    for host in NAMES:
+        cluster.lab.ssh(host, "sudo systemctl restart --no-block broker-cy")
+    until(lambda: not is_well(cluster, "n1"), "a cluster that refuses connections", RECOVERY_S, POLL_S)
+    assert not produces(cluster, "n1")
+    cluster.play("rotate_certs")
+    until(lambda: produces(cluster, "n1"), "records that are acknowledged", RECOVERY_S, POLL_S)
     wait_until_well(cluster, "n1")
