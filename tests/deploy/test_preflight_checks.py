@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from broker_cy.security import acl_words
 from tests.deploy.preflight import PORTS, ROLES, VERSION, judge, wheel, wheelhouse, write_sums
 
 pytest.importorskip("ansible")
@@ -373,6 +374,34 @@ def test_what_is_fine_is_not_refused(cluster: Cluster) -> None:
     cluster.answers["n3"]["directories"][0]["on_root"] = True
     cluster.variables["n3"]["broker_settings"] = {"log.retention.hours": 1}
     assert cluster.findings().failures == []
+
+
+def test_rights_that_cannot_be_given_are_refused(cluster: Cluster) -> None:
+    """If this fails, a typing error in a right ends the play when the cluster serves already."""
+
+    judge()
+    preflight_inventory = sys.modules["preflight_inventory"]
+    kinds, operations = preflight_inventory.KINDS_OF_RESOURCES, preflight_inventory.OPERATIONS
+
+    def findings_of(resource: str, operation: str) -> str:
+        acls = [{"resource": resource, "operations": [operation]}]
+        cluster.variables["n2"]["broker_users"] = [{"name": "orders", "acls": acls}]
+        return "".join(cluster.findings().failures)
+
+    for kind in kinds:
+        acl_words.parse_resource(f"{kind}:a")
+        assert findings_of(f"{kind}:a", "read") == ""
+    for operation in operations:
+        acl_words.parse_operation(operation)
+        assert findings_of("cluster", operation.upper().replace("-", "_")) == ""
+    assert {acl_words.parse_type(each) for each in (*kinds, "cluster")} == set(acl_words.TYPES)
+    for resource, operation, part in (
+        ("topc:a", "read", "'topc:a'"),
+        ("topic", "read", "'topic'"),
+        ("topic:a", "reed", "'reed'"),
+    ):
+        assert part in findings_of(resource, operation)
+        assert "acls of orders" in findings_of(resource, operation)
 
 
 def test_secrets_are_in_no_message(cluster: Cluster) -> None:

@@ -25,6 +25,12 @@ ROLE_OF_GROUP = {
 }
 # Processes of a node with --shards have node.id + 1000 and so on.
 HIGHEST_NODE_ID = 999
+# As `broker-cy acls create` has them; the cluster has no name.
+KINDS_OF_RESOURCES = ("topic", "group", "transactional-id", "delegation-token", "user")
+OPERATIONS = (
+    *("all", "read", "write", "create", "delete", "alter", "describe", "cluster-action", "describe-configs"),
+    *("alter-configs", "idempotent-write", "create-tokens", "describe-tokens", "two-phase-commit"),
+)
 # A name is taken for a misspelled one from this likeness on: 1 is the same name.
 LIKENESS = 0.75
 # Without a role's prefix it has to be more alike, because the inventory may have variables of other collections.
@@ -141,8 +147,30 @@ def type_faults(name: str, value: object, by_role: dict[str, dict[str, dict[str,
     number = validated.validated_parameters.get(name)
     if name.endswith("_port") and isinstance(number, int) and not 1 <= number <= 65535:
         yield f"{name} is {number}: a port is a number from 1 to 65535."
+    if name == "broker_users":
+        yield from right_faults(validated.validated_parameters[name])
     if name == "broker_node_id" and isinstance(number, int) and not 0 <= number <= HIGHEST_NODE_ID:
         yield f"{name} is {number}: a node id is a number from 0 to {HIGHEST_NODE_ID}."
+
+
+def right_faults(users: list[dict[str, Any]]) -> Iterator[str]:
+    """What `broker-cy acls create` would refuse only when the cluster serves already."""
+    for user in users:
+        for right in user.get("acls") or []:
+            whose = f"broker_users, acls of {user['name']}"
+            kind, _, name = right["resource"].partition(":")
+            if kind.lower() != "cluster" and (as_word(kind) not in KINDS_OF_RESOURCES or not name):
+                yield (
+                    f"{whose}: resource is {right['resource']!r}; allowed are cluster and TYPE:NAME with one of the "
+                    f"types {listed(list(KINDS_OF_RESOURCES))}, such as topic:orders."
+                )
+            for operation in right["operations"]:
+                if as_word(operation) not in OPERATIONS:
+                    yield f"{whose}: operation is {operation!r}; allowed are {listed(list(OPERATIONS))}."
+
+
+def as_word(text: str) -> str:
+    return text.lower().replace("_", "-")
 
 
 def check_groups(hosts: list[Host], groups: dict[str, list[str]], findings: Findings) -> None:
