@@ -36,6 +36,7 @@ class Target:
     """A broker process with its address, pid and data directory."""
 
     name = "target"
+    replicas = 1  # of the topics that are made for a measurement
     compiles = True  # while it runs, like a Java virtual machine; also if that is unknown
 
     def __init__(self, directory: Path) -> None:
@@ -80,7 +81,7 @@ class Target:
     def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """Create a topic and wait until each partition accepts a record."""
         with protocol.Client(self.address) as client:
-            client.create_topic(topic, partitions, settings or {})
+            client.create_topic(topic, partitions, settings or {}, self.replicas)
         self.probe(topic, partitions)
 
     def probe(self, topic: str, partitions: int) -> dict[int, int]:
@@ -119,6 +120,7 @@ class Attached(Target):
     """
 
     name = "target"
+    replicas = protocol.USUAL_REPLICAS
 
     def __init__(self, address: Address, pid: int | None, client_config: Path | None = None) -> None:
         super().__init__(Path(os.environ.get("TMPDIR", "/tmp")))
@@ -150,12 +152,6 @@ class Attached(Target):
                 shown = f"leaders of {len(led)} of {partitions} partitions of {topic}"
                 raise TargetError(f"{host}:{port} shows {shown} after {LEADERS_S:g} s")
             time.sleep(LOOK_S)
-
-    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Create a topic with the replicas that are usual there, and wait until each partition accepts a record."""
-        with protocol.Client(self.address) as client:
-            client.create_topic(topic, partitions, settings or {}, protocol.USUAL_REPLICAS)
-        self.probe(topic, partitions)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Target]:

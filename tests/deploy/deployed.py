@@ -43,6 +43,11 @@ class Deployed:
         note(what or f"{name} {' '.join(f'{key}={value}' for key, value in extra.items())}".strip(), done.seconds)
         return done
 
+    def set_up(self, brokers: Sequence[str]) -> None:
+        """From empty hosts to brokers that serve."""
+        self.write_inventory(brokers)
+        self.play("site", what="nothing to serving")
+
     @property
     def bootstrap(self) -> str:
         return ",".join(f"{host.address}:9092" for host in self.lab.hosts[:3])
@@ -50,9 +55,13 @@ class Deployed:
     @property
     def config(self) -> Path:
         """The settings of a client that logs in as the administrator."""
+        kept = self.lab.inventory.parent / "secrets" / "ca"
+        (authority,) = [each for each in kept.glob("*.pem") if b"PRIVATE KEY" not in each.read_bytes()]
+        return self.write_client_settings(self.lab.directory / "client.properties", authority)
+
+    def write_client_settings(self, path: Path, authority: Path) -> Path:
+        """Write the settings of a client that logs in as the administrator and trusts the authorities of a file."""
         secrets = self.lab.inventory.parent / "secrets"
-        path = self.lab.directory / "client.properties"
-        (authority,) = [each for each in (secrets / "ca").glob("*.pem") if b"PRIVATE KEY" not in each.read_bytes()]
         password = (secrets / "passwords" / "admin").read_text().strip()
         module = "org.apache.kafka.common.security.scram.ScramLoginModule"
         lines = [

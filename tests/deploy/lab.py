@@ -134,7 +134,7 @@ class Lab:
         return ["ip", "netns", "exec", self.switch, *map(str, words)]
 
     def _ssh_options(self) -> list[str]:
-        # Hosts are made anew with the same addresses, and have other keys then.
+        # Hosts that are made again have the same addresses and other keys.
         wanted = {
             "StrictHostKeyChecking": "no",
             "UserKnownHostsFile": "/dev/null",
@@ -307,7 +307,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         if name == "ssh":
             command.add_argument("host")
         command.add_argument("words", nargs=argparse.REMAINDER)
-    inventory = commands.add_parser("inventory", help="print the path of the inventory; with groups, write it anew")
+    inventory = commands.add_parser("inventory", help="print the path of the inventory; with groups, write it first")
     inventory.add_argument("groups", nargs="*", metavar="GROUP=HOST,HOST")
     for name in ("ls", "heal", "destroy", "base"):
         commands.add_parser(name)

@@ -22,7 +22,7 @@ from typing import Any
 from tests.deploy.lab import REPOSITORY, Lab
 from tests.support.wait import until
 
-# Longer than any playbook: the load ends when it is told to.
+# Longer than any playbook: the load ends on a signal.
 LOAD_S = 3600
 # To begin; to end, with the records read back.
 BEGIN_S, FIRST_S, END_S = 90.0, 10.0, 300.0
@@ -83,7 +83,7 @@ class Verdict:
         assert not self.unmet, (self.unmet, self.said)
         assert self.acknowledged, self.said
         assert not self.reader["failed"], self.reader
-        # It began at the first record, and may have read a record twice where the group was assigned anew.
+        # It began at the first record, and may have read a record twice where the group was assigned again.
         assert self.reader["read"] >= self.acknowledged * 0.9, (self.reader, self.acknowledged)
 
     def __str__(self) -> str:

@@ -42,8 +42,7 @@ def cluster(make_lab: Callable[..., Lab]) -> Deployed:
     lab = make_lab("baddays", len(NAMES))
     wheelhouse(lab)
     deployed = Deployed(lab)
-    deployed.write_inventory(NAMES)
-    deployed.play("site", what="nothing to serving")
+    deployed.set_up(NAMES)
     ask(lab, "n1", "topics", "create", "orders", "-p", "3", "--set", f"segment.bytes={8 * MIB}")
     return deployed
 

@@ -25,8 +25,7 @@ def test_a_host_with_ten_gigabytes_is_replaced(make_lab: Callable[..., Lab]) -> 
     lab = make_lab("large", len(NAMES), Shape(disk="16G"))
     wheelhouse(lab)
     cluster = Deployed(lab)
-    cluster.write_inventory(NAMES)
-    cluster.play("site", what="nothing to serving")
+    cluster.set_up(NAMES)
     ask(lab, "n1", "topics", "create", "large", "-p", str(PARTITIONS))
     what = ["large", str(PARTITIONS), str(GIGABYTES)]
     fill = lab.ctl(sys.executable, "-m", "tests.deploy.fill", cluster.config, cluster.bootstrap, *what)

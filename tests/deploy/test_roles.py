@@ -313,7 +313,7 @@ def test_a_benchmark_brings_one_report_back(site: Site, tmp_path: Path) -> None:
 
 
 def test_services_follow_an_upgrade_and_the_way_back(site: Site) -> None:
-    """If this fails, a dashboard runs the release before the upgrade until somebody starts it anew."""
+    """If this fails, a dashboard runs the release before the upgrade until somebody restarts it."""
     for name, extra, release in (("upgrade", ["-e", f"broker_version={NEW}"], NEW), ("rollback", [], version())):
         play(site.lab, f"{name}.yml", *extra)
         for host, unit in (("n1", "broker-dash"), ("n2", "broker-cy-alerts")):

@@ -4,10 +4,9 @@ settings that change. No application may see an error, and certificates need no 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from tests.deploy.base import missing
 from tests.deploy.deployed import Deployed
 from tests.deploy.lab import Lab
 from tests.deploy.load import under_load
@@ -32,39 +30,20 @@ ASK = "import ssl, sys; print(ssl.get_server_certificate((sys.argv[1], int(sys.a
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Deployed]:
+def cluster(make_lab: Callable[..., Lab]) -> Deployed:
     """Three hosts that serve, with an authority of their own."""
-    if reason := missing():
-        pytest.skip(reason)
-    lab = Lab(f"tls{os.getpid()}")
-    try:
-        lab.up(len(NAMES))
-        wheelhouse(lab)
-        deployed = Deployed(lab)
-        deployed.write_inventory(NAMES)
-        deployed.play("site")
-        yield deployed
-    finally:
-        lab.destroy()
+    lab = make_lab("tls", len(NAMES))
+    wheelhouse(lab)
+    deployed = Deployed(lab)
+    deployed.set_up(NAMES)
+    return deployed
 
 
 def trusting(cluster: Deployed, directory: Path) -> Path:
     """The settings of a client that trusts whom the hosts trust now: what an operator hands out."""
     authority = directory / "authority.pem"
     authority.write_text(cluster.lab.ssh("n1", "sudo cat /etc/broker-cy/tls/authority.pem").stdout)
-    password = (cluster.lab.inventory.parent / "secrets" / "passwords" / "admin").read_text().strip()
-    path = directory / "client.properties"
-    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    lines = [
-        "security.protocol=SASL_SSL",
-        "sasl.mechanism=SCRAM-SHA-512",
-        f'sasl.jaas.config={module} required username="admin" password="{password}";',
-        "ssl.truststore.type=PEM",
-        f"ssl.truststore.location={authority}",
-    ]
-    path.write_text("\n".join([*lines, ""]))
-    path.chmod(0o600)
-    return path
+    return cluster.write_client_settings(directory / "client.properties", authority)
 
 
 def certificates(cluster: Deployed) -> dict[tuple[str, int], x509.Certificate]:

@@ -28,8 +28,7 @@ def cluster(make_lab: Callable[..., Lab]) -> Deployed:
     lab = make_lab("years", len(NAMES))
     releases(lab)
     deployed = Deployed(lab)
-    deployed.write_inventory(NAMES)
-    deployed.play("site", what="nothing to serving")
+    deployed.set_up(NAMES)
     return deployed
 
 

@@ -97,7 +97,7 @@ def partitions_wrong(health: dict[str, Any], options: argparse.Namespace) -> lis
     if away:
         wrong.append(f"not in service: broker {listed(away)}")
     counts = ["offline_partitions", "below_min_isr_partitions"]
-    # A node that is away by intention takes its replicas with it: then those of the others cannot be told apart.
+    # A node that is away by intention takes its replicas with it: then those of the others cannot be distinguished.
     if not options.away:
         counts.append("under_replicated_partitions")
     wrong += [f"{health[name]} {name.replace('_', ' ')}" for name in counts if health[name]]
