@@ -1,15 +1,16 @@
 # The commands of the README are `make run`, `make demo` and `make test`; each sets up what it needs.
+# The steps of a target share the machine and the tree: `make -j` runs them one after the other, too.
+.NOTPARALLEL:
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 # cython-lint runs pycodestyle by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-# Tests run in parallel over this many workers; those marked `serial` run alone afterwards. Three for two cores: many tests
-# wait for a program that they started.
+# Tests run in parallel over this many workers. Three for two cores: many tests wait for a program that they started.
 WORKERS ?= 3
 
-.PHONY: run demo dashboard test build lint lint-deploy types unit spark serial instructions system-packages soak bench \
+.PHONY: run demo dashboard test test-all build lint lint-deploy types unit unit-all instructions system-packages soak bench \
 	bench-check asan clean lock wheelhouse lab lab-test
 
 run: build
@@ -47,11 +48,15 @@ wheelhouse: build $(VENV)/.ansible
 lab: build system-packages $(VENV)/.ansible
 	$(BIN)/python -m tests.deploy.show $(ARGS)
 
-# What the playbooks promise, on lab hosts: all of it, about half an hour; `make test` has a short form.
+# What the playbooks promise, on lab hosts: all of it, about half an hour; `make test-all` has a short form.
 lab-test: build system-packages $(VENV)/.gssapi $(VENV)/.ansible
 	$(BIN)/pytest -q -o faulthandler_timeout=3600 tests/deploy $(ARGS)
 
-test: build system-packages $(VENV)/.gssapi $(VENV)/.ansible lint types unit spark serial instructions
+# Before each commit, and in CI: at most 15 minutes on two cores once the environment exists.
+test: build system-packages $(VENV)/.gssapi $(VENV)/.ansible lint types unit instructions
+
+# Before an issue is resolved: all tests but the soak tests, with more seeds and mutants.
+test-all: build system-packages $(VENV)/.gssapi $(VENV)/.ansible lint types unit-all instructions
 
 system-packages:
 	sh tools/system_packages.sh
@@ -79,16 +84,22 @@ lint-deploy: $(VENV)/.ansible
 types:
 	$(BIN)/mypy
 
+# PYTEST_ARGS of pytest; tests/support/scheduling.py says which tests share a worker. The summary has durations and skips.
+PYTEST_ARGS ?=
+SUMMARY := build/tests
+
 unit:
-	$(BIN)/pytest -q -n $(WORKERS) -m "not soak and not serial" --ignore=tests/spark_analytics tests || $(BIN)/python tools/run_again.py $$?
+	BROKER_CY_TEST_SUMMARY=$(SUMMARY)/quick.md \
+		$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not full and not serial and not soak" $(PYTEST_ARGS) tests
 
-# In two processes, each with a JVM; the other tests' processes would each start their own. A file's tests share tables.
-# The order of files is that of tests/spark_analytics/conftest.py: those that take longest begin.
-spark:
-	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not soak" tests/spark_analytics
-
-serial:
-	$(BIN)/pytest -q -m "serial and not soak" tests
+# The serial tests run, and are reported, also if others failed.
+unit-all:
+	@status=0; export BROKER_CY_TESTS=all; \
+	BROKER_CY_TEST_SUMMARY=$(SUMMARY)/all.md \
+		$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not serial and not soak" $(PYTEST_ARGS) tests || status=$$?; \
+	BROKER_CY_TEST_SUMMARY=$(SUMMARY)/serial.md \
+		$(BIN)/pytest -q -m "serial and not soak" $(PYTEST_ARGS) tests || status=$$?; \
+	cat $(SUMMARY)/all.md $(SUMMARY)/serial.md; exit $$status
 
 # Checks the instructions of the hot operations if the build is the recorded one; otherwise prints that it is not.
 instructions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import uuid
@@ -14,6 +15,8 @@ from hypothesis import HealthCheck, settings
 
 from bench.launch.chromium import BrowserError, launched
 from tests.support.broker import Target, new_target
+from tests.support.run_summary import RunSummary
+from tests.support.scheduling import Scheduling
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -24,6 +27,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # No test may fail because the machine is busy, or because the build has sanitizers.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Scheduling())
+    summary = os.environ.get("BROKER_CY_TEST_SUMMARY")
+    if summary and "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(RunSummary(Path(summary)))
 
 
 @pytest.fixture(scope="module")

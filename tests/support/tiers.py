@@ -1,0 +1,20 @@
+"""The two tiers of the tests.
+
+`make test` runs all tests but those marked `full` or `soak`, in at most 15 minutes on two cores. `make test-all` runs
+all but those marked `soak`, and sets BROKER_CY_TESTS=all: simulations and fuzzers then run more seeds and mutants.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+IS_FULL: Final = os.environ.get("BROKER_CY_TESTS") == "all"
+"""True under `make test-all`."""
+
+
+def by_tier(quick: T, full: T) -> T:
+    """Return the value for the tier that runs: `quick` for `make test`, `full` for `make test-all`."""
+    return full if IS_FULL else quick
