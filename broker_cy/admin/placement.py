@@ -7,7 +7,8 @@ Every plan keeps these invariants, which tests/broker_cy/admin/test_placement.py
 - a replica moves only to a broker in service that is not cordoned, and that the plan does not empty;
 - a replica that has to leave goes to a rack without another replica of the partition, as long as there is one; one
   that moves to even out brokers is never in a fuller rack than before; the same holds for hosts, after racks;
-- a replica takes the place in the list of the one that it replaces, so that preferred leaders spread with the replicas.
+- a replica takes the place in the list of one that is replaced: those that stay keep their places;
+- the preferred leaders that a drain takes from brokers are spread over the brokers that get their replicas.
 """
 
 from __future__ import annotations
@@ -84,16 +85,20 @@ class Placement:
         holders = set(self.brokers) | {each for placed in self.partitions.values() for each in placed.replicas}
         self.replicas = dict.fromkeys(sorted(holders), 0)
         self.bytes = dict.fromkeys(sorted(holders), 0)
+        # Partitions whose first replica is here: the controller makes it the leader.
+        self.preferred = dict.fromkeys(sorted(holders), 0)
         self._held: dict[int, set[TopicPartition]] = {each: set() for each in holders}
         for placed in self.partitions.values():
+            self.preferred[placed.replicas[0]] += 1
             for broker in placed.replicas:
                 self.replicas[broker] += 1
                 self.bytes[broker] += placed.size_bytes
                 self._held[broker].add(placed.partition)
         self._changed: set[TopicPartition] = set()
-        # What one replica, and one byte, add to the load of a broker.
+        # What one replica, one byte, and one preferred leader, add to the load of a broker.
         self._replica_share = 0.0
         self._byte_share = 0.0
+        self._leader_share = 0.0
 
     def moves(self) -> tuple[Move, ...]:
         """The partitions that changed, by name."""
@@ -119,13 +124,33 @@ class Placement:
                     continue
                 free = [each for each in targets if each not in self._now[key]]
                 if free:
-                    self._move(key, broker, min(free, key=lambda each: self._cost(key, broker, each)))
+                    leads = self._now[key][0] == broker
+                    self._move(key, broker, min(free, key=lambda each: self._cost(key, broker, each, leads)))
                 elif shrink and len(self._now[key]) > 1:
                     self._put(key, tuple(each for each in self._now[key] if each != broker))
                 else:
                     stuck.add(key)
         if stuck:
             raise self._no_place(stuck, targets, shrink=shrink)
+        self._spread_leaders(leaving)
+
+    def _spread_leaders(self, leaving: Collection[int]) -> None:
+        """Even out the preferred leaders that came from `leaving`, by exchanging places between new replicas of the
+        same partition: nothing else is copied, and replicas that stay keep their places.
+        """
+        came = [key for key in sorted(self._changed) if self.partitions[key].replicas[0] in leaving]
+        for _ in range(PASSES_MAX):
+            moved = False
+            for key in came:
+                first, *others = self._now[key]
+                new = [each for each in others if each not in self.partitions[key].replicas]
+                best = min(new, key=lambda each: (self.preferred[each], each), default=first)
+                if self.preferred[best] + 1 < self.preferred[first]:
+                    swapped = {first: best, best: first}
+                    self._put(key, tuple(swapped.get(each, each) for each in self._now[key]))
+                    moved = True
+            if not moved:
+                return
 
     def _no_place(self, stuck: Collection[TopicPartition], targets: Sequence[int], *, shrink: bool) -> ClientError:
         topics = sorted({key.topic for key in stuck})
@@ -238,6 +263,7 @@ class Placement:
         replicas, size_bytes = sum(self.replicas.values()), sum(self.bytes.values())
         self._replica_share = len(places) / replicas if replicas else 0.0
         self._byte_share = len(places) / size_bytes if size_bytes else 0.0
+        self._leader_share = len(places) / len(self.partitions) if self.partitions else 0.0
 
     def _load(self, broker: int) -> float:
         return self.replicas[broker] * self._replica_share + self.bytes[broker] * self._byte_share
@@ -264,8 +290,12 @@ class Placement:
             0 if place.host is None else sum(each.host == place.host for each in others),
         )
 
-    def _cost(self, key: TopicPartition, source: int, target: int) -> tuple[tuple[int, int], float, int]:
-        return self._clashes(key, source, target), self._load(target), target
+    def _cost(
+        self, key: TopicPartition, source: int, target: int, leads: bool = False
+    ) -> tuple[tuple[int, int], float, int]:
+        """What speaks against `target`; `leads`: the replica becomes the preferred leader."""
+        load = self._load(target) + (self.preferred[target] * self._leader_share if leads else 0.0)
+        return self._clashes(key, source, target), load, target
 
     def _move(self, key: TopicPartition, source: int, target: int) -> None:
         self._put(key, tuple(target if each == source else each for each in self._now[key]))
@@ -273,6 +303,8 @@ class Placement:
     def _put(self, key: TopicPartition, after: tuple[int, ...]) -> None:
         """Have the replicas of a partition on these brokers."""
         before, self._now[key] = self._now[key], after
+        self.preferred[before[0]] -= 1
+        self.preferred[after[0]] += 1
         size_bytes = self.partitions[key].size_bytes
         for broker in set(before).difference(after):
             self._held[broker].discard(key)

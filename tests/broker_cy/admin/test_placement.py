@@ -116,6 +116,50 @@ def test_a_drain_ends_without_any_replica_on_the_broker(
             assert len(set(racks)) == len(stay) + min(len(gone), len(free - stay))
 
 
+def leaders(placed: list[Placed], moves: tuple[Move, ...]) -> Counter[int]:
+    """Return how many partitions prefer each broker as leader after the moves."""
+    after = {move.partition: move.after for move in moves}
+    return Counter(after.get(each.partition, each.replicas)[0] for each in placed)
+
+
+@pytest.mark.parametrize(
+    ("leaving", "replicas", "expected"),
+    [
+        ({1, 2}, [(1, 2)], {3: 20, 4: 20}),
+        ({1, 2}, [(1, 2, 3)], {4: 20, 5: 20}),
+        ({1}, [(1, 2), (2, 1)], {2: 20, 3: 10, 4: 10}),
+    ],
+)
+def test_a_drain_spreads_the_preferred_leaders(
+    leaving: set[int], replicas: list[tuple[int, ...]], expected: dict[int, int]
+) -> None:
+    """If this fails, one broker leads all partitions of the brokers that were drained, and is overloaded."""
+    brokers = [BrokerSlot(each, None) for each in range(1, 3 + len(replicas[0]))]
+    placed = [Placed(TopicPartition("t", number), replicas[number % len(replicas)], 100) for number in range(40)]
+    placement = Placement(brokers, placed)
+    placement.drain(leaving)
+    assert leaders(placed, placement.moves()) == expected
+
+
+@given(clusters(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_no_other_order_of_new_replicas_spreads_leaders_better(
+    cluster: tuple[list[BrokerSlot], list[Placed]], data: st.DataObject
+) -> None:
+    """If this fails, a drained broker's partitions are led by few brokers, although others have the same records."""
+    brokers, placed = cluster
+    leaving = set(data.draw(st.lists(st.sampled_from([each.broker_id for each in brokers]), min_size=1, max_size=3)))
+    placement = Placement(brokers, placed)
+    try:
+        placement.drain(leaving)
+    except ClientError:
+        return
+    led = leaders(placed, placement.moves())
+    for move in placement.moves():
+        if move.before[0] in leaving:
+            assert led[move.after[0]] <= min(led[each] for each in move.added) + 1
+
+
 @given(clusters(), st.one_of(st.none(), st.integers(1, 5)))
 @settings(max_examples=150, deadline=None)
 def test_a_balance_evens_out_in_a_bounded_number_of_moves(
