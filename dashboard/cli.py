@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from broker_cy import __version__
 from broker_cy.admin.clusters import ClusterEntry, check_timeout, find_cluster, find_file
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.alerts.rules import default_rules_path
+from dashboard.config import load_config
 from dashboard.security.user_commands import command as user
+from dashboard.security.users import default_users_path
 
 PROGRAM = "broker-dash"
 EXIT_INTERRUPTED = 130
@@ -54,15 +57,16 @@ def command(
 ) -> None:
     """The web dashboard of broker-cy and Apache Kafka clusters."""
     if context.invoked_subcommand is not None:
+        _refuse_other_options(context)
+        context.obj = lambda: users or find_users(config, clusters_file)
         return
     # Importing Dash takes half a second, which `broker-dash user` need not wait for.
-    from dashboard.config import load_config
     from dashboard.server import serve
 
     try:
         check_timeout(timeout)
         entries = find_entries(bootstrap, clusters, clusters_file)
-        found = load_config(config).with_options(
+        found = load_config(config, clusters_file).with_options(
             listen=listen, users=users, state=state, alerts=alerts, is_readonly=readonly, report=report
         )
         by_default = default_rules_path(clusters_file)
@@ -72,6 +76,22 @@ def command(
     except ClientError as error:
         click.echo(f"broker-dash: {error}", err=True)
         context.exit(2)
+
+
+def _refuse_other_options(context: click.Context) -> None:
+    """Raise UsageError for options that have no effect on `broker-dash user`."""
+    for name in context.params:
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in ("clusters_file", "config", "users"):
+            option = "--" + name.replace("clusters", "cluster")
+            raise click.UsageError(
+                f"{option} has no effect on users; allowed before user are --clusters-file, --config and --users"
+            )
+
+
+def find_users(config: Path | None, clusters_file: Path | None) -> Path:
+    """Return the users file of a dashboard with these options, whether or not it exists. Raises ClientError."""
+    return load_config(config, clusters_file).users or default_users_path(clusters_file)
 
 
 def find_entries(bootstrap: str | None, names: tuple[str, ...], path: Path | None) -> list[ClusterEntry]:

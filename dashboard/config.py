@@ -32,14 +32,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from broker_cy.admin.clusters import default_path
+from broker_cy.admin.clusters import find_beside
 from broker_cy.client.errors import ClientError, Failure
-from dashboard.components.shell import ENVIRONMENTS
 from dashboard.security import Mask, OidcConfig, parse_masks, parse_oidc
 from dashboard.security.addresses import PROXIES_MAX, Network
 from dashboard.security.users import default_users_path
 
 DEFAULT_LISTEN = "127.0.0.1:8050"
+# The colours of pages (assets/style.css); a cluster without an environment has none.
+ENVIRONMENTS = ("production", "staging", "test", "development")
 _FIELDS: Mapping[str, tuple[type, str]] = {
     "listen": (str, "a text, HOST:PORT"),
     "hosts": (list, "a list of texts"),
@@ -115,9 +116,9 @@ def default_state() -> Path:
     return Path(base) / "broker-dash"
 
 
-def default_config_path() -> Path:
-    """dashboard.toml in the directory of the cluster file, whether or not that exists."""
-    return default_path().with_name("dashboard.toml")
+def default_config_path(clusters: Path | None = None) -> Path:
+    """dashboard.toml beside the cluster file (admin.clusters.find_beside), whether or not that exists."""
+    return find_beside(clusters, "dashboard.toml")
 
 
 def parse_listen(text: str, where: str) -> tuple[str, int]:
@@ -128,11 +129,14 @@ def parse_listen(text: str, where: str) -> tuple[str, int]:
     return match[1] or match[2], int(match[3])
 
 
-def load_config(path: Path | None) -> DashboardConfig:
-    """Load the file at `path`, or the default file if there is one. Raises ClientError, which names file and field."""
-    file = path or default_config_path()
+def load_config(path: Path | None, clusters: Path | None = None) -> DashboardConfig:
+    """Load the file at `path`, or the default file if it exists. Raises ClientError, which names file and field.
+
+    The default file and the default users are beside the cluster file `clusters` (admin.clusters.find_beside).
+    """
+    file = path or default_config_path(clusters)
     if path is None and not file.exists():
-        return _with_default_users(DashboardConfig())
+        return _with_default_users(DashboardConfig(), clusters)
     try:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -145,7 +149,7 @@ def load_config(path: Path | None) -> DashboardConfig:
         kind, expected = _FIELDS[name]
         if not isinstance(value, kind):
             raise _invalid(file, f"{name} = {value!r}: {expected} is expected")
-    return _with_default_users(_config(file, data))
+    return _with_default_users(_config(file, data), clusters)
 
 
 def _config(file: Path, data: Mapping[str, Any]) -> DashboardConfig:
@@ -161,8 +165,7 @@ def _config(file: Path, data: Mapping[str, Any]) -> DashboardConfig:
     environments = data.get("environments", {})
     for name, environment in environments.items():
         if environment not in ENVIRONMENTS:
-            allowed = ", ".join(each for each in ENVIRONMENTS if each)
-            raise _invalid(file, f"environments.{name} = {environment!r}: one of {allowed} is expected")
+            raise _invalid(file, f"environments.{name} = {environment!r}: one of {', '.join(ENVIRONMENTS)} is expected")
     if ("tls_certificate" in data) != ("tls_key" in data):
         raise _invalid(file, "tls_certificate and tls_key belong together")
     if "tls_certificate" in data and data.get("behind_tls_proxy"):
@@ -197,9 +200,9 @@ def _proxies(found: list[Any], refuse: Callable[[str], ClientError]) -> tuple[Ne
         raise refuse(f"trusted_proxies = {found!r}: {error}") from None
 
 
-def _with_default_users(config: DashboardConfig) -> DashboardConfig:
-    """The default users file is used if it exists."""
-    default = default_users_path()
+def _with_default_users(config: DashboardConfig, clusters: Path | None) -> DashboardConfig:
+    """Return the configuration with the default users file, if that exists and no other one is configured."""
+    default = default_users_path(clusters).absolute()
     return replace(config, users=default) if config.users is None and default.exists() else config
 
 

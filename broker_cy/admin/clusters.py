@@ -113,6 +113,15 @@ def default_path() -> Path:
     return Path(base) / "broker-cy" / "clusters.toml"
 
 
+def find_beside(clusters: Path | None, name: str) -> Path:
+    """Return the file `name` in the directory of the cluster file `clusters` or, if it does not exist there, in that of
+    the default cluster file; the path in the first of both directories if neither has the file.
+    """
+    first = (clusters or default_path()).with_name(name)
+    other = default_path().with_name(name)
+    return other if not first.exists() and other.exists() else first
+
+
 def check_timeout(timeout_s: float | None) -> None:
     """Raise ClientError if the value of the option --timeout is out of range; None: the option was not given."""
     if timeout_s is not None and not 0 < timeout_s < _TIMEOUT_S_END:

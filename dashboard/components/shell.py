@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 # assets/palette.js asks this channel for topics and groups.
 _PALETTE = {"data-palette": Names.name, "aria-haspopup": "dialog", "aria-keyshortcuts": "Control+K Meta+K"}
-ENVIRONMENTS = ("production", "staging", "test", "development", "")
 
 
 def shell(

@@ -54,7 +54,8 @@ users_option = click.option(
     "users_path",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Users file.  [default: dashboard-users.toml in the directory of the cluster file]",
+    help="Users file.  [default: that of the dashboard: of dashboard.toml, else dashboard-users.toml beside the "
+    "cluster file]",
 )
 
 
@@ -96,6 +97,12 @@ def _pattern_option(kind: str) -> Callable[[F], F]:
     )
 
 
+def _users_file(users_path: Path | None) -> Path:
+    """Return the file of --users, else that of the dashboard with the options before `user`. Raises ClientError."""
+    chosen: Callable[[], Path] = click.get_current_context().obj or default_users_path
+    return users_path or chosen()
+
+
 name_argument = click.argument("name", callback=_name)
 
 
@@ -128,9 +135,9 @@ def add(
     password_stdin: bool,
 ) -> None:
     """Add a user, or change one with --replace. Asks for the password."""
-    path = users_path or default_users_path()
     scope = Scope(clusters, topics, groups, unmasked)
     try:
+        path = _users_file(users_path)
         user = User(name, hash_password(_password(password_stdin)), role, scope)
         existed = save_user(path, user, replace=replace)
     except (ValueError, ClientError) as error:
@@ -143,8 +150,8 @@ def add(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def list_users(users_path: Path | None, as_json: bool) -> None:
     """List all users, without their hashes."""
-    path = users_path or default_users_path()
     try:
+        path = _users_file(users_path)
         users = load_users(path)
     except ClientError as error:
         _fail(str(error), EXIT_USAGE)
@@ -179,8 +186,8 @@ def list_users(users_path: Path | None, as_json: bool) -> None:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 def remove(name: str, users_path: Path | None, yes: bool) -> None:
     """Remove a user. Its sessions end at once, also in a running dashboard."""
-    path = users_path or default_users_path()
     try:
+        path = _users_file(users_path)
         if name in load_users(path) and not yes:
             _confirm(f"Remove user {name}?")
         left = remove_user(path, name)

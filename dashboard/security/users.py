@@ -35,7 +35,7 @@ from typing import Any, Final
 
 import argon2
 
-from broker_cy.admin.clusters import default_path as clusters_path
+from broker_cy.admin.clusters import find_beside
 from broker_cy.client.errors import ClientError, Failure
 from dashboard.security.fields import Table
 from dashboard.security.files import invalid, locked, read_private, replace_private
@@ -115,9 +115,11 @@ def hash_password(password: str) -> str:
     return _HASHER.hash(text)
 
 
-def default_users_path() -> Path:
-    """Return the path of dashboard-users.toml in the directory of the cluster file, whether or not it exists."""
-    return clusters_path().with_name("dashboard-users.toml")
+def default_users_path(clusters: Path | None = None) -> Path:
+    """Return the path of dashboard-users.toml beside the cluster file, whether or not it exists. A file in the default
+    directory counts for every cluster file that has none: a login that was set up stays in force.
+    """
+    return find_beside(clusters, "dashboard-users.toml")
 
 
 def load_users(path: Path) -> dict[str, User]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner, Result
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -17,7 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from broker_cy import __version__
 from broker_cy.client.errors import ClientError
-from dashboard.cli import find_entries
+from dashboard.cli import command, find_entries, find_users
 from dashboard.config import load_config, parse_listen
 from tests.support.dashboard import running_dashboard
 
@@ -64,6 +65,52 @@ def test_options_come_before_the_file(tmp_path: Path) -> None:
     assert changed.users == config.users
     assert (config.report, changed.report) == (tmp_path / "weeks.html", tmp_path / "weeks.html")
     assert parse_listen("localhost:0", "x") == ("localhost", 0)
+
+
+def test_files_beside_the_cluster_file_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a dashboard with a cluster file of its own runs without the login that stands beside that file."""
+    default, own = tmp_path / "default" / "broker-cy", tmp_path / "own"
+    default.mkdir(parents=True)
+    own.mkdir()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(default.parent))
+    monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
+    clusters = own / "clusters.toml"
+    assert load_config(None, clusters).users is None
+    assert find_users(None, clusters) == own / "dashboard-users.toml"
+    # A login that was set up is not lost because another cluster file is named.
+    (default / "dashboard-users.toml").touch()
+    (default / "dashboard.toml").write_text("listen = '127.0.0.1:1'\n")
+    found = load_config(None, clusters)
+    assert (found.port, found.users) == (1, default / "dashboard-users.toml")
+    (own / "dashboard-users.toml").touch()
+    (own / "dashboard.toml").write_text("listen = '127.0.0.1:2'\n")
+    found = load_config(None, clusters)
+    assert (found.port, found.users) == (2, own / "dashboard-users.toml")
+    assert find_users(None, clusters) == own / "dashboard-users.toml"
+    assert load_config(None).port == 1
+    (own / "dashboard.toml").write_text("users = 'team.toml'\n")
+    assert load_config(None, clusters).users == find_users(None, clusters) == own / "team.toml"
+
+
+def test_user_commands_change_the_file_of_the_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, `user add` succeeds, and the dashboard with the same options still runs without a login."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "default"))
+    clusters = tmp_path / "clusters.toml"
+
+    def run(*options: str) -> Result:
+        added = ["user", "add", "anna", "--password-stdin"]
+        return CliRunner().invoke(command, [*options, *added], input="a long enough password\n")
+
+    assert run("--clusters-file", str(clusters)).exit_code == 0
+    assert (tmp_path / "dashboard-users.toml").exists()
+    (tmp_path / "dashboard.toml").write_text("users = 'team.toml'\n")
+    assert run("--config", str(tmp_path / "dashboard.toml")).exit_code == 0
+    assert (tmp_path / "team.toml").exists()
+    assert run("--users", str(tmp_path / "mine.toml")).exit_code == 0
+    assert (tmp_path / "mine.toml").exists()
+    refused = run("--cluster", "production")
+    assert refused.exit_code == 2
+    assert "--cluster has no effect on users; allowed before user are --clusters-file" in refused.stderr
 
 
 def test_which_clusters_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
