@@ -73,16 +73,20 @@ def _is_over(offset: CommittedOffset, begin: Callable[[CommittedOffset], int], r
 
 
 def topics_deleted(machine: GroupShard, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
-    """Delete the offsets committed in deleted topics, given as (name, id)."""
+    """Delete the offsets committed in deleted topics, given as (name, id). The cost depends on the number of these
+    offsets and of the pending ones, not on that of all groups.
+    """
     step.atomic = False
     keys: dict[bytes, None] = {}
+    deleted: dict[str, set[bytes]] = {}
     for name, topic_id in topics:
-        wanted = topic_id.bytes
-        for group_id, by_topic in machine.offsets.by_group.items():
-            for index, offset in by_topic.get(name, {}).items():
-                if offset.is_of_topic(wanted):
+        deleted.setdefault(name, set()).add(topic_id.bytes)
+    for name, ids in deleted.items():
+        for group_id in machine.offsets.groups_of(name):
+            for index, offset in machine.offsets.topics(group_id)[name].items():
+                if any(map(offset.is_of_topic, ids)):
                     keys[encode_offset_key(group_id, name, index)] = None
-        for _, group_id, topic, index, offset in machine.offsets.pending_offsets():
-            if topic == name and offset.is_of_topic(wanted):
-                keys[encode_offset_key(group_id, topic, index)] = None
+    for _, group_id, name, index, offset in machine.offsets.pending_offsets():
+        if any(map(offset.is_of_topic, deleted.get(name, ()))):
+            keys[encode_offset_key(group_id, name, index)] = None
     machine.append(step, [Record(key, None) for key in keys])

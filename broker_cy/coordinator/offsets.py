@@ -32,10 +32,12 @@ class OffsetStore:
     it over, unless a younger record has been seen for the partition; an abort marker drops it.
     """
 
-    __slots__ = ("_open", "_pending", "by_group", "commits", "count")
+    __slots__ = ("_groups_of", "_open", "_pending", "by_group", "commits", "count")
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, PartitionOffsets]] = {}
+        # The groups with a committed offset in each topic, in a fixed order: the index over by_group.
+        self._groups_of: dict[str, dict[str, None]] = {}
         self.count = 0
         # Offsets committed since the partition was loaded: a counter, which a failed write does not decrease.
         self.commits = 0
@@ -53,6 +55,10 @@ class OffsetStore:
     def topics(self, group_id: str) -> dict[str, PartitionOffsets]:
         """Return the offsets of one group by topic; they must not be modified."""
         return self.by_group.get(group_id) or {}
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups with a committed offset in the topic."""
+        return list(self._groups_of.get(topic) or ())
 
     def has_pending(self, group_id: str) -> bool:
         """Whether an open transaction has committed an offset in this group."""
@@ -161,6 +167,7 @@ class OffsetStore:
         partitions = topics.get(topic)
         if partitions is None:
             partitions = topics[topic] = {}
+            self._groups_of.setdefault(topic, {})[group_id] = None
         before = partitions.get(partition)
         partitions[partition] = offset
         if before is None:
@@ -174,6 +181,10 @@ class OffsetStore:
             del topics[topic][partition]
             if not topics[topic]:
                 del topics[topic]
+                groups = self._groups_of[topic]
+                del groups[group_id]
+                if not groups:
+                    del self._groups_of[topic]
             if not topics:
                 del self.by_group[group_id]
             self.count -= 1

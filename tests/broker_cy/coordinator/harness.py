@@ -310,7 +310,11 @@ def replayed(log: Iterable[Record], settings: GroupSettings, now: Now) -> GroupS
 
 def durable(machine: GroupStateMachine) -> dict[str, Any]:
     """Return the durable state, for comparison."""
+    groups_of = {
+        topic: set(machine.offsets.groups_of(topic)) for each in machine.offsets.by_group.values() for topic in each
+    }
     return {
+        "groups by topic": groups_of,
         "groups": dict(machine.group_values),
         "offsets": {
             (group, topic, index): offset
