@@ -67,6 +67,7 @@ class Console(App[int]):
         settings: Settings | None = None,
         *,
         clusters: dict[str, ClusterEntry] | None = None,
+        clusters_problem: str = "",
         is_readonly: bool = False,
         timeout_s: float | None = None,
         alerts: Alerting | None = None,
@@ -74,6 +75,7 @@ class Console(App[int]):
         super().__init__()
         self.settings = settings or Settings()
         self.clusters = dict(clusters or {})
+        self._clusters_problem = clusters_problem
         self._asked_readonly = is_readonly
         self._timeout_s = timeout_s
         self.session = Session(entry, client_id=CLIENT_ID, timeout_s=timeout_s)
@@ -228,7 +230,8 @@ class Console(App[int]):
     def _change_cluster(self, arguments: list[str]) -> None:
         if len(arguments) != 1 or arguments[0] not in self.clusters:
             known = ", ".join(sorted(self.clusters))
-            said = f"the clusters are {known}" if known else "the cluster file has no clusters"
+            none = self._clusters_problem or "the cluster file has no clusters"
+            said = f"the clusters are {known}" if known else none
             raise ClientError(Failure.INVALID, said)
         self.run_worker(self._go_to_cluster(self.clusters[arguments[0]]), exclusive=True)
 

@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         help="file with alert rules; default alerts.toml in the directory of clusters.toml",
     )
+    top.add_argument("--notify", action="store_true", help="POST each alert to the [webhook] of the alert rules")
     top.add_argument("--timeout", metavar="SECONDS", type=float, help="time limit of each call")
     return top
 
@@ -65,7 +66,14 @@ def build(arguments: argparse.Namespace) -> Console:
     from broker_cy.client.errors import ClientError, Failure
 
     check_timeout(arguments.timeout)
-    file = find_file(arguments.config, arguments.cluster)
+    problem = ""
+    try:
+        file = find_file(arguments.config, arguments.cluster)
+    except ClientError as error:
+        # With an address, the default file only has the names for `:cluster`.
+        if arguments.bootstrap is None or arguments.config is not None:
+            raise
+        file, problem = None, str(error)
     entry = find_cluster(file, arguments.bootstrap, arguments.cluster)
     settings = Settings()
     path = arguments.settings or default_settings_path(arguments.config)
@@ -80,13 +88,14 @@ def build(arguments: argparse.Namespace) -> Console:
     by_default = default_rules_path(arguments.config)
     if rules is None and by_default.exists():
         rules = by_default
-    alerts = Alerting(AlertSettings() if rules is None else load_alerts(rules))
+    alerts = Alerting(AlertSettings() if rules is None else load_alerts(rules), notifies=arguments.notify)
     from admin_tui.app import Console
 
     console = Console(
         entry,
         settings,
         clusters={} if file is None else dict(file.clusters),
+        clusters_problem=problem,
         is_readonly=arguments.readonly,
         timeout_s=arguments.timeout,
         alerts=alerts,

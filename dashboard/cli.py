@@ -36,6 +36,7 @@ examples:
 @click.option("--users", type=click.Path(path_type=Path), metavar="FILE", help="The users file.")
 @click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Session key, audit log and history.")
 @click.option("--alerts", type=click.Path(path_type=Path), metavar="FILE", help="File with alert rules.")
+@click.option("--notify", is_flag=True, help="POST each alert to the [webhook] of the alert rules.")
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="A report of broker-analytics.")
 @click.option("--readonly", is_flag=True, help="Refuse every change.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of each call.")
@@ -51,6 +52,7 @@ def command(
     users: Path | None,
     state: Path | None,
     alerts: Path | None,
+    notify: bool,
     report: Path | None,
     readonly: bool,
     timeout: float | None,
@@ -67,7 +69,7 @@ def command(
         check_timeout(timeout)
         entries = find_entries(bootstrap, clusters, clusters_file)
         found = load_config(config, clusters_file).with_options(
-            listen=listen, users=users, state=state, alerts=alerts, is_readonly=readonly, report=report
+            listen=listen, users=users, state=state, alerts=alerts, is_readonly=readonly, report=report, notifies=notify
         )
         by_default = default_rules_path(clusters_file)
         if found.alerts is None and by_default.exists():
@@ -100,7 +102,9 @@ def find_entries(bootstrap: str | None, names: tuple[str, ...], path: Path | Non
     """
     if bootstrap is not None and names:
         raise ClientError(Failure.INVALID, "--bootstrap and --cluster exclude each other")
-    file = find_file(path, names[0] if names else None)
+    # With an address, the default file is not needed, so it need not be valid; one that is named must be.
+    is_needed = bootstrap is None or path is not None
+    file = find_file(path, names[0] if names else None) if is_needed else None
     if bootstrap is not None or file is None:
         return [find_cluster(None, bootstrap, None)]
     if names:

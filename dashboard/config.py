@@ -6,6 +6,7 @@ users = "dashboard-users.toml"        # a login is needed if the file exists, an
 state = "/var/lib/broker-dash"        # session key, audit log, history
 alerts = "alerts.toml"
 report = "report.html"                # of broker-analytics; the page Report shows it
+notify = false                        # post alerts to the [webhook] of the rules
 readonly = false
 tls_certificate = "dash.pem"          # PEM, with the chain
 tls_key = "dash.key"
@@ -48,6 +49,7 @@ _FIELDS: Mapping[str, tuple[type, str]] = {
     "state": (str, "a path"),
     "alerts": (str, "a path"),
     "report": (str, "a path"),
+    "notify": (bool, "true or false"),
     "readonly": (bool, "true or false"),
     "tls_certificate": (str, "a path"),
     "tls_key": (str, "a path"),
@@ -78,6 +80,7 @@ class DashboardConfig:
     masks: tuple[Mask, ...] = ()
     report: Path | None = None
     trusted_proxies: tuple[Network, ...] = ()
+    notifies: bool = False
 
     @property
     def uses_https(self) -> bool:
@@ -93,6 +96,7 @@ class DashboardConfig:
         alerts: Path | None,
         is_readonly: bool,
         report: Path | None = None,
+        notifies: bool = False,
     ) -> DashboardConfig:
         """Return the configuration with the options that were given. Raises ClientError."""
         found = self
@@ -107,7 +111,7 @@ class DashboardConfig:
             found = replace(found, alerts=alerts.absolute())
         if report is not None:
             found = replace(found, report=report.absolute())
-        return replace(found, is_readonly=found.is_readonly or is_readonly)
+        return replace(found, is_readonly=found.is_readonly or is_readonly, notifies=found.notifies or notifies)
 
 
 def default_state() -> Path:
@@ -187,6 +191,7 @@ def _config(file: Path, data: Mapping[str, Any]) -> DashboardConfig:
         parse_masks(data.get("mask", []), refuse),
         path_of("report"),
         _proxies(data.get("trusted_proxies", []), refuse),
+        data.get("notify", False),
     )
 
 

@@ -98,7 +98,8 @@ def serve(
             )
         )
         stack.callback(security.close)
-        alerts = Alerting(AlertSettings() if config.alerts is None else load_alerts(config.alerts))
+        rules = AlertSettings() if config.alerts is None else load_alerts(config.alerts)
+        alerts = Alerting(rules, notifies=config.notifies)
         hubs = {
             entry.name: ClusterHub(
                 entry,

@@ -12,7 +12,6 @@ from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.client.text import clean, duration
 from broker_cy.console.alerts.watch import FIRING, OK, PENDING, UNKNOWN, Finding, Watch
-from broker_cy.console.alerts.webhook import facts_of
 from broker_cy.console.tone import Tone
 
 _TONES = {FIRING: Tone.BAD, PENDING: Tone.WARN, OK: Tone.GOOD, UNKNOWN: Tone.MUTED}
@@ -34,7 +33,7 @@ little was observed."""
     """
 
     def body(self) -> ComposeResult:
-        if self.console_app.alerts.webhook is not None:
+        if self.console_app.alerts.settings.webhook is not None:
             yield Facts("Webhook", id="webhook")
         yield Grid[Finding](
             [
@@ -78,6 +77,6 @@ little was observed."""
         self._show_webhook()
 
     def _show_webhook(self) -> None:
-        webhook = self.console_app.alerts.webhook
-        if webhook is not None:
-            self.query_one(Facts).set_facts(toned(facts_of(webhook)))
+        facts = self.console_app.alerts.webhook_facts()
+        if facts:
+            self.query_one(Facts).set_facts(toned(facts))

@@ -31,6 +31,7 @@ EPILOG = """\b
 examples:
   broker-cy alerts                                 evaluate the rules once; exit code 1 if an alert fires
   broker-cy alerts --follow                        print each alert that fires or is resolved
+  broker-cy alerts --follow --notify               and POST it to the [webhook] of alerts.toml
   broker-cy alerts --follow --webhook http://127.0.0.1:8000/alerts
   broker-cy alerts --rules alerts.toml --json
 """
@@ -46,16 +47,27 @@ examples:
 )
 @click.option("--follow", "-f", is_flag=True, help="Evaluate the rules repeatedly, until interrupted.")
 @click.option("--every", type=DURATION, default="5s", show_default=True, help=f"With --follow: {DURATION_HELP}.")
-@click.option("--webhook", metavar="URL", help="POST each alert that fires or is resolved, as JSON.")
+@click.option("--notify", is_flag=True, help="POST each alert that fires or is resolved to the [webhook] of the rules.")
+@click.option("--webhook", metavar="URL", help="POST them to this URL instead, as JSON.")
 async def command(
-    target: Target, client: AdminClient, rules: Path | None, follow: bool, every: int, webhook: str | None
+    target: Target,
+    client: AdminClient,
+    rules: Path | None,
+    follow: bool,
+    every: int,
+    notify: bool,
+    webhook: str | None,
 ) -> int:
     """Evaluate alert rules without a console: the built-in rules, and those of a file.
 
     Without --follow an alert fires immediately, even if its rule has `for_s`, and stalled and stopped groups are not
     detected, because that takes several samples.
     """
-    alerting = Alerting(_settings(rules, webhook, is_once=not follow))
+    # With --config, the rules are those of its directory.
+    path = rules or default_rules_path(target.config)
+    # A file that was not named need not exist.
+    settings = load_settings(path) if rules is not None or path.exists() else AlertSettings()
+    alerting = Alerting(_changed(settings, webhook, is_once=not follow), notifies=notify or webhook is not None)
     session = Session(target.cluster, client_id="broker-cy-cli")
     try:
         if follow:
@@ -84,10 +96,8 @@ async def command(
         await alerting.close(FLUSH_S)
 
 
-def _settings(rules: Path | None, webhook: str | None, *, is_once: bool) -> AlertSettings:
-    path = rules or default_rules_path()
-    # The default file need not exist.
-    settings = load_settings(path) if rules is not None or path.exists() else AlertSettings()
+def _changed(settings: AlertSettings, webhook: str | None, *, is_once: bool) -> AlertSettings:
+    """Return the settings as the options change them. Raises ClientError."""
     if is_once:
         # The command does not wait for `for_s`.
         settings = replace(settings, rules=tuple(replace(rule, for_s=0.0) for rule in settings.rules))

@@ -37,10 +37,11 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The cluster that a command works on, and its output format."""
+    """The cluster that a command works on, its output format, and the cluster file that was named, if any."""
 
     cluster: ClusterEntry
     as_json: bool
+    config: Path | None = None
 
     def client(self) -> AdminClient:
         cluster = self.cluster
@@ -114,7 +115,8 @@ def cluster_command(job: Job[P]) -> Callable[..., None]:
         **kwargs: Any,
     ) -> None:
         try:
-            target = Target(selected_cluster(bootstrap, cluster, config, timeout_s, command_config), as_json)
+            entry = selected_cluster(bootstrap, cluster, config, timeout_s, command_config)
+            target = Target(entry, as_json, config)
         except ClientError as error:
             print_error(error, as_json=as_json)
             raise SystemExit(exit_code_of(error)) from None

@@ -14,7 +14,6 @@ from dash.development.base_component import Component
 from broker_cy.client.text import clean, duration, plural
 from broker_cy.console.alerts.rules import KINDS, Rule
 from broker_cy.console.alerts.watch import FIRING, OK, PENDING, UNKNOWN, Finding, Notice, Watch
-from broker_cy.console.alerts.webhook import facts_of
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.tone import Tone
@@ -156,13 +155,12 @@ class WebhookFacts(_OfAlerts, FactsChannel):
     ROLE = Role.ADMIN
 
     def facts(self) -> Sequence[Fact] | None:
-        webhook = self.hub.alerts.webhook
-        return [] if webhook is None else [fact._replace(value=clean(fact.value)) for fact in facts_of(webhook)]
+        return [fact._replace(value=clean(fact.value)) for fact in self.hub.alerts.webhook_facts()]
 
 
 def layout(context: Context, cluster: str, **_: str) -> Component:
     hub = context.hub(cluster)
-    has_webhook = hub.alerts.webhook is not None and context.identity().role >= Role.ADMIN
+    has_webhook = hub.alerts.settings.webhook is not None and context.identity().role >= Role.ADMIN
     dropped = hub.alert_log.dropped
     older = f" {plural(dropped, 'older one')} were dropped." if dropped else ""
     return shell(

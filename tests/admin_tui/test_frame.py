@@ -228,6 +228,19 @@ def test_bad_options_are_refused(
     assert said in capsys.readouterr().err
 
 
+def test_an_address_needs_no_cluster_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, an error in a file that is not needed keeps a user from a broker whose address is given."""
+    monkeypatch.setenv("BROKER_CY_CLUSTERS", str(tmp_path / "clusters.toml"))
+    (tmp_path / "clusters.toml").write_text("[clusters.one\n")
+    console = cli.build(cli.parser().parse_args(["--bootstrap", "127.0.0.1:9"]))
+    assert str(console.session.entry.bootstrap[0]) == "127.0.0.1:9"
+    with pytest.raises(ClientError, match="is no TOML"):
+        console._change_cluster(["one"])
+    for options in ([], ["--bootstrap", "127.0.0.1:9", "--config", str(tmp_path / "clusters.toml")]):
+        with pytest.raises(ClientError, match="is no TOML"):
+            cli.build(cli.parser().parse_args(options))
+
+
 def test_settings_beside_the_clusters_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a file at its default path is ignored."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

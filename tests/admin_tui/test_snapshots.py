@@ -54,7 +54,9 @@ VIEWS = (
 
 def frozen_alerts() -> Alerting:
     """Return alerts with one firing rule, one pending rule and one that is fine, and a webhook."""
-    alerting = Alerting(AlertSettings((), WebhookSettings("https://hooks.example.com/secret")), interval_s=3_600)
+    alerting = Alerting(
+        AlertSettings((), WebhookSettings("https://hooks.example.com/secret")), interval_s=3_600, notifies=True
+    )
     assert alerting.webhook is not None
     alerting.webhook.delivered = 4
     watch = alerting.watch("broker-1:9092")

@@ -109,7 +109,7 @@ class Desk:
         secured: Mapping[str, str] | None = None,
     ) -> None:
         self.identity = identity
-        self.alerts = Alerting(alerts or AlertSettings())
+        self.alerts = Alerting(alerts or AlertSettings(), notifies=alerts is not None and alerts.webhook is not None)
         entry = ClusterEntry(CLUSTER, parse_addresses(bootstrap), 10.0, secured=secured or {})
         self.hub = ClusterHub(entry, self.alerts, masking=masking)
         self.security = Audited()

@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker_cy.client.errors import ClientError
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.text import plural
 from broker_cy.console.alerts.looks import LOOKS, Broken, NotYet
 from broker_cy.console.alerts.rules import AlertSettings, Rule
-from broker_cy.console.alerts.webhook import Webhook
+from broker_cy.console.alerts.webhook import Webhook, facts_of, host_of
+from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Listener, Listeners, call
 from broker_cy.console.session import Session
+from broker_cy.console.tone import Tone
 
 _LOG = logging.getLogger(__name__)
 INTERVAL_S: Final = 5.0
@@ -192,12 +194,20 @@ class Alerting:
     """The rules for any number of clusters, with one watch for each cluster and one webhook for all.
 
     A watch is kept while another cluster is shown, so that alerts are not announced again on return.
+
+    Only a program that was started for it notifies (`notifies`): every open console evaluates the same rules, and each
+    would send the same alert. The cluster cannot elect one of them, because its own failure has to be reported, too.
     """
 
-    def __init__(self, settings: AlertSettings, *, interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, settings: AlertSettings, *, interval_s: float = INTERVAL_S, notifies: bool = False) -> None:
+        """Raises ClientError if it has to notify and no webhook is configured."""
+        if notifies and settings.webhook is None:
+            raise ClientError(
+                Failure.INVALID, "the rules have no webhook to notify: add [webhook] to alerts.toml", what="--notify"
+            )
         self.settings = settings
         self.interval_s = interval_s
-        self.webhook = None if settings.webhook is None else Webhook(settings.webhook)
+        self.webhook = Webhook(settings.webhook) if notifies and settings.webhook is not None else None
         self._watches: dict[str, Watch] = {}
 
     def watch(self, cluster: str) -> Watch:
@@ -206,6 +216,15 @@ class Alerting:
         if watch is None:
             watch = self._watches[cluster] = Watch(self.settings.rules, cluster)
         return watch
+
+    def webhook_facts(self) -> list[Fact]:
+        """Return the deliveries to the webhook, or that this program does not notify it; empty without a webhook."""
+        if self.webhook is not None:
+            return facts_of(self.webhook)
+        if self.settings.webhook is None:
+            return []
+        off = Fact("delivery", "not by this program; --notify starts one that notifies", Tone.MUTED)
+        return [Fact("to", host_of(self.settings.webhook.url)), off]
 
     async def look(self, session: Session) -> list[Notice]:
         """Evaluate the rules for the cluster of a session; new notices are also queued for the webhook."""

@@ -28,6 +28,11 @@ _READ_BYTES: Final = 4_096
 _RETRIED: Final = frozenset({408, 425, 429})
 
 
+def host_of(url: str) -> str:
+    """Return host and port of a URL; the rest of the URL may be a secret."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
 class _Rejected(Exception):
     """The endpoint rejected the request in a way that makes a retry useless."""
 
@@ -58,8 +63,8 @@ class Webhook:
 
     @property
     def target(self) -> str:
-        """Return the host of the URL; the rest of the URL may be a secret."""
-        return urlsplit(self._settings.url).netloc.rpartition("@")[2]
+        """Return the host of the URL."""
+        return host_of(self._settings.url)
 
     @property
     def queued(self) -> int:

@@ -43,6 +43,16 @@ def test_a_cluster_that_is_away_is_an_alert(bare: Cli) -> None:
     assert set(states.values()) == {"firing", "unknown"}
 
 
+def test_the_rules_are_those_beside_the_named_clusters(bare: Cli, tmp_path: Path) -> None:
+    """If this fails, `--config X` watches X's cluster with the rules and the webhook of another one."""
+    config = tmp_path / "clusters.toml"
+    config.write_text('default = "x"\n[clusters.x]\nbootstrap = "127.0.0.1:1"\n')
+    (tmp_path / "alerts.toml").write_text(RULES)
+    said = bare("alerts", "--config", config, "--timeout", "1", "--json", code=1)
+    assert "room" in {each["rule"] for each in said.json}
+    assert "--notify: the rules have no webhook" in bare("alerts", "--config", config, "--notify", code=2).err
+
+
 def test_alerts_are_followed_and_delivered(broker: Target, tmp_path: Path) -> None:
     """If this fails, a user relies on the webhook of a command that delivers nothing."""
     path = tmp_path / "alerts.toml"

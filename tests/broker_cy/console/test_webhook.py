@@ -8,9 +8,14 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from bench.launch.nodes import free_ports
+from broker_cy.admin.address import parse_addresses
+from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.client.errors import ClientError
+from broker_cy.console.alerts.looks import LOOKS, Broken
 from broker_cy.console.alerts.rules import AlertSettings, Rule, WebhookSettings
-from broker_cy.console.alerts.watch import Notice
+from broker_cy.console.alerts.watch import Alerting, Notice
 from broker_cy.console.alerts.webhook import Webhook
+from broker_cy.console.session import Session
 from tests.support.endpoint import Endpoint
 
 WAIT_S = 60.0
@@ -184,3 +189,28 @@ def test_a_secret_in_the_url_is_not_shown() -> None:
     hook = webhook("https://user:secret@hooks.example.com/token/abc")
     assert hook.target == "hooks.example.com"
     assert AlertSettings().webhook is None
+
+
+def test_of_many_consoles_only_one_that_is_told_notifies(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, each alert arrives as many times as consoles are open."""
+
+    async def broken(session: Session, rule: Rule) -> list[Broken]:
+        return [Broken("disk", "the disk is full")]
+
+    monkeypatch.setitem(LOOKS, "disk", broken)
+    settings = AlertSettings((Rule("full", "disk"),), WebhookSettings(endpoint.url))
+    entry = ClusterEntry("c", parse_addresses("127.0.0.1:1"))
+
+    async def job() -> None:
+        consoles = [Alerting(settings, notifies=told) for told in (False, True, False)]
+        for each in consoles:
+            assert len(await each.look(Session(entry, client_id="test"))) == 1
+        for each in consoles:
+            await each.close(WAIT_S)
+        assert ["not by this program" in str(each.webhook_facts()) for each in consoles] == [True, False, True]
+
+    run(job)
+    assert len(endpoint.payloads) == 1
+    assert Alerting(AlertSettings()).webhook_facts() == []
+    with pytest.raises(ClientError, match="--notify: the rules have no webhook"):
+        Alerting(AlertSettings(), notifies=True)

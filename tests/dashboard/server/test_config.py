@@ -116,12 +116,21 @@ def test_user_commands_change_the_file_of_the_dashboard(tmp_path: Path, monkeypa
 def test_which_clusters_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the dashboard shows another cluster than the one that was asked for."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
     path = tmp_path / "clusters.toml"
     path.write_text('default = "b"\n[clusters.a]\nbootstrap = "x:1"\n[clusters.b]\nbootstrap = "y:2"\n')
     assert [entry.name for entry in find_entries(None, (), path)] == ["b", "a"]
     assert [entry.name for entry in find_entries(None, ("a", "a"), path)] == ["a"]
     assert [entry.name for entry in find_entries("z:3", (), path)] == ["z:3"]
     assert [entry.name for entry in find_entries(None, (), None)] == ["127.0.0.1:9092"]
+    # With an address, an invalid default file is not read.
+    (tmp_path / "broker-cy").mkdir()
+    (tmp_path / "broker-cy" / "clusters.toml").write_text("[clusters.one\n")
+    assert [entry.name for entry in find_entries("z:3", (), None)] == ["z:3"]
+    with pytest.raises(ClientError, match="is no TOML"):
+        find_entries(None, (), None)
+    with pytest.raises(ClientError, match="is no TOML"):
+        find_entries("z:3", (), tmp_path / "broker-cy" / "clusters.toml")
     for names, bootstrap, expected in ((("c",), None, "there are: a, b"), (("a",), "z:3", "exclude each other")):
         with pytest.raises(ClientError, match=expected):
             find_entries(bootstrap, names, path)
