@@ -1,7 +1,7 @@
 """The command `broker-load`: load on a Kafka-compatible cluster by simulated clients. See docs/loadgen.md.
 
 Exit codes: 0 good, 1 a threshold was missed, 2 the generator was the limit, 3 data wrong; 64 an option or a file is
-wrong, 69 the run could not be made.
+wrong, or a good run's report could not be written, 69 the run could not be made.
 """
 
 from __future__ import annotations
@@ -134,11 +134,13 @@ def run(bootstrap: str, scenario: str, processes: int, **options: Any) -> None:
 @_of_scenario
 @_of_report
 @click.option("--workers", type=click.IntRange(1, PROCESSES_MAX), required=True, help="How many workers come.")
-@click.option("--listen", default=f"0.0.0.0:{MASTER_PORT}", metavar="HOST:PORT", show_default=True, help="For workers.")
+@click.option(
+    "--listen", default=f"0.0.0.0:{MASTER_PORT}", metavar="HOST[:PORT]", show_default=True, help="For workers."
+)
 def master(bootstrap: str, scenario: str, workers: int, listen: str, **options: Any) -> None:
     """Run a scenario with workers on other hosts."""
     wanted = _scenario(scenario, options)
-    _run(wanted, _addresses(bootstrap), options, workers=workers, listen=_address("--listen", listen))
+    _run(wanted, _addresses(bootstrap), options, workers=workers, listen=_address("--listen", listen, MASTER_PORT))
 
 
 @command.command()
@@ -146,7 +148,7 @@ def master(bootstrap: str, scenario: str, workers: int, listen: str, **options: 
 @click.option("--master", required=True, metavar="HOST[:PORT]", help=f"The master; port {MASTER_PORT} by default.")
 def worker(master: str) -> None:
     """Generate a part of the load of a master, until it ends."""
-    address = _address("--master", master if ":" in master else f"{master}:{MASTER_PORT}")
+    address = _address("--master", master, MASTER_PORT)
     from loadgen.headless import run_worker
 
     sys.exit(0 if run_worker(address) else UNAVAILABLE)
@@ -154,12 +156,14 @@ def worker(master: str) -> None:
 
 @command.command()
 @_of_scenario
-@click.option("--listen", default=f"127.0.0.1:{WEB_PORT}", metavar="HOST:PORT", show_default=True, help="Of the page.")
+@click.option(
+    "--listen", default=f"127.0.0.1:{WEB_PORT}", metavar="HOST[:PORT]", show_default=True, help="Of the page."
+)
 @_of_processes
 def web(bootstrap: str, scenario: str, listen: str, processes: int, **options: Any) -> None:
     """Serve locust's web page, with a tab of ours."""
     wanted = _scenario(scenario, options)
-    addresses, address = _addresses(bootstrap), _address("--listen", listen)
+    addresses, address = _addresses(bootstrap), _address("--listen", listen, WEB_PORT)
     from loadgen.web.server import serve
 
     code = serve(wanted, addresses, address, processes=processes)
@@ -191,9 +195,9 @@ def _addresses(text: str) -> tuple[Address, ...]:
         raise click.ClickException(f"--bootstrap: {error}") from None
 
 
-def _address(option: str, text: str) -> Address:
+def _address(option: str, text: str, default_port: int) -> Address:
     try:
-        return parse_address(text)
+        return parse_address(text, default_port)
     except ValueError as error:
         raise click.ClickException(f"{option}: {error}") from None
 
@@ -235,7 +239,8 @@ def _write(result: Result, options: dict[str, Any]) -> int:
         except OSError as error:
             # The other files are written all the same: the run cannot be made again.
             click.echo(f"{PROGRAM}: --{name}: {path}: {error.strerror}", err=True)
-            exit_code = WRONG_USE
+            # A verdict against the run is never hidden.
+            exit_code = exit_code or WRONG_USE
     return exit_code
 
 
