@@ -114,7 +114,11 @@ cdef class FlushGroup:
         if self.stagers:
             stagers, self.stagers = self.stagers, []
             for stage in stagers:
-                stage()
+                try:
+                    stage()
+                except Exception as failure:
+                    # A defect; what the others have staged, and the batches of clients, are still written and answered.
+                    self.loop.call_exception_handler({"message": "before a write", "exception": failure})
             # The batches that they staged are written by this flush.
             self.flush_scheduled = False
         dirty = self.dirty
