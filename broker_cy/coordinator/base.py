@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
-from broker_cy.coordinator.step import Now, Step
+from broker_cy.coordinator.step import Awaited, Now, Step
 from broker_cy.coordinator.timers import Timers
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage
@@ -60,6 +60,19 @@ class StateMachine(Generic[K, S]):
         for step in steps:
             for follow in step.follows:
                 follow.failed(self, out, now, code)
+        return out
+
+    def timed_out(self, steps: Iterable[S], now: Now) -> S:
+        """The records of these steps are in the log, and were not committed in time: return what follows for the
+        requests that wait. The state stays; `written` or `failed` of these steps comes later.
+        """
+        out = self.new_step()
+        for step in steps:
+            step.is_late = True
+            for follow in step.follows:
+                if isinstance(follow, Awaited):
+                    follow.timed_out(self, out, now)
+            step.follows = [follow for follow in step.follows if not isinstance(follow, Awaited)]
         return out
 
     def next_wake_ms(self) -> int | None:

@@ -24,6 +24,8 @@ class GroupSettings(NamedTuple):
     """`offset.metadata.max.bytes`, counted in UTF-16 units as Kafka does."""
     offsets_topic_compression_codec: int = 0
     """`offsets.topic.compression.codec`."""
+    offsets_commit_timeout_ms: int = 5_000
+    """`offsets.commit.timeout.ms`: how long a request waits until its records are committed."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> GroupSettings:
@@ -37,4 +39,5 @@ class GroupSettings(NamedTuple):
             offsets_retention_check_interval_ms=config["offsets.retention.check.interval.ms"],
             offset_metadata_max=config["offset.metadata.max.bytes"],
             offsets_topic_compression_codec=config["offsets.topic.compression.codec"],
+            offsets_commit_timeout_ms=config["offsets.commit.timeout.ms"],
         )

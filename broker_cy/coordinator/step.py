@@ -9,8 +9,8 @@ records cannot be written, `failed` undoes them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import Event
@@ -59,6 +59,15 @@ class Follow(Protocol):
     def failed(self, machine: Any, out: Any, now: Now, code: ErrorCode) -> None: ...
 
 
+@runtime_checkable
+class Awaited(Protocol):
+    """A Follow that requests wait for. The machine calls `timed_out` instead of the other methods if the records are in
+    the log, and not committed in time: they may be committed later, or lost.
+    """
+
+    def timed_out(self, machine: Any, out: Any, now: Now) -> None: ...
+
+
 class Before(Protocol):
     """The durable state that a record replaced: a value."""
 
@@ -82,6 +91,9 @@ class Answered(NamedTuple):
     def failed(self, machine: Any, out: Step, now: Now, code: ErrorCode) -> None:
         out.reply(self.token, self.refuse(*self.about, append_error(code)))
 
+    def timed_out(self, machine: Any, out: Step, now: Now) -> None:
+        self.failed(machine, out, now, ErrorCode.REQUEST_TIMED_OUT)
+
 
 class OffsetsCommitted(NamedTuple):
     """Readers see other offsets once the records are on disk."""
@@ -102,7 +114,7 @@ class Step:
 
     `atomic` records go into one batch, so that a crash leaves all of them or none; only deletions are not atomic.
     `before` (one for each change of the durable state) and `follows` are for the state machine, whose `written` or
-    `failed` the caller calls with the outcome.
+    `failed` the caller calls with the outcome, after `timed_out` if that takes too long.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -112,6 +124,10 @@ class Step:
     atomic: bool = True
     before: list[Before] = field(default_factory=list)
     follows: list[Follow] = field(default_factory=list)
+    due_ms: int | None = field(default=None, compare=False)
+    """When its answers are due (monotonic); None if nothing waits. Set by the caller that writes its records."""
+    is_late: bool = field(default=False, compare=False)
+    """Its requests were answered before its records were committed."""
 
     def reply(self, token: Token, response: Any) -> None:
         """Answer whether or not the records are written."""
@@ -129,6 +145,17 @@ class Step:
             self.then(Answered(token, response, refuse, about))
         else:
             self.reply(token, response)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether its requests have waited for long enough."""
+        return self.due_ms is not None and not self.is_late and self.due_ms <= now_ms
+
+    def part(self, begin: int, end: int) -> Self:
+        """The records from `begin` up to `end` as a step of their own, of a step that is not atomic; each has its
+        `before`. What follows on the step belongs to its last part.
+        """
+        follows = self.follows if end == len(self.records) else []
+        return replace(self, records=self.records[begin:end], before=self.before[begin:end], follows=follows)
 
 
 # The error code of the group APIs for each error of an append, as Kafka maps them; other codes are returned unchanged.

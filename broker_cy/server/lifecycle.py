@@ -400,7 +400,14 @@ class BrokerServer:
             broker.log_events,
         )
         broker.groups = GroupService(coordinators)
-        broker.txn_markers = TxnMarkers(broker.partitions, broker.groups, broker.openings, self.clock, self.loop)
+        broker.txn_markers = TxnMarkers(
+            broker.partitions,
+            broker.groups,
+            broker.openings,
+            self.clock,
+            self.loop,
+            self.config["request.timeout.ms"],
+        )
         self._calls = BrokerCalls(
             broker.node_id, self.config.network.inter_broker, lambda: broker.image, broker.outgoing
         )

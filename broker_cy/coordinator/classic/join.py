@@ -346,3 +346,7 @@ class Replaced(NamedTuple):
         group.journal.renamed(group, self.new_id, self.old_id)
         machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, self.new_id))
         set_session(machine, group, old, now)
+
+    def timed_out(self, machine: GroupShard, out: Step, now: Now) -> None:
+        """As in Kafka, the member keeps its old id; the record has the new one until the next generation."""
+        self.failed(machine, out, now, ErrorCode.REQUEST_TIMED_OUT)

@@ -109,3 +109,7 @@ class Assigned(NamedTuple):
         if group is not None:
             give_up_syncs(machine, out, group, append_error(code), now)
             prepare(machine, out, group, now, trigger_of("write_failed"))
+
+    def timed_out(self, machine: GroupShard, out: Step, now: Now) -> None:
+        """As in Kafka, the members share anew; a later generation replaces the record."""
+        self.failed(machine, out, now, ErrorCode.REQUEST_TIMED_OUT)

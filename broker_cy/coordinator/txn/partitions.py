@@ -70,6 +70,9 @@ def verify(
     if unwritten is None or ErrorCode.NONE not in found.values():
         step.reply(token, found)
         return
+    if unwritten.is_late:
+        step.reply(token, dict.fromkeys(asked, ErrorCode.CONCURRENT_TRANSACTIONS))
+        return
     # Nothing is part of a transaction before that is on disk.
     unwritten.then(Answered(token, found, _refused, (asked,)))
 
@@ -82,5 +85,8 @@ def _reply_after(step: TxnStep, unwritten: TxnStep | None, token: Token, code: E
     """Answer once the pending record is on disk, because the answer depends on it."""
     if unwritten is None:
         step.reply(token, code)
+        return
+    if unwritten.is_late:
+        step.reply(token, ErrorCode.CONCURRENT_TRANSACTIONS)
         return
     unwritten.then(Answered(token, code, ErrorCode))

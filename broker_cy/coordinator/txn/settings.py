@@ -21,6 +21,8 @@ class TxnSettings(NamedTuple):
     """`add.partitions.to.txn.retry.backoff.ms`: interval of attempts to add partitions to which a producer writes."""
     add_backoff_max_ms: int = 100
     """`add.partitions.to.txn.retry.backoff.max.ms`: time limit of these attempts."""
+    request_timeout_ms: int = 30_000
+    """`request.timeout.ms`: how long the coordinator waits until a marker is committed."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> TxnSettings:
@@ -33,4 +35,5 @@ class TxnSettings(NamedTuple):
             add_backoff_ms=config["add.partitions.to.txn.retry.backoff.ms"],
             # As in Kafka, at most the timeout of requests between brokers.
             add_backoff_max_ms=min(config["add.partitions.to.txn.retry.backoff.max.ms"], config["request.timeout.ms"]),
+            request_timeout_ms=config["request.timeout.ms"],
         )

@@ -24,12 +24,14 @@ from broker_cy.metadata.image import MetadataImage
 class TxnStep(Step):
     """`markers` are to be written; the caller reports the results to `markers_written`. `settled` are transactional ids
     that can be asked again, after CONCURRENT_TRANSACTIONS. With `needs_producer_id`, the operation did not take place:
-    the caller adds a producer id and runs it again.
+    the caller adds a producer id and runs it again. `timeout_ms` is that of the transaction, for which requests wait,
+    as in Kafka, until its record is committed.
     """
 
     markers: list[Markers] = field(default_factory=list)
     settled: list[str] = field(default_factory=list)
     needs_producer_id: bool = False
+    timeout_ms: int = field(default=0, compare=False)
 
 
 class TransactionShard(StateMachine[str, TxnStep]):
@@ -92,10 +94,12 @@ class TransactionShard(StateMachine[str, TxnStep]):
 
     def change(self, step: TxnStep, transaction: Transaction) -> None:
         """Make the record of a transaction's change part of the step and replay it."""
+        step.timeout_ms = max(step.timeout_ms, transaction.timeout_ms)
         self._append(step, transaction.transactional_id, transaction)
 
     def forget(self, step: TxnStep, transactional_id: str) -> None:
         """The same for the end of a transactional id."""
+        step.timeout_ms = max(step.timeout_ms, self.settings.request_timeout_ms)
         self._append(step, transactional_id, None)
 
     def _append(self, step: TxnStep, transactional_id: str, transaction: Transaction | None) -> None:
@@ -134,7 +138,9 @@ class TransactionShard(StateMachine[str, TxnStep]):
             self.ongoing.pop(transactional_id, None)
 
     def unwritten(self, transactional_id: str) -> TxnStep | None:
-        """Return the newest step with a record of this id that is not on disk yet."""
+        """Return the newest step with a record of this id that is not on disk yet. If it is late, nobody waits for it
+        any more.
+        """
         waiting = self._unwritten.get(transactional_id)
         return waiting[-1] if waiting else None
 

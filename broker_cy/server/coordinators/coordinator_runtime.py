@@ -1,9 +1,9 @@
 """The runtime of one partition of a coordinator: it loads the log into the state machine, writes the records of its
 operations, and runs its timers.
 
-Records of all operations that arrive while a write is under way share the next batch. Answers that depend on a record
-are sent when the batch is written. If the batch cannot be written, it and everything after it are undone, and the
-clients receive a retriable error.
+Answers that depend on a record are sent when its batch is written (`record_writer`). If the batch cannot be written, it
+and everything after it are undone, and the clients receive a retriable error. They also receive one if that takes too
+long.
 
 A runtime belongs to one leader epoch of its partition. It answers once everything in the log when it was loaded is
 committed: the previous leader may have left records that another leader would not have, and what a coordinator does
@@ -13,16 +13,16 @@ because of them (markers of a transaction) cannot be undone.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from broker_cy.coordinator.step import Now, Place, Record, Step
+from broker_cy.coordinator.step import Now, Place, Step
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
+from broker_cy.server.coordinators.record_writer import RecordWriter, size_bytes
 from broker_cy.storage.errors import StorageError
 from broker_cy.wire import records as wire_records
 from broker_cy.wire.control import ControlType, control_type
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 # Bytes of the log that are read at a time while loading, and records that are replayed in one turn of the loop.
 LOAD_CHUNK_BYTES = 1 << 20
 LOAD_RECORDS_PER_TURN = 2_000
-# The maximum overhead in bytes of a batch besides its records, and of a record besides key and value.
-BATCH_BYTES = 61
-RECORD_BYTES_MAX = 32
 
 
 class LoadState(Enum):
@@ -66,6 +63,7 @@ class Machine(Protocol):
     def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> Any: ...
     def written(self, steps: Iterable[Any], now: Now) -> Any: ...
     def failed(self, steps: Sequence[Any], code: ErrorCode, now: Now) -> Any: ...
+    def timed_out(self, steps: Iterable[Any], now: Now) -> Any: ...
     def next_wake_ms(self) -> int | None: ...
     def expire(self, now: Now) -> Any: ...
     def unload(self) -> Any: ...
@@ -87,37 +85,24 @@ class RuntimeContext(NamedTuple):
     log_events: LogEvents
 
 
-class CoordinatorRuntime(Generic[M, S]):
+class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
     """Owns a state machine and its partition. Operations are for the ACTIVE state only: see `check`."""
 
     coordinator = "coordinator"
     """Name in log lines."""
     logger = logging.getLogger("broker_cy.server.coordinators")
-    codec = 0
-    """Compression of the records that it writes."""
 
     def __init__(self, partition: Partition, leader_epoch: int, machine: M, context: RuntimeContext) -> None:
         """`leader_epoch` is that in which this broker leads the partition."""
-        self.partition = partition
-        self.leader_epoch = leader_epoch
+        super().__init__(partition, leader_epoch, context.clock, context.loop, context.max_batch_bytes)
         self.machine = machine
         self.state = LoadState.LOADING
         self.on_loaded: Callable[[], None] = lambda: None
         """Called when it is no longer being loaded: it answers, or it never will."""
         self.on_event: Callable[[Event], None] = ignore
         self.on_commits: Callable[[M, Sequence[Place]], None] = ignore_commits
-        self._clock = context.clock
-        self._loop = context.loop
-        self._max_batch_bytes = context.max_batch_bytes
         self._executor = context.executor
         self._log_events = context.log_events
-        # Steps whose records are being written, and later ones. Their number is bounded by the requests that clients
-        # wait for: each step with records holds the answer to a request, and the requests of a connection are bounded.
-        self._in_flight: list[S] = []
-        self._pending: list[S] = []
-        # The last batch in flight: its future, or a unique mark.
-        self._last: object | None = None
-        self._flush_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
 
@@ -129,15 +114,6 @@ class CoordinatorRuntime(Generic[M, S]):
         if self.state is LoadState.ACTIVE:
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.state is LoadState.LOADING else ErrorCode.NOT_COORDINATOR
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether answers wait for records to be written."""
-        return bool(self._in_flight or self._pending)
-
-    def unwritten(self) -> Iterable[S]:
-        """The steps whose records are not written, or not committed, yet: the oldest first."""
-        return itertools.chain(self._in_flight, self._pending)
 
     def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> None:
         """The committed metadata changed."""
@@ -284,113 +260,22 @@ class CoordinatorRuntime(Generic[M, S]):
                 # The step is the newest one, so it can be undone alone.
                 self.accept(self.machine.failed([step], ErrorCode.RECORD_LIST_TOO_LARGE, self.now()))
                 return
-            self._pending.append(step)
-            self._schedule_flush()
+            self._queue(step)
         self._set_timer()
 
-    def _schedule_flush(self) -> None:
-        if not self._flush_scheduled and not self._in_flight:
-            self._flush_scheduled = True
-            self.partition.before_flush(self._flush)
+    # ---- outcomes ----
 
-    def _flush(self) -> None:
-        """Append the pending records; the partition writes them at the end of this turn of the loop."""
-        self._flush_scheduled = False
-        if not self._in_flight and self._pending and self.state is LoadState.ACTIVE:
-            self._stage_pending()
+    def _accepts_writes(self) -> bool:
+        return self.state is LoadState.ACTIVE
 
-    def _stage_pending(self) -> None:
-        """Stage the pending records, behind the batches in flight, which are not written yet. All of them are written
-        or fail together: the outcome of the last one is that of all.
-        """
-        steps, self._pending = self._pending, []
-        mark = object()
-        batches = self._batches(steps)
-        try:
-            self._check_epoch()
-            for number, batch in enumerate(batches, 1):
-                done = partial(self._completed, mark) if number == len(batches) else _wait_for_the_last
-                self.partition.append_then(batch, self._clock.wall_ms(), done)
-        except (KafkaError, StorageError) as error:
-            self._pending = steps
-            self._failed(code_of(error), [])
-            return
-        self._in_flight += steps
-        self._last = mark
-
-    def _check_epoch(self) -> None:
-        """Raise KafkaError if the partition is in another leader epoch: another coordinator may have its state."""
-        if self.partition.leader_epoch != self.leader_epoch:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"{self.partition.topic}-{self.partition.index} is in leader epoch {self.partition.leader_epoch}, and "
-                f"this coordinator is that of epoch {self.leader_epoch}",
-            )
-
-    def _await(self, written: asyncio.Future[int]) -> None:
-        self._last = written
-        written.add_done_callback(self._settled)
-
-    def _settled(self, written: asyncio.Future[int]) -> None:
-        if written.cancelled():
-            self._completed(written, KafkaError(ErrorCode.NOT_COORDINATOR))
-        else:
-            self._completed(written, written.exception())
-
-    def _make_way(self) -> None:
-        """Stage everything that was accepted so far, so that the next append comes after it."""
-        if isinstance(self._last, asyncio.Future) and self._last.done():
-            self._settled(self._last)
-        if self._pending:
-            self._stage_pending()
-
-    def _batches(self, steps: list[S]) -> list[bytes]:
-        """The records of the steps in batches of at most max.message.bytes; an atomic step is not split."""
-        now_ms = self._clock.wall_ms()
-        limit = self._max_batch_bytes()
-        batches: list[bytes] = []
-        chunk: list[wire_records.Record] = []
-        size = BATCH_BYTES
-
-        def close() -> None:
-            nonlocal chunk, size
-            if chunk:
-                batches.append(wire_records.encode_batch(chunk, codec=self.codec))
-            chunk, size = [], BATCH_BYTES
-
-        for step in steps:
-            whole = [step.records] if step.atomic else [[record] for record in step.records]
-            for group in whole:
-                added = size_bytes(group) - BATCH_BYTES
-                if size + added > limit:
-                    close()
-                chunk += [wire_records.Record(timestamp=now_ms, key=key, value=value) for key, value in group]
-                size += added
-        close()
-        return batches
-
-    def _completed(self, mark: object, error: BaseException | None) -> None:
-        """Handle the result of the write of the batch that `mark` identifies."""
-        if mark is not self._last:
-            return
-        self._last = None
-        if isinstance(error, KafkaError) and error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            # It is committed, and the in-sync set has become too small since: undoing it would contradict the log.
-            error = None
-        if error is not None:
-            steps, self._in_flight = self._in_flight, []
-            self._failed(code_of(error), steps)
-            return
-        steps, self._in_flight = self._in_flight, []
+    def _on_written(self, steps: list[S]) -> None:
         self.accept(self.machine.written(steps, self.now()))
-        if self._pending:
-            self._schedule_flush()
 
-    def _failed(self, code: ErrorCode, in_flight: list[S]) -> None:
-        """Undo everything that is not written, the newest first, because later steps depend on the one that failed."""
-        steps = in_flight + self._pending
-        self._pending = []
+    def _on_failed(self, steps: list[S], code: ErrorCode) -> None:
         self.accept(self.machine.failed(steps, code, self.now()))
+
+    def _on_late(self, steps: list[S]) -> None:
+        self.accept(self.machine.timed_out(steps, self.now()))
 
     # ---- time ----
 
@@ -414,8 +299,7 @@ class CoordinatorRuntime(Generic[M, S]):
         """Answer all waiting requests with NOT_COORDINATOR. Records in flight are still written, without an answer."""
         if self.state is LoadState.ACTIVE:
             self.state = LoadState.CLOSED
-            steps, self._in_flight, self._last = self._in_flight, [], None
-            self._failed(ErrorCode.NOT_COORDINATOR, steps)
+            self._give_up(ErrorCode.NOT_COORDINATOR)
             self.accept(self.machine.unload())
         self.state = LoadState.CLOSED
         self.on_loaded()
@@ -424,25 +308,9 @@ class CoordinatorRuntime(Generic[M, S]):
             self._timer = None
 
 
-def _wait_for_the_last(_: BaseException | None) -> None:
-    """Wait for the last of several batches that are written together: its result is that of all."""
-
-
 def ignore(_: Event) -> None:
     """Ignore an event; the default of `on_event`."""
 
 
 def ignore_commits(_: object, __: Sequence[Place]) -> None:
     """Ignore commits; the default of `on_commits`."""
-
-
-def code_of(error: BaseException) -> ErrorCode:
-    """Return Kafka's error code for a failed append."""
-    if isinstance(error, KafkaError):
-        return error.code
-    return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, StorageError) else ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def size_bytes(group: list[Record]) -> int:
-    """Return an upper bound for the size of one batch of the records, before compression."""
-    return BATCH_BYTES + sum(RECORD_BYTES_MAX + len(key) + len(value or b"") for key, value in group)

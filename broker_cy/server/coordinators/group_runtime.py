@@ -14,9 +14,8 @@ from broker_cy.server.coordinators.coordinator_runtime import (
     CoordinatorRuntime,
     LoadState,
     RuntimeContext,
-    code_of,
-    size_bytes,
 )
+from broker_cy.server.coordinators.record_writer import code_of, size_bytes
 from broker_cy.storage.errors import StorageError
 from broker_cy.wire import messages
 from broker_cy.wire import records as wire_records
@@ -67,13 +66,14 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
             if size_bytes(step.records) > self._max_batch_bytes():
                 raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
             self._check_epoch()
+            self._check_room()
             written = self.partition.append_transactional(batch, now.wall_ms, verification)
         except (KafkaError, StorageError) as error:
             # The step is the newest one, so it can be undone alone.
             self.accept(self.machine.failed([step], code_of(error), now))
             return token
-        self._in_flight.append(step)
-        self._await(written)
+        self._follow(step, written)
+        self._expect(step)
         return token
 
     def end_transaction(
@@ -81,8 +81,9 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
     ) -> asyncio.Future[ErrorCode]:
         """Write the marker that commits or discards the producer's offsets.
 
-        Raises KafkaError as check and Partition.append_marker, or NOT_LEADER_OR_FOLLOWER if another leader epoch has
-        begun; the future receives the code of a failed write.
+        Raises KafkaError as check and Partition.append_marker, NOT_LEADER_OR_FOLLOWER if another leader epoch has
+        begun, or COORDINATOR_NOT_AVAILABLE if too many records wait to be committed; the future receives the code of a
+        failed write. How long the marker is waited for is up to the caller.
         """
         code = self.check()
         if code is not ErrorCode.NONE:
@@ -90,12 +91,15 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
         token: asyncio.Future[ErrorCode] = self._loop.create_future()
         self._make_way()
         self._check_epoch()
+        self._check_room()
         written = self.partition.append_marker(
             producer_id, producer_epoch, coordinator_epoch, commit, self._clock.wall_ms(), transaction_version
         )
-        self._in_flight.append(self.machine.end_transaction(producer_id, commit, token))
-        self._await(written)
+        self._follow(self.machine.end_transaction(producer_id, commit, token), written)
         return token
+
+    def _timeout_ms(self, step: Step) -> int:
+        return self.machine.settings.offsets_commit_timeout_ms
 
     def sweep(self) -> None:
         """Apply `offsets.retention.minutes`."""

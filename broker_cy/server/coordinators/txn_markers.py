@@ -39,12 +39,15 @@ class TxnMarkers:
         openings: Openings,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        timeout_ms: int,
     ) -> None:
+        """`timeout_ms` is request.timeout.ms: how long markers are waited for."""
         self._partitions = partitions
         self._groups = groups
         self._openings = openings
         self._clock = clock
         self._loop = loop
+        self._timeout_s = timeout_ms / 1000
 
     def write(
         self,
@@ -58,7 +61,8 @@ class TxnMarkers:
         """Append a marker to each of `partitions`, given as (topic, index). The future, done once all are written, has
         an ErrorCode for each: NONE, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, UNKNOWN_TOPIC_OR_PARTITION
         (also for one that is offline, as in Kafka), NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
-        UNKNOWN_SERVER_ERROR for a negative producer id or epoch.
+        UNKNOWN_SERVER_ERROR for a negative producer id or epoch; as in Kafka, REQUEST_TIMED_OUT for a marker that was
+        not committed in time, but may be later.
         """
         done: asyncio.Future[dict[Place, ErrorCode]] = self._loop.create_future()
         results: dict[Place, ErrorCode] = {}
@@ -66,9 +70,16 @@ class TxnMarkers:
         places = dict.fromkeys(partitions)
 
         def take(place: Place, code: ErrorCode) -> None:
+            if done.done():
+                return
             results[place] = code
-            if len(results) == len(places) and not done.done():
+            if len(results) == len(places):
+                timer.cancel()
                 done.set_result(results)
+
+        def expire() -> None:
+            if not done.done():
+                done.set_result(dict.fromkeys(places, ErrorCode.REQUEST_TIMED_OUT) | results)
 
         def finish(place: Place, future: asyncio.Future[Any]) -> None:
             take(place, _code_of(future))
@@ -85,6 +96,8 @@ class TxnMarkers:
 
         if not places:
             done.set_result(results)
+            return done
+        timer = self._loop.call_later(self._timeout_s, expire)
         for place in places:
             partition = self._partitions.get(*place)
             if partition is not None and partition.unopened:

@@ -121,6 +121,9 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine, TxnStep]):
                 fenced=ending.fenced,
             )
 
+    def _timeout_ms(self, step: TxnStep) -> int:
+        return step.timeout_ms
+
     # ---- waiting ----
 
     def settled(self, transactional_id: str) -> asyncio.Future[None]:
