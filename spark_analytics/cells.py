@@ -26,8 +26,8 @@ def text_of(value: Any, timespec: str = "seconds") -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, datetime):
-        # Spark's times without a zone are those of this machine's zone; those that people type are UTC.
-        return value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec=timespec)
+        # Spark's times without a zone are those of this machine's zone. The Z is part of what a user types again.
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec=timespec) + "Z"
     if isinstance(value, bytes | bytearray):
         shown = bytes(value[:SHOWN_BYTES]).decode("utf-8", "backslashreplace")
         return escape(clean(shown + ("…" if len(value) > SHOWN_BYTES else "")))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,8 @@ import click
 from rich.console import Console
 
 from broker_cy import __version__
+from broker_cy.client.quantities import DURATION_HELP, TIME_HELP, parse_time
 from spark_analytics import schedule as timers
-from spark_analytics import times
 from spark_analytics.errors import DamagedError, IngestError, NothingError, SetUpError, SparkFailedError
 from spark_analytics.failures import in_one_line
 from spark_analytics.jars import fetch
@@ -82,6 +83,10 @@ class Memory(click.ParamType[str]):
         return str(value)
 
 
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
 class Time(click.ParamType[datetime]):
     """A time, or how long ago."""
 
@@ -91,7 +96,9 @@ class Time(click.ParamType[datetime]):
         if isinstance(value, datetime):
             return value
         try:
-            return times.parse(value, datetime.now(UTC))
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=parse_time(value, _now_ms))
+        except OverflowError:
+            self.fail(f"{value!r} is after the year 9999", param, ctx)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -130,7 +137,7 @@ _with_lake = _together(
     click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster; may be repeated."),
 )
 _with_range = _together(
-    click.option("--from", "start", type=Time(), metavar="TIME", help=f"From this time on: {times.ALLOWED}."),
+    click.option("--from", "start", type=Time(), metavar="TIME", help=f"From this time on: {TIME_HELP}."),
     click.option("--to", "end", type=Time(), metavar="TIME", help="Before this time."),
 )
 _with_limit = click.option("--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Rows shown.")
@@ -316,7 +323,7 @@ def segments(
 
 @command.command()
 @_with_source
-@click.option("--every", default="10m", show_default=True, metavar="TIME", help="How often: a systemd time span.")
+@click.option("--every", default="10m", show_default=True, metavar="TIME", help=f"How often: {DURATION_HELP}.")
 def schedule(bootstrap: str, command_config: Path | None, out: Path, cluster: str | None, every: str) -> None:
     """Print a systemd service and timer that ingest again and again."""
     _security(command_config)

@@ -6,18 +6,20 @@ import re
 import shlex
 from pathlib import Path
 
-_SPAN = re.compile(r"(\d{1,5}(s|sec|m|min|h|hr|d|w)\s*)+")
+from broker_cy.client.quantities import parse_duration
+
+_EVERY_LEAST_MS, _EVERY_MOST_MS = 1_000, 366 * 86_400_000
 
 
 def units(
     python: str, bootstrap: str, lake: Path, every: str, cluster: str | None = None, login: Path | None = None
 ) -> str:
     """Return the text of both units, which are named after the first address, as each broker of a lake may have its
-    own; `login` is the file with the settings of a client. Raises ValueError for a time span that systemd does not
-    know.
+    own; `login` is the file with the settings of a client. Raises ValueError for a wrong duration `every`.
     """
-    if not _SPAN.fullmatch(every) or not re.search("[1-9]", every):
-        raise ValueError(f"{every!r} is not a time span (allowed: 30s, 10m, 1h 30m, 1d)")
+    every_ms = parse_duration(every)
+    if not _EVERY_LEAST_MS <= every_ms <= _EVERY_MOST_MS:
+        raise ValueError(f"{every!r} is out of range (allowed: 1s to 366d)")
     words = [python, "-m", "spark_analytics", "ingest", "--bootstrap", bootstrap, "--out", str(lake)]
     if cluster is not None:
         words += ["--cluster", cluster]
@@ -43,7 +45,7 @@ Description=Repeated ingest of events and samples
 
 [Timer]
 OnBootSec=2min
-OnUnitInactiveSec={every}
+OnUnitInactiveSec={every_ms}ms
 
 [Install]
 WantedBy=timers.target

@@ -1,16 +1,25 @@
-"""Values with units in workload and target files. Parsers raise ValueError that names the value and what is allowed."""
+"""Values with units in workload and target files. Parsers raise ValueError that names the value and what is allowed.
+
+Sizes and durations are written as in all programs (broker_cy.client.quantities).
+"""
 
 import difflib
 import re
 from collections.abc import Callable
 from typing import Any
 
-SIZES = {"B": 1, "KB": 1000, "KiB": 1 << 10, "MB": 1000**2, "MiB": 1 << 20, "GB": 1000**3, "GiB": 1 << 30}
+from broker_cy.client import quantities
+
 LINKS = {"Mbit/s": 10**6, "Gbit/s": 10**9}
-DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 LINK_LEAST, LINK_MOST = 10**6, 10**11
 NUMBER_MAX = 1e18  # before its unit: above every sensible quantity, and far below the limit of floats
-_QUANTITY = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z/]*)\s*$")
+_QUANTITY = re.compile(rf"^\s*({quantities.NUMBER})\s*([A-Za-z/]*)\s*$")
+
+
+def _text(value: Any, what: str, example: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not {what} (a number and its unit, for example {example!r})")
+    return value
 
 
 def quantity(value: Any, units: dict[str, Any], what: str, example: str) -> tuple[float, str]:
@@ -26,14 +35,13 @@ def quantity(value: Any, units: dict[str, Any], what: str, example: str) -> tupl
 
 
 def size(least: int, most: int) -> Callable[[Any], int]:
-    """Return a parser of sizes in bytes: "16 KiB", or a whole number of bytes."""
+    """Return a parser of sizes in bytes: "16 KiB", or a whole number."""
 
     def parse(value: Any) -> int:
         if isinstance(value, int) and not isinstance(value, bool):
             found = value
         else:
-            number, unit = quantity(value, SIZES, "a size", "16 KiB")
-            found = int(number * SIZES[unit])
+            found = quantities.parse_size(_text(value, "a size", "16 KiB"))
         if not least <= found <= most:
             raise ValueError(f"{value!r} is out of range (allowed: {least} B to {most} B)")
         return found
@@ -54,8 +62,7 @@ def duration(least_s: float, most_s: float) -> Callable[[Any], float]:
     """Return a parser of durations in seconds: "250 ms"."""
 
     def parse(value: Any) -> float:
-        number, unit = quantity(value, DURATIONS, "a duration", "10 s")
-        found = number * DURATIONS[unit]
+        found = float(quantities.parse_seconds(_text(value, "a duration", "10 s")))
         if not least_s <= found <= most_s:
             raise ValueError(f"{value!r} is out of range (allowed: {least_s:g} s to {most_s:g} s)")
         return found

@@ -6,6 +6,7 @@ from typing import Any
 
 from bench.spec import units
 from bench.spec.toml_file import SpecError, Table, read
+from broker_cy.client.quantities import BYTES
 
 DRIVERS = ("raw", "librdkafka", "kafka")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -228,7 +229,7 @@ def _rate_number(value: Any) -> tuple[float, str]:
     number, unit = units.quantity(value, RATE_UNITS, "a rate", "5000 requests/s")
     if number <= 0:
         raise ValueError(f'{value!r}: above 0, or "max"')
-    factor = units.SIZES[unit.removesuffix("/s")] if RATE_UNITS[unit] == "bytes" else 1
+    factor = BYTES[unit.removesuffix("/s")] if RATE_UNITS[unit] == "bytes" else 1
     return number * factor, RATE_UNITS[unit]
 
 

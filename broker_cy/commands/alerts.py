@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
+from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.client.text import clean, duration, when
 from broker_cy.commands.context import Target, cluster_command
 from broker_cy.commands.output import EXIT_FAILED, plain, print_json, print_table
@@ -23,7 +24,6 @@ from broker_cy.console.alerts.rules import (
 )
 from broker_cy.console.alerts.watch import FIRING, Alerting, Notice
 from broker_cy.console.session import Session
-from broker_cy.console.values import DURATION_HELP
 
 # How long the command waits at its end for the delivery of queued webhook requests.
 FLUSH_S = 2.0

@@ -16,11 +16,11 @@ from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_groups
 from broker_cy.commands.output import Cell, duration, number, print_json, print_table, progress
 from broker_cy.commands.topics import match_option
 from broker_cy.commands.values import DURATION
-from broker_cy.console.values import DURATION_HELP
 
 EPILOG = """\b
 examples:

@@ -11,6 +11,7 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX
+from broker_cy.client.quantities import BYTES_HELP
 from broker_cy.client.text import percent
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.leaders import chooser, topics_option
@@ -27,7 +28,6 @@ from broker_cy.console.acts.moves import (
     read_moves,
 )
 from broker_cy.console.moving import moving_now, pace_text, throttle_text
-from broker_cy.console.values import BYTES_HELP
 
 EPILOG = """\b
 examples:

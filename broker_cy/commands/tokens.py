@@ -11,10 +11,10 @@ import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.tokens import DelegationToken, TokenSecret
+from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, plain, print_json, print_table
 from broker_cy.commands.values import DURATION
-from broker_cy.console.values import DURATION_HELP
 
 EPILOG = """\b
 examples:

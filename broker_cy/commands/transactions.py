@@ -9,10 +9,11 @@ import click
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS
+from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, duration, number, print_json, print_table
 from broker_cy.commands.values import DURATION
-from broker_cy.console.values import DURATION_HELP, parse_time
+from broker_cy.console.values import parse_time
 
 EPILOG = """\b
 examples:

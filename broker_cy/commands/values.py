@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.quantities import parse_duration
 from broker_cy.console.values import (
     parse_bytes,
     parse_delimiter,
-    parse_duration,
     parse_header,
     parse_int,
     parse_partitions,

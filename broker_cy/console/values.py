@@ -1,20 +1,18 @@
-"""Values as users type them: times, offsets, partitions, settings. A ValueError describes the allowed values."""
+"""Values as users type them: offsets, partitions, settings. A ValueError describes the allowed values. Durations, sizes
+and times are those of client.quantities.
+"""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from broker_cy.admin.records import Start
+from broker_cy.client import quantities
+from broker_cy.client.quantities import BYTES_HELP, TIME_HELP, parse_size
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 _PARTITIONS_MAX = 100_000
-_BYTES = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?)([kKMGT]?)(?:i?B)?")
-BYTES_HELP = "such as 500000, 50M or 1.5GiB"
-DURATION_HELP = "such as 500ms, 30s, 15m, 2h, 1d or 1w"
-TIME_HELP = "2026-01-31, 2026-01-31T12:00[:00.123][Z|+02:00], -15m (ago), now, or ms since 1970"
 POSITION_HELP = f"beginning, end, an offset, -N (the last N), or @TIME: {TIME_HELP}"
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC_NAME_MAX = 249
@@ -30,34 +28,16 @@ def parse_int(text: str, low: int, high: int = INT64_MAX) -> int:
     return int(text)
 
 
-def parse_duration(text: str) -> int:
-    """Parse `2h` or `1h30m` to milliseconds."""
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is not a duration, {DURATION_HELP}")
-    return sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
+def parse_time(text: str, now_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> int:
+    """Parse a time to milliseconds since 1970. Raises ValueError."""
+    return quantities.parse_time(text, now_ms)
 
 
 def parse_bytes(text: str) -> int:
-    """Parse `500000`, `50M` or `1.5GiB` to bytes; units are powers of 1,024."""
-    match = _BYTES.fullmatch(text)
-    if match is None or (number := int(float(match[1]) * 1024 ** " KMGT".index((match[2] or " ").upper()))) < 1:
+    """Parse a size of at least one byte. Raises ValueError."""
+    if (found := parse_size(text)) < 1:
         raise ValueError(f"{text!r} is not a number of bytes, {BYTES_HELP}")
-    return number
-
-
-def parse_time(text: str, now_ms: Callable[[], int] | None = None) -> int:
-    """Parse a time to milliseconds since 1970. A time without a zone is local."""
-    if text == "now" or text.startswith("-"):
-        now = int(datetime.now(UTC).timestamp() * 1000) if now_ms is None else now_ms()
-        return now if text == "now" else max(0, now - parse_duration(text[1:]))
-    if re.fullmatch(r"[0-9]{1,19}", text):
-        # datetime would read 8 digits as a date; Kafka's tools read ms since 1970.
-        return parse_int(text, 0)
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError, OSError):
-        raise ValueError(f"{text!r} is not a time: {TIME_HELP}") from None
+    return found
 
 
 def parse_position(text: str) -> Start:

@@ -153,7 +153,7 @@ def test_quotas_are_set_changed_explained_and_removed(secured: SecuredBroker) ->
         await terminal.fill(user="bob", ip="10.0.0.1")
         await terminal.shows("a quota is of an address, or of users and client ids")
         await terminal.fill(ip="", value="much")
-        await terminal.shows("'much' is not a number of bytes")
+        await terminal.shows("'much' is not a size")
         await terminal.fill(value="10M")
         await terminal.shows("quotas set --user bob producer_byte_rate=10485760 --bootstrap", "= 10.0 MiB/s")
         await terminal.press("right", "enter")

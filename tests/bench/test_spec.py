@@ -75,7 +75,7 @@ def test_every_key_of_a_workload_arrives(tmp_path: Path) -> None:
         (WHOLE.replace("keys = 1000", "keys = -1"), "w.toml:5: records.keys: -1 is out of range (allowed: 0 to"),
         (WHOLE.replace("0.25", "nan"), "w.toml:7: records.entropy: nan is not a number from 0 to 1"),
         (WHOLE.replace("0.25", "inf"), "w.toml:7: records.entropy: inf is not a number from 0 to 1"),
-        (WHOLE.replace('"1 min"', "inf"), "w.toml:22: time.duration: inf is not a duration (a number and one of us"),
+        (WHOLE.replace('"1 min"', "inf"), "w.toml:22: time.duration: inf is not a duration (a number and its unit"),
         (WHOLE.replace('"1 min"', '"0 s"'), "w.toml:22: time.duration: '0 s' is out of range (allowed: 0.1 s to"),
         (WHOLE.replace('"32 KiB"', '"-1 KiB"'), "w.toml:12: producers.batch: '-1 KiB' is not a size"),
         (WHOLE.replace('"32 KiB"', f'"{"9" * 400} B"'), "w.toml:12: producers.batch: '99999999999999999999"),

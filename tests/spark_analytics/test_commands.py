@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from spark_analytics import cli, on_disk, session, times
+from spark_analytics import cli, on_disk, session
 from spark_analytics.errors import DamagedError, NothingError
 from spark_analytics.lake import Lake, Span
 from spark_analytics.schedule import units
@@ -162,22 +162,25 @@ def test_what_spark_would_refuse(words: tuple[str, ...], code: int, text: str, l
     [
         ("-90m", NOW - timedelta(minutes=90)),
         ("-2w", NOW - timedelta(weeks=2)),
-        ("2026-11-23", NOW.replace(hour=0)),
+        ("2026-11-23", datetime(2026, 11, 23).astimezone()),
         ("2026-11-23T13:00:00+01:00", NOW),
+        ("2026-11-23 12:00:00Z", NOW),
+        (str(int(NOW.timestamp() * 1000)), NOW),
     ],
 )
-def test_times(text: str, expected: datetime) -> None:
-    """If this fails, a range is off by a zone, or by its unit."""
-    assert times.parse(text, NOW) == expected
+def test_times(text: str, expected: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a range is off by a zone, or means something else than for `broker-cy`."""
+    monkeypatch.setattr("time.time", NOW.timestamp)
+    assert cli.Time().convert(text, None, None) == expected
 
 
 def test_units_of_systemd_are_quoted() -> None:
     """If this fails, a folder with a space or a percent sign breaks the timer."""
-    text = units("/usr/bin/python3", "h.de:1,[::1]:2", Path("/my lake/100%"), "10m", "prod")
+    text = units("/usr/bin/python3", "h.de:1,[::1]:2", Path("/my lake/100%"), "10min", "prod")
     assert "--out '/my lake/100%%' --cluster prod" in text
     assert "# /etc/systemd/system/broker-analytics-h-de-1.timer" in text
-    assert "OnUnitInactiveSec=10m" in text
+    assert "OnUnitInactiveSec=600000ms" in text
     assert "--command-config '/my login'" in units("python3", "a:1", Path("lake"), "1d", login=Path("/my login"))
     for bad in ("often", "0m", "10", "-1h", "10m\nUser=root"):
-        with pytest.raises(ValueError, match="is not a time span"):
+        with pytest.raises(ValueError, match=r"is not a duration|is out of range"):
             units("python3", "a:1", Path("lake"), bad)

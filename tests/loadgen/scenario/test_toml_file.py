@@ -155,7 +155,7 @@ def test_a_search_sets_the_one_rate(tmp_path: Path) -> None:
         (WHOLE.replace("warm_up", "warmup"), "s.toml:4: warmup: unknown key; did you mean 'warm_up'? (allowed:"),
         (WHOLE.replace('"90s"', '"0s"'), "s.toml:3: duration: '0s' is out of range (allowed: 0.1 s to"),
         (WHOLE.replace('"90s"', '"-1s"'), "s.toml:3: duration: '-1s' is not a duration"),
-        (WHOLE.replace('"90s"', "90"), "s.toml:3: duration: 90 is not a duration (a number and one of us, ms"),
+        (WHOLE.replace('"90s"', "90"), "s.toml:3: duration: 90 is not a duration (a number and its unit, for example"),
         (WHOLE.replace('"90s"', '"99999h"'), "s.toml:3: duration: '99999h' is out of range"),
         (WHOLE.replace('"after"', '"aftr"'), "s.toml:5: verify: 'aftr' is not allowed; did you mean 'after'? (allowed"),
         (WHOLE.replace("seed = 7", "seed = -1"), "s.toml:6: seed: -1 is out of range (allowed: 0 to"),
