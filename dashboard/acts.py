@@ -176,7 +176,8 @@ class Acts:
             for name, text in texts.items():
                 if name in known and known[name].choices and text in _LOCAL_CHOICES:
                     raise ClientError(Failure.INVALID, f"{name}: files of the dashboard's machine cannot be read")
-            checked = form.checked(texts)
+            # The browser adds the zone in which it shows times (assets/zone.js).
+            checked = form.checked(texts, needs_zones=True)
             if checked.problems:
                 return {"problems": dict(checked.problems)}
             values = checked.values
@@ -362,6 +363,8 @@ def _form(form: Form) -> dict[str, Any]:
                 "hint": field.hint,
                 "choices": [choice for choice in field.choices if choice not in _LOCAL_CHOICES],
                 "secret": field.is_secret,
+                "time": field.is_time,
+                "timeIf": field.time_if,
             }
             for field in form.fields
         ],

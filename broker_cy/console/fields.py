@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker_cy.client.quantities import is_zoneless
+
 # Checks all values together; returns (name of a field, problem), or None if they are consistent.
 Check = Callable[[Mapping[str, Any]], tuple[str, str] | None]
 
@@ -15,7 +17,8 @@ class Field:
     """One value. `parse` converts the text that was typed, or raises a ValueError that names the allowed values.
 
     `hint` is shown in the empty field. With `choices`, the value must be one of them. What is typed into a secret field
-    is not shown.
+    is not shown. `is_time`: the text may be a time, or a time after @, with `time_if` only if another field has that
+    value (name, value).
     """
 
     name: str
@@ -25,12 +28,20 @@ class Field:
     hint: str = ""
     choices: tuple[str, ...] = ()
     is_secret: bool = False
+    is_time: bool = False
+    time_if: tuple[str, str] | None = None
 
     def check(self, text: str) -> Any:
         """Return the value of `text`. Raises ValueError if it is not allowed."""
         if self.choices and text not in self.choices:
             raise ValueError(f"one of {', '.join(self.choices)}")
         return self.parse(text)
+
+    def lacks_zone(self, text: str, texts: Mapping[str, str]) -> bool:
+        """Return whether `text` is a time without a zone; `texts` are those of the whole form."""
+        if not self.is_time or (self.time_if is not None and texts.get(self.time_if[0]) != self.time_if[1]):
+            return False
+        return is_zoneless(text.strip().removeprefix("s@").removeprefix("@"))
 
     def problem(self, text: str) -> str:
         """Return what is wrong with `text`; empty if it is allowed."""
@@ -61,13 +72,20 @@ class Form:
     verb: str = "Continue"
     check: Check | None = field(default=None, repr=False)
 
-    def checked(self, texts: Mapping[str, str]) -> Checked:
-        """Check the texts that were typed, by field name; a missing field has its default."""
+    def checked(self, texts: Mapping[str, str], *, needs_zones: bool = False) -> Checked:
+        """Check the texts that were typed, by field name; a missing field has its default.
+
+        `needs_zones`: they were typed on another machine, whose zone is not known here, so that times need one.
+        """
+        whole = {each.name: each.value for each in self.fields} | dict(texts)
         values: dict[str, Any] = {}
         problems: dict[str, str] = {}
         for each in self.fields:
+            text = whole[each.name]
             try:
-                values[each.name] = each.check(texts.get(each.name, each.value))
+                if needs_zones and each.lacks_zone(text, whole):
+                    raise ValueError(f"{text!r} has no time zone: add Z or an offset such as +02:00")
+                values[each.name] = each.check(text)
             except ValueError as error:
                 problems[each.name] = str(error)
         if not problems and self.check is not None:

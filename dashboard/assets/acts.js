@@ -73,13 +73,14 @@
         input.value = value;
       }
       const found = problems[field.name];
-      const described = [field.hint ? `${id}-hint` : "", found ? `${id}-problem` : ""].filter(Boolean).join(" ");
+      const hint = [field.hint, field.time ? `a time without a zone is in ${core.zone()}` : ""].filter(Boolean).join("; ");
+      const described = [hint ? `${id}-hint` : "", found ? `${id}-problem` : ""].filter(Boolean).join(" ");
       if (described) input.setAttribute("aria-describedby", described);
       if (found) input.setAttribute("aria-invalid", "true");
       inputs.set(field.name, input);
       return core.element("div", { class: "field" },
         core.element("label", { for: id }, field.label), input,
-        field.hint ? core.element("span", { class: "hint", id: `${id}-hint` }, field.hint) : null,
+        hint ? core.element("span", { class: "hint", id: `${id}-hint` }, hint) : null,
         found ? core.element("span", { class: "problem", id: `${id}-problem` }, found) : null);
     });
     const submit = core.element("button", { type: "submit", form: "act-form" }, form.verb);
@@ -89,7 +90,10 @@
       const values = Object.fromEntries([...inputs].map(([name, input]) => [name, input.value]));
       submit.disabled = true;
       const asked = call;
-      const answer = await ask("/act/plan", { ...call, values });
+      const isTime = (field) => field.time && (field.timeIf === null || values[field.timeIf[0]] === field.timeIf[1]);
+      const sent = { ...values };
+      for (const field of form.fields) if (isTime(field)) sent[field.name] = core.withZone(values[field.name]);
+      const answer = await ask("/act/plan", { ...call, values: sent });
       if (asked !== call) return;
       submit.disabled = false;
       if (answer.plan) showPlan(answer.plan, () => showForm(form, values));

@@ -5,7 +5,7 @@
   const core = window.dashboard.core;
 
   const local = (ms) => new Date(core.clock(ms)).toISOString().slice(0, 16);
-  const parse = (text) => (core.zone() === "UTC" ? Date.parse(text + "Z") : new Date(text).getTime());
+  const parse = (text) => Date.parse(core.withZone(text));
 
   const fill = (place) => {
     const [from, to] = place.dataset.range ? place.dataset.range.split("-").map(Number) : [Date.now() - 7200000, Date.now() - 3600000];

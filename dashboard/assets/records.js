@@ -16,15 +16,6 @@
 
   // The form.
 
-  // A time without a zone is one of the viewer's zone, and not of the server's.
-  const withZone = (position) => {
-    const match = /^@([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9:.]+))?$/.exec(position);
-    if (match === null) return position;
-    const text = `${match[1]}T${match[2] || "00:00"}`;
-    const ms = core.zone() === "UTC" ? Date.parse(text + "Z") : new Date(text).getTime();
-    return Number.isNaN(ms) ? position : `@${new Date(ms).toISOString()}`;
-  };
-
   const fieldOf = (field, problems) => {
     const id = `read-${field.name}`;
     let input;
@@ -61,7 +52,7 @@
       const found = {};
       for (const field of spec.fields) {
         const value = inputs.get(field.name).value.trim();
-        if (value !== "" && value !== field.default) found[field.name] = field.name === "from" ? withZone(value) : value;
+        if (value !== "" && value !== field.default) found[field.name] = field.name === "from" ? core.withZone(value) : value;
       }
       return found;
     };

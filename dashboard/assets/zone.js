@@ -1,5 +1,5 @@
 // The switch between local times and UTC. The choice is kept by the browser; core.zone tells it to everything that
-// writes times, and the event "dashboard-zone" that it changed.
+// writes times, core.withZone to everything that reads times, and the event "dashboard-zone" that it changed.
 "use strict";
 
 (() => {
@@ -14,6 +14,21 @@
       button.textContent = text;
       button.title = isUtc ? "Show local times" : `Show times in UTC, not of ${core.zone()}`;
     }
+  };
+
+  // A time without a zone is one of the zone in which pages show times, and not of the server's: returns the text with
+  // that moment in UTC, and any other text as it is. The forms of times are those of broker_cy/client/quantities.py.
+  const ZONELESS = /^(s?@)?([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.]([0-9]{1,9}))?)?)?$/;
+  core.withZone = (text) => {
+    const match = ZONELESS.exec(text.trim());
+    if (match === null) return text;
+    const [year, month, day, hour, minute, second] = match.slice(2, 8).map((part) => Number(part || 0));
+    const parts = [year, month - 1, day, hour, minute, second, Number((match[8] || "").padEnd(3, "0").slice(0, 3))];
+    const isUtc = core.zone() === "UTC";
+    const found = isUtc ? new Date(Date.UTC(...parts)) : new Date(...parts);
+    // A day that does not exist, such as 02-30, would become another one: the server refuses the text as it is.
+    const exists = (isUtc ? found.getUTCDate() : found.getDate()) === day && year >= 1970 && month >= 1 && month <= 12 && hour < 24 && minute < 60 && second < 60;
+    return exists ? `${match[1] || ""}${found.toISOString()}` : text;
   };
 
   core.toggleZone = () => {

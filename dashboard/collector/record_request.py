@@ -54,7 +54,14 @@ def read_form(topic: str) -> Form:
     return Form(
         f"Records of {topic}",
         [
-            Field("from", "From", parse_position, f"-{FIRST_RECORDS}", "beginning, an offset, -500, @-15m, @TIME"),
+            Field(
+                "from",
+                "From",
+                parse_position,
+                f"-{FIRST_RECORDS}",
+                "beginning, an offset, -500, @-15m, @TIME",
+                is_time=True,
+            ),
             Field("partitions", "Partitions", optional(parse_partitions), hint="all; or 0,3-5"),
             Field("key", "Key contains", _filter("key"), hint="text, or ~regex"),
             Field("value", "Value contains", _filter("value"), hint="text, or ~regex"),
@@ -94,7 +101,7 @@ def parse_request(topic: str, query: Mapping[str, str]) -> tuple[ReadRequest | N
     }
     if long:
         return None, long
-    checked = read_form(topic).checked(given)
+    checked = read_form(topic).checked(given, needs_zones=True)
     if checked.problems:
         return None, dict(checked.problems)
     values = checked.values

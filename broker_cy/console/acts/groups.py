@@ -68,7 +68,13 @@ def reset_form(group_id: str, topics: Sequence[str] = ()) -> Form:
         f"Reset {group_id}",
         [
             Field("rule", "To", value="earliest", choices=RULES),
-            Field("value", "Value", hint="offset, time, duration, shift, group or list"),
+            Field(
+                "value",
+                "Value",
+                hint="offset, time, duration, shift, group or list",
+                is_time=True,
+                time_if=("rule", "time"),
+            ),
             Field("topics", "Topics", _topics, hint=hint),
         ],
         note="Up and down select the rule. The group must have no members.",

@@ -93,7 +93,9 @@ def produce_form(topic: str, partitions: int) -> Form:
             Field("value", "Value"),
             Field("value_kind", "Value kind", value="text", choices=KINDS),
             Field("headers", "Headers", headers, hint="name=value, other=value"),
-            Field("timestamp", "Time", optional(parse_time), hint="now; or 2026-01-31T12:00, ms since 1970"),
+            Field(
+                "timestamp", "Time", optional(parse_time), hint="now; or 2026-01-31T12:00, ms since 1970", is_time=True
+            ),
         ],
         note="Up and down select the kind of a key or value.",
         check=check_produced,

@@ -199,7 +199,7 @@ def delete_records_form(topic: str, partitions: int) -> Form:
     return Form(
         f"Delete records of {topic}",
         [
-            Field("before", "Up to", parse_position, hint="an offset, end, -N before the end, or @TIME"),
+            Field("before", "Up to", parse_position, hint="an offset, end, -N before the end, or @TIME", is_time=True),
             Field("partitions", "Partitions", optional(_partitions_below(partitions)), hint="all; or 0,3-5"),
         ],
     )
