@@ -1,17 +1,18 @@
 """Compile every .pyx under ROOMS into its own extension. Metadata is in setup.cfg.
 
-TLS is linked with the OpenSSL that tools/openssl.sh has built below build/openssl, otherwise with the library of the
-system (>= 3.0); where neither is there, its modules are left out, and the broker reports that when a listener needs
-them.
+TLS is linked with the OpenSSL of the system (>= 3.0). Where its headers are missing, the modules of TLS are left out,
+and the broker reports that when a listener needs them.
 
-Environment: BROKER_CY_OPENSSL is vendored, system or none (tools/openssl.sh); BROKER_CY_SANITIZE=1 builds with
-AddressSanitizer and UBSan (see `make asan`); BROKER_CY_NO_EXTENSIONS=1 leaves the extensions out (the editable install
-of `make build`, which compiles them in place by itself).
+Environment: BROKER_CY_OPENSSL is system, vendored (what tools/openssl.sh has built below build/openssl) or none;
+BROKER_CY_ROOMS names rooms, with commas between them: of other rooms, only what has been compiled before is compiled
+(`make run`); BROKER_CY_SANITIZE=1 builds with AddressSanitizer and UBSan (see `make asan`); BROKER_CY_NO_EXTENSIONS=1
+leaves the extensions out (the editable install of `make build`, which compiles them in place by itself).
 """
 
 import os
 import shlex
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -73,12 +74,19 @@ else:
     COMPILE_ARGS += ["-g0"]
 
 ROOMS = ("broker_cy", "bench", "spark_analytics")
+WANTED_ROOMS = os.environ.get("BROKER_CY_ROOMS", ",".join(ROOMS)).split(",")
+HEADERS_MISSING = (
+    "there are no headers of OpenSSL 3.0 or later here; for listeners with TLS, install them (Debian: apt-get install "
+    "libssl-dev) and build again"
+)
 JOBS = len(os.sched_getaffinity(0))
 
 
 def openssl() -> dict[str, Any] | None:
     """Return what the extension that calls OpenSSL is linked with; None if there is nothing."""
-    wanted = os.environ.get("BROKER_CY_OPENSSL", "vendored")
+    wanted = os.environ.get("BROKER_CY_OPENSSL", "system")
+    if wanted not in ("system", "vendored", "none"):
+        raise SystemExit(f"BROKER_CY_OPENSSL={wanted}: expected system, vendored or none")
     current = OPENSSL_ROOM / "current"
     found: dict[str, Any] | None = None
     choice = "none"
@@ -102,7 +110,7 @@ def openssl() -> dict[str, Any] | None:
         noted.write_text(choice)
     if found is None:
         if wanted != "none":
-            print("no OpenSSL (>= 3.0): built without TLS; see tools/openssl.sh")
+            print(f"built without TLS: {HEADERS_MISSING}", file=sys.stderr)
         return None
     return {"depends": [str(noted)], **found}
 
@@ -130,6 +138,9 @@ def extensions() -> list[Extension]:
         sources = [str(path), *C_SOURCES.get(name, [])]
         if tls is None and name in WITH_TLS:
             remove_built(path)
+            continue
+        # What was compiled against other headers of the broker must not stay.
+        if path.parts[0] not in WANTED_ROOMS and not [*path.parent.glob(f"{path.stem}.cpython-*.so")]:
             continue
         options = dict(tls or {}) if name == OPENSSL else {}
         options["extra_link_args"] = [*LINK_ARGS, *options.get("extra_link_args", ())]

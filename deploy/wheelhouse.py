@@ -3,8 +3,9 @@
     .venv/bin/python deploy/wheelhouse.py [--extras dashboard,loadgen] [--out deploy/ansible/wheelhouse]
     .venv/bin/python deploy/wheelhouse.py --version 0.1.1 --from-wheel deploy/ansible/wheelhouse/broker_cy-0.1.0-*.whl
 
-It needs `make build` before: what is compiled is used. The wheels are those of requirements.lock, whose checksums pip
-compares, for the version of Python and the kind of machine that run this; hosts need the same. Beside the wheels are
+It needs `make build` before: what is compiled is used. An OpenSSL is built once, and linked with. The wheels are those
+of requirements.lock, whose checksums pip compares, for the version of Python and the kind of machine that run this;
+hosts need the same. Beside the wheels are
 
 - SHA256SUMS, which `sha256sum --check` reads;
 - wheelhouse.json: the versions of the project that are there, the version of Python and the kind of machine;
@@ -23,6 +24,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import platform
 import re
 import shutil
@@ -30,7 +32,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
@@ -72,11 +74,13 @@ class WheelhouseError(Exception):
     """The wheelhouse cannot be built; the text says why."""
 
 
-def run(argv: Sequence[str | Path], cwd: Path) -> None:
+def run(argv: Sequence[str | Path], cwd: Path, environment: Mapping[str, str] | None = None) -> None:
     """Run a program to its end. Raises WheelhouseError with the end of what it said."""
     words = [str(part) for part in argv]
     try:
-        done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=BUILD_S, check=False)
+        done = subprocess.run(
+            words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=BUILD_S, check=False
+        )
     except subprocess.TimeoutExpired:
         raise WheelhouseError(f"{' '.join(words)[:200]}: still running after {BUILD_S:g} s") from None
     if done.returncode != 0:
@@ -84,7 +88,15 @@ def run(argv: Sequence[str | Path], cwd: Path) -> None:
 
 
 def build_wheel(directory: Path) -> Path:
-    """Build the wheel of the tree in a copy of it, so that nothing of an earlier build is in it."""
+    """Build the wheel of the tree in a copy of it, so that nothing of an earlier build is in it.
+
+    It contains an OpenSSL: the hosts need none that fits, and it is faster (docs/performance.md).
+    BROKER_CY_OPENSSL=system links with the one of the system instead.
+    """
+    environment = {"BROKER_CY_OPENSSL": "vendored", **os.environ}
+    # What it says is shown: why the library of the system is used instead.
+    if subprocess.run(["sh", ROOT / "tools" / "openssl.sh"], cwd=ROOT, env=environment, check=False).returncode != 0:
+        raise WheelhouseError("OpenSSL cannot be built: tools/openssl.sh said why")
     tree = directory / "tree"
     tree.mkdir()
     # What an earlier build copied may have been removed since; only compiled files are compared with their sources.
@@ -105,7 +117,7 @@ def build_wheel(directory: Path) -> Path:
     _count_as_built(tree)
     out = directory / "made"
     out.mkdir()
-    run([sys.executable, "-c", _HOOK, out], tree)
+    run([sys.executable, "-c", _HOOK, out], tree, environment)
     (made,) = out.glob("*.whl")
     return made
 

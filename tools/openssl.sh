@@ -1,18 +1,18 @@
 #!/bin/sh
-# openssl.sh [DIR]: have the OpenSSL that the broker is linked with: libssl.a, libcrypto.a and the headers, below DIR
-# (build/openssl). It is built once, in two to three minutes on two cores, from the source in the crate openssl-src, which
-# cargo fetches from its registry and compares with the checksum in tools/openssl/Cargo.lock.
+# openssl.sh [DIR]: with BROKER_CY_OPENSSL=vendored, have the OpenSSL that the broker is then linked with: libssl.a, libcrypto.a
+# and the headers, below DIR (build/openssl). It is built once, in two to three minutes on two cores, from the source in the
+# crate openssl-src, which cargo fetches from its registry and compares with the checksum in tools/openssl/Cargo.lock.
 #
-# BROKER_CY_OPENSSL=system takes the library of the system instead (Debian: libssl-dev), and none builds without TLS; setup.py
-# reads the same setting. Where the source cannot be built, this says why and ends well: setup.py then looks for the library of
-# the system, and without that the broker has no TLS.
+# By default (BROKER_CY_OPENSSL=system) the library of the system is used (Debian: libssl-dev), and with none there is no TLS;
+# setup.py reads the same setting. Where the source cannot be built, this says why and ends well: setup.py then looks for the
+# library of the system, and without that the broker has no TLS.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${1:-build/openssl}
-case ${BROKER_CY_OPENSSL:-vendored} in
+case ${BROKER_CY_OPENSSL:-system} in
 vendored) ;;
 system | none) exit 0 ;;
-*) echo "BROKER_CY_OPENSSL=$BROKER_CY_OPENSSL: expected vendored, system or none" >&2; exit 1 ;;
+*) echo "BROKER_CY_OPENSSL=$BROKER_CY_OPENSSL: expected system, vendored or none" >&2; exit 1 ;;
 esac
 
 version=$(sed -n 's/^version = ".*+\(3\..*\)"$/\1/p' "$here/openssl/Cargo.lock")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Programs that tests run and pip cannot install: installed if we are root on Debian, otherwise listed.
+# What tests need and pip cannot install: installed if we are root on Debian, otherwise listed.
 set -eu
 missing=
 # Where daemons are, for users other than root.
@@ -18,6 +18,8 @@ need krb5kdc krb5-kdc
 need kadmin.local krb5-admin-server
 need kinit krb5-user
 need krb5-config libkrb5-dev
+# TLS of the broker, which is built after this.
+printf '#include <openssl/ssl.h>\n' | ${CC:-cc} -E - >/dev/null 2>&1 || missing="$missing libssl-dev"
 set -- /usr/lib/*/sasl2/libgssapiv2.so
 [ -e "$1" ] || missing="$missing libsasl2-modules-gssapi-mit"
 # The hosts of tests/lab and tests/deploy, which need root as well; without it those tests are skipped.

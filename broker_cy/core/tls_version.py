@@ -1,8 +1,16 @@
-"""The version of the program, and of the OpenSSL that this build is linked with."""
+"""The version of the program, and of the OpenSSL that this build is linked with, if any."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker_cy import __version__
+
+# What is said where TLS is needed and this build has none.
+WITHOUT_TLS: Final = (
+    "this build has no TLS: the headers of OpenSSL were missing when it was built; install those of version 3.0 or "
+    "later (Debian: apt-get install libssl-dev), and build again"
+)
 
 
 def openssl_version() -> str | None:

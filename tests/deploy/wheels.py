@@ -15,7 +15,7 @@ BUILD_S = 900.0
 PROGRAM = REPOSITORY / "deploy" / "wheelhouse.py"
 # What the wheel consists of.
 PARTS = ("broker_cy", "bench", "admin_tui", "dashboard", "loadgen", "spark_analytics")
-FILES = ("setup.cfg", "setup.py", "requirements.lock", "deploy/wheelhouse.py")
+FILES = ("setup.cfg", "setup.py", "requirements.lock", "deploy/wheelhouse.py", "tools/openssl.sh")
 
 
 def version() -> str:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from broker_cy.core.tls_version import WITHOUT_TLS
 from broker_cy.security.tls.certificate import Certificate, CertificateError, read_certificate
 from broker_cy.security.tls.jks import JksError, decrypt_key, is_jks, read_jks
 
@@ -264,7 +265,7 @@ def _library(where: str) -> tuple[type[Exception], Callable[[bytes, bytes], byte
     try:
         from broker_cy.core.openssl import TlsError, read_key, read_pkcs12
     except ImportError:
-        raise StoreError(f"setting {where}: this build has no OpenSSL, which reads such a key store") from None
+        raise StoreError(f"setting {where}: OpenSSL reads such a key store, and {WITHOUT_TLS}") from None
     return TlsError, read_key, read_pkcs12
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from broker_cy.config.types import ConfigError
+from broker_cy.core.tls_version import WITHOUT_TLS
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 HANDSHAKE_WORKERS = 2
 # How often files of certificates are looked at.
 LOOK_S = 5.0
-WITHOUT = (
-    "this build has no TLS: there was no OpenSSL when it was built; install cargo and perl, or the headers of OpenSSL "
-    ">= 3.0 (Debian: apt-get install libssl-dev), and build again"
-)
 
 
 class TlsListeners:
@@ -53,7 +50,7 @@ class TlsListeners:
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith("broker_cy."):
                 raise
-            raise ConfigError(f"listener {next(iter(found))} uses TLS, and {WITHOUT}") from None
+            raise ConfigError(f"listener {next(iter(found))} uses TLS, and {WITHOUT_TLS}") from None
         timeout_s = config["brokercy.authentication.timeout.ms"] / 1000
         handshakes = self._handshakes = Handshakes(loop, make_pool, timeout_s, HANDSHAKE_WORKERS)
         self.listeners = {name: TlsListener(name, settings, handshakes, counts) for name, settings in found.items()}
