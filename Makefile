@@ -5,15 +5,16 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+INSTALL = $(BIN)/python tools/install.py
 # cython-lint runs pycodestyle by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests run in parallel over this many workers. Three for two cores: many tests wait for a program that they started.
 WORKERS ?= 3
 
-.PHONY: run demo dashboard test test-all build lint lint-deploy types unit unit-all instructions system-packages soak bench \
+.PHONY: run demo dashboard test test-all build broker lint lint-deploy types unit unit-all instructions system-packages soak bench \
 	bench-check asan clean lock wheelhouse lab lab-test
 
-run: build
+run: broker
 	exec $(BIN)/broker-cy start --hints --set brokercy.metrics.listener=127.0.0.1:9404 $(ARGS)
 
 # A broker with a workload, until Ctrl-C; ARGS: --help.
@@ -24,20 +25,33 @@ demo: build
 dashboard: build
 	exec $(BIN)/broker-dash $(ARGS)
 
-build: $(VENV)/.installed
+# All programs of this repository.
+build: $(VENV)/.requirements $(VENV)/.installed
 	@sh tools/openssl.sh
 	$(BIN)/python setup.py -q build_ext
 	@# Otherwise the time to the first response includes compiling every module if PYTHONDONTWRITEBYTECODE is set.
 	@$(BIN)/python -m compileall -q broker_cy admin_tui dashboard loadgen spark_analytics
 
-# pip runs once per lock file; the editable install once per change of the metadata.
-$(VENV)/.requirements: requirements.lock tools/make_venv.sh
+# The broker, broker-cy and broker-tui only.
+broker: $(VENV)/.installed
+	@sh tools/openssl.sh
+	BROKER_CY_ROOMS=broker_cy $(BIN)/python setup.py -q build_ext
+	@$(BIN)/python -m compileall -q broker_cy admin_tui
+
+# A fresh environment for each change of a lock file, so that nothing of an earlier one stays in it.
+$(VENV)/.run: requirements/run.lock requirements/installer.lock requirements.lock tools/make_venv.sh tools/install.py
 	sh tools/make_venv.sh $(PYTHON) $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install -q --disable-pip-version-check --no-compile --only-binary :all: --require-hashes -r requirements/installer.lock
+	$(INSTALL) --require-hashes -r requirements/run.lock
 	touch $@
 
-$(VENV)/.installed: $(VENV)/.requirements setup.cfg pyproject.toml setup.py $(wildcard requirements/*.in)
-	BROKER_CY_NO_EXTENSIONS=1 $(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+$(VENV)/.requirements: $(VENV)/.run
+	$(INSTALL) --require-hashes -r requirements.lock
+	touch $@
+
+# Once per change of the metadata.
+$(VENV)/.installed: $(VENV)/.run setup.cfg pyproject.toml setup.py $(wildcard requirements/*.in)
+	BROKER_CY_NO_EXTENSIONS=1 $(INSTALL) --no-build-isolation --no-deps -e .
 	touch $@
 
 # The wheels that hosts install, in deploy/ansible/wheelhouse; ARGS: --extras, --version, --out (docs/deploy.md).
@@ -45,30 +59,30 @@ wheelhouse: build $(VENV)/.ansible
 	$(BIN)/python deploy/wheelhouse.py $(ARGS)
 
 # From nothing to a cluster that serves, on three lab hosts on this machine (as root): tests/deploy/lab.py; ARGS: --keep, ...
-lab: build system-packages $(VENV)/.ansible
+lab: system-packages build $(VENV)/.ansible
 	$(BIN)/python -m tests.deploy.show $(ARGS)
 
 # What the playbooks promise, on lab hosts: all of it, about half an hour; `make test-all` has a short form.
-lab-test: build system-packages $(VENV)/.gssapi $(VENV)/.ansible
+lab-test: system-packages build $(VENV)/.gssapi $(VENV)/.ansible
 	$(BIN)/pytest -q -o faulthandler_timeout=3600 tests/deploy $(ARGS)
 
 # Before each commit, and in CI: at most 15 minutes on two cores once the environment exists.
-test: build system-packages $(VENV)/.gssapi $(VENV)/.ansible lint types unit instructions
+test: system-packages build $(VENV)/.gssapi $(VENV)/.ansible lint types unit instructions
 
 # Before an issue is resolved: all tests but the soak tests, with more seeds and mutants.
-test-all: build system-packages $(VENV)/.gssapi $(VENV)/.ansible lint types unit-all instructions
+test-all: system-packages build $(VENV)/.gssapi $(VENV)/.ansible lint types unit-all instructions
 
 system-packages:
 	sh tools/system_packages.sh
 
 # The extra `gssapi`, which is compiled against a system package: for tests only.
 $(VENV)/.gssapi: $(VENV)/.requirements requirements/gssapi.lock | system-packages
-	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --require-hashes -r requirements/gssapi.lock
+	$(INSTALL) --no-build-isolation --require-hashes -r requirements/gssapi.lock
 	touch $@
 
 # Ansible, and the programs that check its files: for tests, and for who deploys from here.
 $(VENV)/.ansible: $(VENV)/.requirements requirements/ansible.lock
-	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/ansible.lock
+	$(INSTALL) --require-hashes -r requirements/ansible.lock
 	touch $@
 
 lint: lint-deploy
@@ -105,7 +119,7 @@ unit-all:
 instructions:
 	@$(BIN)/python -m bench.check --where-recorded
 
-soak: build system-packages $(VENV)/.gssapi $(VENV)/.ansible
+soak: system-packages build $(VENV)/.gssapi $(VENV)/.ansible
 	@# Soak tests have separate time limits of up to hours; pyproject.toml ends a process after 330 s. A process for each file:
 	@# the memory and the descriptors that one has used do not affect the others.
 	@failed=; for file in $$(grep -rl --include='test_*.py' 'mark\.soak' tests | LC_ALL=C sort); do \
@@ -120,20 +134,18 @@ bench: build
 bench-check: build
 	@$(BIN)/python -m bench.check $(ARGS)
 
-asan: $(VENV)/.installed
+asan: $(VENV)/.requirements $(VENV)/.installed
 	sh tools/asan.sh
 
-lock:
-	$(BIN)/pip install -q uv
-	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
-		--upgrade requirements/dev.in -o requirements.lock
-	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
-		--upgrade requirements/gssapi.in -o requirements/gssapi.lock
-	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
-		--upgrade requirements/sslyze.in -o requirements/sslyze.lock
-	@# In one environment with the rest.
-	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
-		--upgrade -c requirements.lock requirements/ansible.in -o requirements/ansible.lock
+# One resolution: the other files of this environment have the versions of requirements.lock.
+COMPILE = $(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes --upgrade
+lock: $(VENV)/.run
+	$(COMPILE) requirements/dev.in -o requirements.lock
+	$(COMPILE) -c requirements.lock requirements/run.in -o requirements/run.lock
+	$(COMPILE) -c requirements.lock requirements/installer.in -o requirements/installer.lock
+	$(COMPILE) -c requirements.lock requirements/ansible.in -o requirements/ansible.lock
+	$(COMPILE) requirements/gssapi.in -o requirements/gssapi.lock
+	$(COMPILE) requirements/sslyze.in -o requirements/sslyze.lock
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -7,7 +7,8 @@ python=${1:-python3}
 dir=$PWD/build/sslyze
 if ! cmp -s requirements/sslyze.lock "$dir/installed.lock"; then
     sh tools/make_venv.sh "$python" "$dir" >&2
-    "$dir/bin/pip" install -q --disable-pip-version-check --require-hashes -r requirements/sslyze.lock >&2
+    "$dir/bin/pip" install -q --disable-pip-version-check --require-hashes -r requirements/installer.lock >&2
+    "$dir/bin/python" tools/install.py --require-hashes -r requirements/sslyze.lock >&2
     cp requirements/sslyze.lock "$dir/installed.lock"
 fi
 echo "$dir/bin/python"

@@ -81,13 +81,28 @@ def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["runtime", "tui", "bench", "dashboard", "loadgen", "analytics", "oauth", "gssapi", "ansible", "dev"]
+    "name",
+    [
+        "runtime",
+        "tui",
+        "bench",
+        "dashboard",
+        "loadgen",
+        "analytics",
+        "oauth",
+        "gssapi",
+        "ansible",
+        "run",
+        "installer",
+        "dev",
+    ],
 )
 def test_the_lock_file_has_what_is_required(name: str) -> None:
     """If this fails, `make build` installs other versions than the package requires, or lacks what it requires."""
     locked: dict[str, set[str]] = {}
-    # `make run` does not install what has to be compiled against a library of the system, nor what deploys.
-    lock = f"requirements/{name}.lock" if name in ("ansible", "gssapi") else "requirements.lock"
+    # `make build` does not install what has to be compiled against a library of the system, nor what deploys.
+    own = ("ansible", "gssapi", "run", "installer")
+    lock = f"requirements/{name}.lock" if name in own else "requirements.lock"
     for found, version in LOCKED.findall((ROOT / lock).read_text()):
         locked.setdefault(canonicalize_name(found), set()).add(version)
     for line in (ROOT / "requirements" / f"{name}.in").read_text().splitlines():
@@ -96,6 +111,19 @@ def test_the_lock_file_has_what_is_required(name: str) -> None:
             versions = locked.get(canonicalize_name(requirement.name))
             assert versions, f"{requirement.name} is not in {lock}: run make lock"
             assert all(version in requirement.specifier for version in versions), requirement
+
+
+@pytest.mark.parametrize("name", ["run", "installer", "ansible"])
+def test_the_lock_files_of_one_environment_agree(name: str) -> None:
+    """If this fails, `make run` and `make test` install different versions: what is tested is not what runs."""
+    everything = set(LOCKED.findall((ROOT / "requirements.lock").read_text()))
+    part = set(LOCKED.findall((ROOT / "requirements" / f"{name}.lock").read_text()))
+    if name == "ansible":
+        # It adds to the others.
+        names = {found for found, _ in everything}
+        part = {(found, version) for found, version in part if found in names}
+    assert part
+    assert part <= everything
 
 
 def test_the_build_requirements_are_those_of_the_lock_file() -> None:
