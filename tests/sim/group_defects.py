@@ -303,7 +303,19 @@ def deposed_coordinator_forgets_who_waits(patch: Patch) -> None:
     patch.setattr(Machine, "unload", lambda self: Step())
 
 
+def timed_out_records_are_undone(patch: Patch) -> None:
+    """Records that are in the log, and not written in time, are undone as if they were lost."""
+    patch.setattr(Machine, "timed_out", lambda self, steps, now: self.failed(steps, ErrorCode.REQUEST_TIMED_OUT, now))
+
+
+def timed_out_requests_wait(patch: Patch) -> None:
+    """Requests wait for their records however long those take to be written."""
+    patch.setattr(Machine, "timed_out", lambda self, steps, now: Step())
+
+
 DEFECTS: list[Planter] = [
+    timed_out_records_are_undone,
+    timed_out_requests_wait,
     stale_generation_commits,
     stale_generation_heartbeats,
     stale_generation_syncs,
@@ -334,6 +346,8 @@ DEFECTS: list[Planter] = [
 ]
 # Those that the world (tests/sim/world) does not find within its seeds, or not at all: its coordinators do not move.
 RARE: list[Planter] = [
+    timed_out_records_are_undone,
+    timed_out_requests_wait,
     failed_records_are_not_undone,
     rebalance_ignores_syncing_members,
     answered_join_sets_no_session,

@@ -57,6 +57,8 @@ class World:
         self.leaders: dict[tuple[str, int, int], str] = {}
         self.committed: dict[tuple[str, int], int] = {}
         self.awaited_commits: dict[object, tuple[str, int, int]] = {}
+        # Those that were not written in time, and may be written later.
+        self.late_commits: list[tuple[str, int, int]] = []
         # Counts the groups with one id: a group that was deleted and created again, or loaded again, is another one.
         self.incarnations: dict[str, tuple[object, int]] = {}
 
@@ -87,6 +89,7 @@ class World:
             (self.jump_wall, 1),
             (self.toggle_hold, 3),
             (self.fail_disk, 1),
+            (self.time_out, 2),
             (self.restart, 1),
             (self.move, self.move_weight),
             (self.admin, 2),
@@ -271,11 +274,33 @@ class World:
         self.harness.hold = not self.harness.hold
         if not self.harness.hold and self.harness.held:
             self.harness.write()
+            self.take_late()
 
     def fail_disk(self) -> None:
         if self.harness.held:
             self.forget_heartbeats()
             self.harness.fail()
+            self.late_commits.clear()
+
+    def time_out(self) -> None:
+        """Let the records that are being written take too long: all requests that wait for them are answered."""
+        if not self.harness.held:
+            return
+        self.forget_heartbeats()
+        self.harness.time_out()
+        self.deliver()
+        assert not self.awaited_commits, f"commits are not answered in time: {self.awaited_commits}"
+        for group in self.harness.machine.groups.values():
+            leader = group.members.get(group.leader_id or "")
+            assert leader is None or leader.sync_token is None, f"the leader of {group.group_id} waits for its record"
+
+    def take_late(self) -> None:
+        """Records that were not written in time are in the log now."""
+        for group_id, partition, offset in self.late_commits:
+            found = self.harness.machine.offsets.get(group_id, "t", partition)
+            if found is not None and found.committed_offset == offset:
+                self.committed[group_id, partition] = offset
+        self.late_commits.clear()
 
     def restart(self) -> None:
         """Kill the broker and start it again: unwritten records and all connections are lost."""
@@ -284,6 +309,7 @@ class World:
                 client.waiting, client.waits_for, client.generation = None, "", -1
         self.abandoned.clear()
         self.awaited_commits.clear()
+        self.late_commits.clear()
         self.forget_heartbeats()
         # All sessions begin again.
         self.gone.clear()
@@ -298,11 +324,9 @@ class World:
         self.moves += 1
         kept = self.rng.randrange(len(old.held) + 1)
         self.harness = old.successor(kept)
-        for group_id, partition, offset in self.awaited_commits.values():
-            found = self.harness.machine.offsets.get(group_id, "t", partition)
-            if found is not None and found.committed_offset == offset:
-                # It is there, although nobody will acknowledge it.
-                self.committed[group_id, partition] = offset
+        # They are there, although nobody will acknowledge them.
+        self.late_commits += self.awaited_commits.values()
+        self.take_late()
         late = [(self.token(), client) for client in self.clients if client.alive and client.generation >= 0]
         for token, client in late:
             old.commit(
@@ -337,6 +361,7 @@ class World:
                 self.committed = {key: v for key, v in self.committed.items() if key[0] != group_id}
                 # Commits that are being written were received before the deletion.
                 self.awaited_commits = {t: c for t, c in self.awaited_commits.items() if c[0] != group_id}
+                self.late_commits = [c for c in self.late_commits if c[0] != group_id]
         else:
             self.harness.machine.describe(group_id, 6)
             self.harness.machine.list_groups([], [])
@@ -359,8 +384,11 @@ class World:
             del self.abandoned[token]
         for token in [t for t in self.awaited_commits if t in self.harness.answers]:
             group_id, partition, offset = self.awaited_commits.pop(token)
-            if self.harness.answers[token].topics[0].partitions[0].error_code == ErrorCode.NONE:
+            code = self.harness.answers[token].topics[0].partitions[0].error_code
+            if code == ErrorCode.NONE:
                 self.committed[group_id, partition] = offset
+            elif code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                self.late_commits.append((group_id, partition, offset))
 
     def joined(self, client: Client, answer: Any) -> None:
         client.waits_for = ""

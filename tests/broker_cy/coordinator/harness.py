@@ -78,6 +78,10 @@ class Harness:
         steps, self.held = self.held, []
         self.take(self.machine.failed(steps, code, self.now))
 
+    def time_out(self) -> None:
+        """The held records are in the log, and not committed when their answers are due."""
+        self.take(self.machine.timed_out([step for step in self.held if not step.is_late], self.now))
+
     def restart(self) -> None:
         """Load another state machine from the log."""
         self.held.clear()

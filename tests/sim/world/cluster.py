@@ -38,6 +38,7 @@ TIMES = {
     "replica.fetch.backoff.ms": "200",
     "replica.socket.timeout.ms": "3000",
     "leader.imbalance.check.interval.seconds": "3",
+    "offsets.commit.timeout.ms": "300",
 }
 # A replica that lacks more than some batches is far behind (server.replication.replicas).
 SIZES = {"replica.fetch.max.bytes": "600"}

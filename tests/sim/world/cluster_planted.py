@@ -23,6 +23,7 @@ from broker_cy.security.authorizer import Authorizer, Patterns
 from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
+from broker_cy.server.coordinators.record_writer import RecordWriter
 from broker_cy.server.metadata import quorum_opening
 from broker_cy.server.replication.fetcher import Lane
 from broker_cy.server.replication.replicas import Replicas
@@ -262,6 +263,11 @@ def quotas_are_forgotten_by_a_start(patch: pytest.MonkeyPatch) -> None:
 
 
 # Those that worlds find, with a seed that does.
+def requests_wait_for_records_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """Requests to coordinators wait for as long as their records are not committed."""
+    patch.setattr(RecordWriter, "_on_due", lambda self: None)
+
+
 CLUSTER_PLANTED: dict[str, Planted] = (
     {
         plant.__name__: Planted(plant, SEEDS, first, CLUSTER)
@@ -276,6 +282,7 @@ CLUSTER_PLANTED: dict[str, Planted] = (
             (requests_do_not_wait_for_coordinators, 11),
             (loaded_coordinators_wake_nobody, 15),
             (who_is_far_behind_is_forgotten, 0),
+            (requests_wait_for_records_for_ever, 6),
         ]
     }
     | {

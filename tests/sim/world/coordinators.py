@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.state_machine import GroupStateMachine
+from broker_cy.coordinator.step import Step
 from broker_cy.coordinator.txn.state import TxnState
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.server.coordinators.coordinator_runtime import LoadState
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tests.sim.world.machine import Machine
 
 READ_BYTES = 1 << 20
+# After a request was due it may take so long until it is answered, if the broker runs.
+DUE_LATE_MS = 100
 
 
 def check_groups(machine: Machine) -> None:
@@ -36,17 +39,28 @@ def check_groups(machine: Machine) -> None:
 
 
 def check_waiting(machine: Machine) -> None:
-    """Requests wait only for coordinators that are being loaded, or that another broker has as far as this one knows.
-    Raises AssertionError.
+    """Requests wait only for coordinators that are being loaded, or that another broker has as far as this one knows;
+    and for records until they are due. Raises AssertionError.
     """
     assert machine.server is not None
+    now_ms = machine.clock.given.monotonic() * 1000
     for service in (machine.server.broker.groups, machine.server.broker.transactions):
+        for runtime in service.runtimes.values():
+            if runtime.is_writing and runtime.state is LoadState.ACTIVE:
+                waited_ms = max((now_ms - step.due_ms for step in runtime.unwritten() if _is_awaited(step)), default=0)
+                assert waited_ms < DUE_LATE_MS, (
+                    f"{machine.host}: requests to {service.topic}-{runtime.partition.index} were due {waited_ms} ms ago"
+                )
         for index in service.waiters.keys():  # noqa: SIM118
             assert isinstance(index, int)
             runtime = service.runtimes.get(index)
             assert runtime is None or runtime.state is LoadState.LOADING, (
                 f"{machine.host}: requests wait for {service.topic}-{index}, which is {runtime.state.value}"
             )
+
+
+def _is_awaited(step: Step) -> bool:
+    return step.due_ms is not None and not step.is_late
 
 
 def _check_group(group: ClassicGroup) -> None:
