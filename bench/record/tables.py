@@ -108,16 +108,32 @@ def _spread(metric: str, values: Sequence[float]) -> str:
 
 
 def of_pair(document: Document, row: Row, column: Column, metric: str) -> tuple[float | None, str]:
-    """Return the median of the ratios and its text with the interval, or the absolute medians of both sides."""
+    """Return the median of the ratios and its text with the interval, or the absolute medians of both sides.
+
+    Without a ratio if one side was not steady: it would have become faster, and the ratio smaller or larger.
+    """
     found = [pair for pair in document.pairs if _is(pair, row, column, metric)]
     if not found:
         return None, _why_not(document, column.a, row.label)
     (pair,) = found
+    changing = [who for who, target in (("peer", column.b), (column.a, column.a)) if _changing(document, target, row)]
     if column.kind == "sides":
-        return None, sides(metric, pair.a_value, pair.b_value)
+        shown = sides(metric, pair.a_value, pair.b_value)
+        return None, f"{shown} ({' and '.join(changing)} not steady)" if changing and shown else shown
+    if changing:
+        return None, f"not comparable: {' and '.join(changing)} not steady when its warm-up ended"
     if pair.interval is None:
         return pair.median, f"{pair.median:.2f} ({len(pair.ratios)} pair{'s' if len(pair.ratios) > 1 else ''})"
     return pair.median, f"{pair.median:.2f} ({pair.interval[0]:.2f} to {pair.interval[1]:.2f})"
+
+
+def _changing(document: Document, target: str, row: Row) -> bool:
+    """Return whether the target was still changing when its windows with the workload of the row began. A warm-up
+    without a label is that of all runs of its target.
+    """
+    return any(
+        each.target == target and each.label in ("", row.label) and not each.steady for each in document.warm_ups
+    )
 
 
 def _is(pair: Pair, row: Row, column: Column, metric: str) -> bool:

@@ -19,10 +19,12 @@ RATE = Column("rate", "ratio", "records_per_s", "ours", "kafka")
 P99 = Column("p99", "value", "p99_ms", "ours")
 
 
-def recorded(repeats: int = 6) -> Document:
+def recorded(repeats: int = 6, changing: tuple[str, ...] = ()) -> Document:
+    """A result; the targets `changing` were not steady when their warm-up ended."""
     made = compared(repeats)
     origin = {"command": "broker-bench compare", "started": "2026-01-02T03:04:05", "revision": "abc", "cpu": "2 x"}
-    return replace(made, provenance={**made.provenance, **origin})
+    warm_ups = tuple(replace(each, steady=each.target not in changing) for each in made.warm_ups)
+    return replace(made, provenance={**made.provenance, **origin}, warm_ups=warm_ups)
 
 
 def test_every_command_of_the_plan_is_one_that_broker_bench_takes() -> None:
@@ -82,18 +84,52 @@ def test_cells_say_where_there_is_no_interval_or_no_figure() -> None:
     assert tables.cell(one, row, sides) == "10,000 : 10,000 /s"
 
 
+@pytest.mark.parametrize(
+    ("changing", "ratio", "both"),
+    [
+        ((), "1.00 (1.00 to 1.00), reaches ≥ 0.5", "10,000 : 10,000 /s"),
+        (
+            ("kafka",),
+            "not comparable: peer not steady when its warm-up ended",
+            "10,000 : 10,000 /s (peer not steady)",
+        ),
+        (
+            ("ours",),
+            "not comparable: ours not steady when its warm-up ended",
+            "10,000 : 10,000 /s (ours not steady)",
+        ),
+        (
+            ("ours", "kafka"),
+            "not comparable: peer and ours not steady when its warm-up ended",
+            "10,000 : 10,000 /s (peer and ours not steady)",
+        ),
+    ],
+)
+def test_a_target_that_was_still_changing_has_no_ratio(changing: tuple[str, ...], ratio: str, both: str) -> None:
+    """If this fails, a peer that was still warming up makes us look several times faster than we are."""
+    row = Row("r", "m", reach={"rate": Reach(True, 0.5)})
+    document = recorded(changing=changing)
+    assert tables.cell(document, row, RATE) == ratio
+    assert tables.cell(document, row, replace(RATE, kind="sides")) == both
+    # The warm-up of another workload says nothing about this one.
+    others = tuple(replace(each, label="another", steady=False) for each in document.warm_ups)
+    assert tables.cell(replace(document, warm_ups=others), row, RATE) == "1.00 (1.00 to 1.00), reaches ≥ 0.5"
+    assert "reaches" in tables.cell(document, replace(row, reach={"p99": Reach(True, 0.5)}), replace(P99, title="p99"))
+
+
 def test_tables_are_filled_in_place_and_name_their_origin() -> None:
     """If this fails, text around a table is lost, or a table grows with each filling."""
     plan = Plan((), (Table("t", (RATE, P99), (Row("a row", "m"), Row("another", "n"))),))
     prose = "before\n<!-- table t -->\nold 1.23\n<!-- end of table -->\nafter\n"
-    filled = tables.fill(prose, plan, {"m": recorded()}, "measurements")
+    found = {"m": recorded(changing=("kafka",))}
+    filled = tables.fill(prose, plan, found, "measurements")
     assert filled.startswith("before\n<!-- table t -->\n| | rate | p99 |\n|---|---|---|\n| a row | ")
     assert filled.endswith("<!-- end of table -->\nafter\n")
     assert "old 1.23" not in filled
     assert "| another | not measured | not measured |" in filled
     reported = "- `broker-bench compare`: 2026-01-02, revision abc, 2 x; not steady when its warm-up ended: kafka"
     assert f"{reported} ([JSON](measurements/m.json))" in filled
-    assert tables.fill(filled, plan, {"m": recorded()}, "measurements") == filled
+    assert tables.fill(filled, plan, found, "measurements") == filled
 
 
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
