@@ -194,6 +194,8 @@ def test_what_fails_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     def fail(*_: object) -> Figures:
         raise ProcessError("broker-analytics ended with exit code 69: no Java")
 
+    # Fetching the jars has a test of its own (tests/spark_analytics/test_jars.py).
+    monkeypatch.setattr(analytics, "analytics", lambda *_, **__: None)
     monkeypatch.setitem(analytics_parts.PARTS, "sources", fail)
     monkeypatch.setitem(analytics_parts.PARTS, "jobs", lambda *_: {"analytics_jobs_s": 901.0})
     assert analytics.main(["--only", "sources,jobs"]) == 1

@@ -17,10 +17,11 @@ from bench.cluster_target import Cluster
 from bench.copy_limit import copy_mb_per_s
 from bench.failover.timeline import logged_ms
 from bench.failover.writers import first_us, gap_ms, latencies_ms, silence_ms
-from bench.launch import kafka_dist, networks
+from bench.launch import networks
 from bench.modes import reassign
 from bench.steady_clients.programs import Acked, acked, missing
 from bench.targets import Attached
+from tests.support import needs
 
 SCHEDULED = """\
 partitions = 3
@@ -54,6 +55,7 @@ def refusal(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> str
     return capsys.readouterr().err
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_a_cluster_is_measured_like_a_node(tmp_path: Path) -> None:
     """If this fails, the rate of a cluster is that of one node, or its CPU and memory leave nodes out."""
@@ -67,6 +69,7 @@ def test_a_cluster_is_measured_like_a_node(tmp_path: Path) -> None:
     assert figures["broker_cpu_s"] > 0
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_a_running_cluster_is_measured_at_its_leaders(tmp_path: Path) -> None:
     """If this fails, only clusters that the tool starts can be measured: not all leaders are on the node named."""
@@ -83,6 +86,7 @@ def test_a_running_cluster_is_measured_at_its_leaders(tmp_path: Path) -> None:
     assert run["end_to_end"]["count"] > 0
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_partitions_are_moved_beside_producers(tmp_path: Path) -> None:
     """If this fails, nobody knows what a reassignment costs: how long it takes, and what producers see of it."""
@@ -100,6 +104,7 @@ def test_partitions_are_moved_beside_producers(tmp_path: Path) -> None:
     assert found["share_of_limit"] == pytest.approx(found["move_mb_per_s"] / found["limit_mb_per_s"])
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_each_client_and_kind_has_its_gap(tmp_path: Path) -> None:
     """If this fails, a cluster whose clients wait a minute after a crash looks like one whose clients do not notice."""
@@ -115,6 +120,7 @@ def test_each_client_and_kind_has_its_gap(tmp_path: Path) -> None:
     assert 0 < killed["figures"]["leaders_shown_ms"] <= killed["figures"]["gap_max_ms"] + 1000
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_a_shard_that_stands_still_is_measured(tmp_path: Path) -> None:
     """If this fails, what a parent does for the clients of its shards is in no figure, or processes are left."""
@@ -138,7 +144,7 @@ def command_lines() -> list[str]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_kafka_is_measured_in_the_same_way(tmp_path: Path) -> None:
     """If this fails, there is nothing to compare with. All clients that can run here take part."""
     document = measure(tmp_path, "failover", "-t", "ours-3", "-t", "kafka-3", "--kinds", "leader", "--rounds", "1")
@@ -224,6 +230,7 @@ def test_a_copy_has_a_rate(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.full
 def test_a_cut_loses_one_direction_only() -> None:
     """If this fails, a one-way cut is none, or cuts both ways: then a failover is measured that did not happen."""
     if (sentence := networks.missing()) is not None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from bench import columns
@@ -14,6 +15,7 @@ from bench.drivers.base import DriverResult
 from bench.histogram import Histogram
 from bench.launch import kafka_dist
 from bench.result import Run
+from tests.support import needs
 from tests.support.bench_results import document, driver_result
 
 
@@ -74,6 +76,8 @@ def test_tables_show_spending_pairs_and_failures() -> None:
     assert "1 pair: no interval" in text
 
 
+@pytest.mark.full
+@needs.kafka
 def test_texts_are_those_of_the_real_tools() -> None:
     """A program that parses Kafka's output must be able to parse ours: the formats come from its own classes."""
     jar = Path(kafka_dist.kafka_classpath()).parent / f"kafka-tools-{kafka_dist.VERSION}.jar"

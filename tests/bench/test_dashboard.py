@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,10 +16,7 @@ from bench.launch import chromium
 from bench.launch.dashboard import Dashboard
 from bench.launch.processes import ProcessError
 from bench.record import plan as plans
-
-needs_chromium = pytest.mark.skipif(
-    not any(map(shutil.which, chromium.PROGRAMS)), reason="there is no Chromium: tools/system_packages.sh"
-)
+from tests.support import needs
 
 
 def measured(tmp_path: Path, parts: str, *options: str) -> dict[str, float]:
@@ -38,7 +34,8 @@ def rows_of(measurements: Iterable[str]) -> set[str]:
     return {row.metric for row in table.rows if row.measurement in measurements}
 
 
-@needs_chromium
+@pytest.mark.full
+@needs.chromium
 def test_a_dashboard_of_a_small_cluster_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,7 +59,8 @@ def test_a_dashboard_of_a_small_cluster_is_measured(
     assert "reached: 1,000" in shown or "missed: 1,000" in shown
 
 
-@needs_chromium
+@pytest.mark.full
+@needs.chromium
 def test_a_dashboard_of_many_topics_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, nobody learns whether large clusters are still usable."""
     monkeypatch.setattr(dashboard_large, "REST_MS", 100)

@@ -96,6 +96,7 @@ def test_a_wrong_answer_fails_the_run(answer: Answer, words: str) -> None:
         driver.close()
 
 
+@pytest.mark.full
 def test_open_loop_charges_a_stall_to_every_request_it_kept_waiting() -> None:
     """Latency from the actual send would hide all but one of them (coordinated omission)."""
     stall_s = 0.2

@@ -53,7 +53,7 @@ def written(tmp_path: Path, *documents: Document) -> Path:
     return out
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.full)])
 def test_every_chart_is_drawn_without_a_complaint_or_a_request(chromium: Browser, tmp_path: Path, scheme: str) -> None:
     """A report that needs a network will be blank in ten years."""
     path = written(tmp_path, document())
@@ -78,6 +78,7 @@ def test_absolute_figures_and_the_warm_up_stand_beside_the_ratios() -> None:
     assert "<li>compare: the disk was slow</li>" in noted
 
 
+@pytest.mark.full
 def test_documents_stand_side_by_side(chromium: Browser, tmp_path: Path) -> None:
     """`report a.json b.json`: each target of each document has its colour and its column."""
     other = replace(document(), mode="run", pairs=())
@@ -93,6 +94,7 @@ def test_documents_stand_side_by_side(chromium: Browser, tmp_path: Path) -> None
     opened.context.close()
 
 
+@pytest.mark.full
 def test_reader_hides_a_target_and_chooses_a_label(chromium: Browser, tmp_path: Path) -> None:
     """Forty lines of a matrix in one chart are unreadable."""
     known = document(repeats=1, labels=("100 B, none", "1 KB, lz4"))
@@ -110,6 +112,7 @@ def test_reader_hides_a_target_and_chooses_a_label(chromium: Browser, tmp_path: 
     opened.context.close()
 
 
+@pytest.mark.full
 def test_what_failed_stands_at_the_head_and_has_no_line(chromium: Browser, tmp_path: Path) -> None:
     """A reader must not take the rest of a broken comparison for all of it."""
     known = document()
@@ -128,6 +131,7 @@ def test_what_failed_stands_at_the_head_and_has_no_line(chromium: Browser, tmp_p
     nothing.context.close()
 
 
+@pytest.mark.full
 def test_text_of_a_document_is_never_code(chromium: Browser, tmp_path: Path) -> None:
     """A report of a foreign document runs in the reader's browser."""
     known = document(repeats=1, labels=(EVIL, "other"))

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import bench
 
 PACKAGE = Path(bench.__file__).parent
@@ -31,6 +33,7 @@ def modules(node: ast.AST) -> list[str]:
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
+@pytest.mark.full
 def test_the_installed_command_measures(tmp_path: Path) -> None:
     """If this fails, the README's own command fails in a fresh checkout, outside of which there is no package
     `tests`.

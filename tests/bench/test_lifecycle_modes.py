@@ -9,6 +9,7 @@ import pytest
 from bench import cli
 from bench.modes import lifecycle
 from bench.targets import Target
+from tests.bench import planned
 
 PRODUCING = """\
 [records]
@@ -26,15 +27,24 @@ def measure(directory: Path, *arguments: str) -> list[dict[str, Any]]:
     return runs
 
 
-def test_start_is_measured_each_time(tmp_path: Path) -> None:
+@pytest.fixture(params=["planned", pytest.param("real", marks=pytest.mark.full)])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory, for both kinds of targets."""
+    if request.param == "planned":
+        planned.install(monkeypatch)
+    return tmp_path
+
+
+def test_start_is_measured_each_time(place: Path) -> None:
     """A start that is measured once shows nothing about its spread."""
-    runs = measure(tmp_path, "start", "--pairs", "2")
+    runs = measure(place, "start", "--pairs", "2")
     assert [run["pair"] for run in runs] == [0, 1]
     for run in runs:
         assert 0 < run["figures"]["start_cpu_s"] < run["figures"]["start_s"] * 4
         assert run["figures"]["start_s"] > 0.05
 
 
+@pytest.mark.full
 def test_idle_connections_cost_memory(tmp_path: Path) -> None:
     """The memory of a connection is what exceeds the memory of the broker itself."""
     (run,) = measure(tmp_path, "idle", "--connections", "300")
@@ -42,28 +52,30 @@ def test_idle_connections_cost_memory(tmp_path: Path) -> None:
     assert 0 <= run["figures"]["idle_connection_kb"] < 100
 
 
-def test_a_log_goes_through_and_survives_kill_9(tmp_path: Path) -> None:
+def test_a_log_goes_through_and_survives_kill_9(place: Path) -> None:
     """Memory before and after, then a start after which nothing is missing."""
-    (tmp_path / "w.toml").write_text(PRODUCING)
-    (run,) = measure(tmp_path, "through", "-w", str(tmp_path / "w.toml"), "--size", "30 MB")
+    (place / "w.toml").write_text(PRODUCING)
+    (run,) = measure(place, "through", "-w", str(place / "w.toml"), "--size", "30 MB")
     found = run["figures"]
     assert 10 < found["idle_mb"] < found["through_mb"] < 500
     assert 0 < found["recovery_s"] < found["first_write_s"]
 
 
-def test_a_log_that_lost_its_end_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_lost_its_end_fails_the_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that loses acknowledged records starts fast, and must not have a figure."""
-    whole = Target.probe
-    monkeypatch.setattr(Target, "probe", lambda *args: dict.fromkeys(whole(*args), 0))
-    (tmp_path / "w.toml").write_text(PRODUCING)
-    argv = ["through", "-w", str(tmp_path / "w.toml"), "-t", "ours", "--size", "20 MB", "--dir", str(tmp_path / "data")]
-    out = tmp_path / "out.json"
+    for kind in (Target, planned.PlannedTarget):
+        whole = kind.probe
+        monkeypatch.setattr(kind, "probe", lambda *args, whole=whole: dict.fromkeys(whole(*args), 0))
+    (place / "w.toml").write_text(PRODUCING)
+    argv = ["through", "-w", str(place / "w.toml"), "-t", "ours", "--size", "20 MB", "--dir", str(place / "data")]
+    out = place / "out.json"
     assert cli.main([*argv, "--json", str(out)]) == 1
     (run,) = json.loads(out.read_text())["runs"]
     assert "acknowledged records are missing" in run["failed"]
     assert not run["figures"]
 
 
+@pytest.mark.full
 def test_committed_offsets_are_known_again(tmp_path: Path) -> None:
     """Every group gets the offsets that it committed, and the time is measured."""
     (run,) = measure(tmp_path, "offsets", "--count", "2000")

@@ -38,6 +38,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_user, "send", lambda *_, **__: Sent(1.0, 0.5, 170, 0))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("small")
 def test_every_part_is_measured_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, the recorded table has rows without figures, or a quarter of an hour ends in an exception."""

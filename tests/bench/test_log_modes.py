@@ -15,7 +15,9 @@ from bench.modes.flush import disk_flushes
 from bench.raw import LoadError
 from bench.read_back import read_tail
 from bench.targets import BrokerCy, Kafka, Target
-from tests.bench.test_modes import labels, measure
+from tests.bench import planned
+from tests.bench.short_runs import labels, measure
+from tests.support import needs
 
 WORKLOAD = """\
 [producers]
@@ -36,6 +38,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_compaction_reports_its_cost(files: Path) -> None:
     """Input, CPU and the remaining log; producers alone and with compaction, and the ratio of their p99."""
     document = measure(files, "compaction", "scheduled", "-t", "ours", *SMALL)
@@ -50,7 +53,8 @@ def test_compaction_reports_its_cost(files: Path) -> None:
     assert document["targets"]["ours"]["settings"]["settings"]["log.cleaner.backoff.ms"] == "100"
 
 
-@pytest.mark.skipif(shutil.which("mvn") is None, reason="Apache Kafka comes by Maven, and mvn is not here")
+@pytest.mark.full
+@needs.kafka
 def test_compaction_beside_apache_kafka(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both clean the same log; the ratios are those that matter."""
     # Kafka removes no file of a deleted topic in its first 30 s: no measurement here would be disturbed.
@@ -63,8 +67,11 @@ def test_compaction_beside_apache_kafka(files: Path, monkeypatch: pytest.MonkeyP
     assert of_each[0] == pytest.approx(of_each[1], rel=0.2)
 
 
-def test_flush_reports_records_and_syncs_by_depth(files: Path) -> None:
+@pytest.mark.parametrize("kind", ["planned", pytest.param("real", marks=pytest.mark.full)])
+def test_flush_reports_records_and_syncs_by_depth(files: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Each depth is a run; the number of disk flushes is reported if the kernel counts them."""
+    if kind == "planned":
+        planned.install(monkeypatch)
     document = measure(files, "flush", "synced", "-t", "ours", "--depths", "1,8")
     assert labels(document) == ["depth 1", "depth 8"]
     for run in document["runs"]:
@@ -72,6 +79,7 @@ def test_flush_reports_records_and_syncs_by_depth(files: Path) -> None:
         assert ("syncs_per_s" in run["figures"]) == (disk_flushes(files) is not None)
 
 
+@pytest.mark.full
 def test_producers_reports_the_cost_of_an_open_one(files: Path) -> None:
     """State that is not freed, or doubled, makes a broker with many short-lived producers run out of memory."""
     document = measure(files, "producers", "scheduled", "-t", "ours", "--count", "10000")

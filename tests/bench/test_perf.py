@@ -2,7 +2,6 @@
 measured.
 """
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from bench import perf
 from bench.perf import PerfError, parse, readable, short
+from tests.support import needs
 
 HEAD = """# Total Lost Samples: {lost}
 #
@@ -35,13 +35,12 @@ JAVA = """ 60   \t 30   \t[JIT] tid 4711   \t[.] 0x00007f1b3c0a1b2c
 """
 
 
-def try_perf() -> str:
-    """Return why perf cannot be used here; empty if it can."""
+@pytest.fixture
+def usable_perf() -> None:
     try:
         perf.require()
     except PerfError as error:
-        return str(error)
-    return ""
+        pytest.skip(f"perf cannot be used here: {error}")
 
 
 def test_a_report_of_perf_is_read() -> None:
@@ -116,7 +115,8 @@ def test_a_target_of_another_host_has_no_profile(capsys: pytest.CaptureFixture[s
     assert "no process on this host" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(bool(try_perf()), reason=f"perf cannot be used here: {try_perf()}")
+@pytest.mark.full
+@pytest.mark.usefixtures("usable_perf")
 def test_only_what_is_observed_is_counted(tmp_path: Path) -> None:
     """If this fails, starts and warm-ups are included in the shares."""
     command = [sys.executable, "-u", "-c", "import hashlib\nprint(1)\nwhile 1: hashlib.sha256(b'x' * 99999)"]
@@ -144,8 +144,9 @@ def use_cpu(pid: int) -> None:
         pass
 
 
-@pytest.mark.skipif(bool(try_perf()), reason=f"perf cannot be used here: {try_perf()}")
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium for the picture")
+@pytest.mark.full
+@needs.chromium
+@pytest.mark.usefixtures("usable_perf")
 def test_a_profile_is_in_document_page_and_picture(tmp_path: Path) -> None:
     """`--profile` on our broker, from the command line to the picture of its part of the page."""
     from bench import cli, result

@@ -10,7 +10,7 @@ import pytest
 
 from bench.proc import Sampler
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -20,6 +20,7 @@ from bench.spec.toml_file import SpecError
 from bench.spec.workload import Rate, Size, Transactions
 from bench.targets import Attached, BrokerCy
 from tests.bench.test_raw_driver import check_sums, workload
+from tests.support import needs
 
 SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -86,6 +87,7 @@ def test_consumers_follow_producers(broker: BrokerCy) -> None:
     assert result.consumed_records == result.records > 0
 
 
+@pytest.mark.full
 def test_librdkafka(broker: BrokerCy) -> None:
     broker.create_topic("clients", 2)
     before = ends(broker, "clients")
@@ -118,6 +120,8 @@ def test_transactions_and_groups(broker: BrokerCy) -> None:
         group.close()
 
 
+@needs.kafka
+@pytest.mark.full
 def test_kafkas_own_tools(tmp_path: Path) -> None:
     with BrokerCy(tmp_path / "data", None, "SASL_SSL").running() as target:
         target.create_topic("tools", 2)

@@ -10,6 +10,7 @@ from bench import targets
 from bench.launch import nodes
 from bench.launch.nodes import Node
 from bench.targets import Spawned, TargetError
+from tests.bench.planned import Clock
 
 
 class Odd(Node):
@@ -33,8 +34,8 @@ class OddTarget(Spawned):
     ("program", "timeout_s", "reported"),
     [
         ("import time; time.sleep(60)", 0.5, r"odd was not ready within 0.5 s: no output"),
-        # The others start Python, which has to print something before.
-        ("import time; print('at 127.0.0.1:1', flush=True); time.sleep(60)", 5.0, "odd did not answer within 5 s"),
+        # Until it has printed its address, real time passes; then the time of `targets`, a second for each look.
+        ("import time; print('at 127.0.0.1:1', flush=True); time.sleep(60)", 60.0, "odd did not answer within 60 s"),
         (
             "import sys; print('no such disk', file=sys.stderr)",
             30.0,
@@ -48,6 +49,7 @@ def test_a_target_that_does_not_come_up(
     """A broker that never answers is reported with its last output; its process is ended."""
     monkeypatch.setattr(Odd, "program", program)
     monkeypatch.setattr(targets, "START_TIMEOUT_S", timeout_s)
+    monkeypatch.setattr(targets, "time", Clock(least_s=1.0))
     target = OddTarget(tmp_path)
     with pytest.raises(TargetError, match=reported), target.running():
         pytest.fail("it never answered")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,8 @@ import pytest
 
 from bench import cli, engine
 from bench.hdr import decode
-from tests.bench.test_modes import labels, measure
+from tests.bench.short_runs import labels, measure
+from tests.support import needs
 
 TIME = """\
 [time]
@@ -79,7 +79,8 @@ def test_every_workload_of_transactions_on_one_target(files: Path) -> None:
     assert document["workload"]["name"] == ", ".join(names)
 
 
-@pytest.mark.skipif(shutil.which("mvn") is None, reason="Apache Kafka comes by Maven, and mvn is not here")
+@pytest.mark.full
+@needs.kafka
 def test_every_workload_of_transactions_beside_apache_kafka(files: Path) -> None:
     """Kafka answers the same requests, which are checked in the same way: the same work is compared."""
     names = ["transactions", "new-ids", "idempotent", "committed"]
