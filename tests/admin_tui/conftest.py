@@ -22,7 +22,7 @@ from broker_cy.console.alerts.watch import Alerting
 from tests.support.broker import QUICK, BrokerProcess
 
 T = TypeVar("T")
-WAIT_S = 30.0
+WAIT_S = 60.0
 SIZE = (80, 24)
 # Old records are not removed while a test reads them.
 FOR_EVER = {"retention.ms": "-1"}

@@ -23,7 +23,7 @@ async def committed(terminal: Terminal, name: str) -> dict[int, int]:
 
 @pytest.mark.parametrize(
     ("fields", "expected", "option"),
-    RESETS,
+    [*RESETS[:4], *(pytest.param(*each, marks=pytest.mark.full) for each in RESETS[4:])],
 )
 def test_reset_by_each_rule(
     broker_cy: BrokerProcess, name: str, fields: dict[str, str], expected: dict[int, int], option: str
@@ -54,10 +54,10 @@ def test_reset_by_each_rule(
     ("fields", "said"),
     [
         ({"rule": "offset"}, "an offset is expected"),
-        ({"rule": "offset", "value": "-1"}, "0 or more"),
+        pytest.param({"rule": "offset", "value": "-1"}, "0 or more", marks=pytest.mark.full),
         ({"rule": "time", "value": "tomorrow"}, "is not a time"),
-        ({"rule": "earliest", "value": "5"}, "earliest takes no value"),
-        ({"rule": "listed", "value": "orders=5"}, "topic:partition=offset"),
+        pytest.param({"rule": "earliest", "value": "5"}, "earliest takes no value", marks=pytest.mark.full),
+        pytest.param({"rule": "listed", "value": "orders=5"}, "topic:partition=offset", marks=pytest.mark.full),
         ({"rule": "backwards"}, "one of earliest, latest"),
         ({"rule": "earliest", "topics": "orders:x"}, "partitions such as"),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import uuid
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import needs
 from tests.support.broker import BrokerProcess
 from tests.support.wait import until
 
@@ -82,8 +82,6 @@ class Tmux:
 
 @pytest.fixture
 def terminal(broker_cy: BrokerProcess, tmp_path: Path) -> Iterator[Tmux]:
-    if shutil.which("tmux") is None:
-        pytest.skip("there is no tmux: tools/system_packages.sh brings it")
     tmux = Tmux(tmp_path, sys.executable, "-m", "admin_tui.cli", "--bootstrap", broker_cy.bootstrap)
     try:
         yield tmux
@@ -91,6 +89,8 @@ def terminal(broker_cy: BrokerProcess, tmp_path: Path) -> Iterator[Tmux]:
         tmux.close()
 
 
+@needs.tmux
+@pytest.mark.full
 def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
     """If this fails, what works in the tests' own screen does not work in a terminal."""
     name = "t" + uuid.uuid4().hex[:6]
@@ -180,10 +180,9 @@ def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
     until(lambda: not terminal.is_alive(), "the end of the console")
 
 
+@needs.tmux
 def test_sixteen_colours(broker_cy: BrokerProcess, tmp_path: Path) -> None:
     """If this fails, the console ends, or shows nothing, in a terminal that knows 16 colours."""
-    if shutil.which("tmux") is None:
-        pytest.skip("there is no tmux: tools/system_packages.sh brings it")
     argv = [sys.executable, "-m", "admin_tui.cli", "--bootstrap", broker_cy.bootstrap, "--theme", "ansi-dark"]
     tmux = Tmux(tmp_path, *argv, term="screen")
     try:

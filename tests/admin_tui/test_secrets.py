@@ -52,7 +52,7 @@ def is_answered(terminal: Terminal) -> bool:
     return all(each.error is not None or each.age_s is not None for each in sources)
 
 
-@pytest.mark.parametrize("password", [ADMIN_PASSWORD, WRONG])
+@pytest.mark.parametrize("password", [ADMIN_PASSWORD, pytest.param(WRONG, marks=pytest.mark.full)])
 def test_no_secret_is_on_a_screen(broker: TlsBroker, password: str, caplog: pytest.LogCaptureFixture) -> None:
     """If this fails, whoever looks over a shoulder, or reads a picture or a log, has the password of a cluster; or the
     console does not reach a cluster with TLS and a login.

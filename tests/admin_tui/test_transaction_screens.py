@@ -104,7 +104,7 @@ def test_what_changed_is_shown_with_who_did_it(broker_cy: BrokerProcess, name: s
         ("alerts", ["offline partitions", "no quorum leader"]),
     ],
 )
-@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+@pytest.mark.parametrize("size", [(80, 24), pytest.param((160, 50), marks=pytest.mark.full)])
 def test_every_other_screen_has_its_data(
     broker_cy: BrokerProcess, view: str, texts: list[str], size: tuple[int, int]
 ) -> None:

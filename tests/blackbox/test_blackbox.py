@@ -34,6 +34,7 @@ def run(make_broker: MakeBroker, seed: int, rounds: int) -> Run:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)
 def test_short_run(make_broker: MakeBroker) -> None:
     """If this fails, acknowledged records are lost, duplicated, changed or out of order, or deleted ones come back."""

@@ -87,6 +87,7 @@ def stop_without_leftovers(child: Child, bootstrap: str, temporary: Path) -> Non
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.full
 def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
     """If this fails, the console's screens are empty in a new user's first minutes, or Ctrl-C leaves processes and data
     behind.
@@ -149,6 +150,7 @@ async def _topics(bootstrap: str) -> set[str]:
         return {topic.name for topic in await client.topics.list_all()}
 
 
+@pytest.mark.full
 def test_three_nodes_of_which_one_is_killed(tmp_path: Path) -> None:
     """If this fails, the first cluster that a new user sees loses records, says nothing, or leaves processes."""
     temporary = tmp_path / "tmp"

@@ -20,7 +20,7 @@ from tests.deploy.playbooks import Recap, log, play
 from tests.deploy.times import note
 from tests.deploy.wheels import version, wheelhouse
 
-pytestmark = pytest.mark.serial
+pytestmark = [pytest.mark.full, pytest.mark.serial]
 HOSTS = ("n1", "n2", "n3")
 # `systemd-analyze security`: below 2.5 of 10 is what a service exposed to the network should have.
 MOST_EXPOSED = 2.5

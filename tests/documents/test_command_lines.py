@@ -31,7 +31,7 @@ from spark_analytics.cli import command as analytics_command
 from spark_analytics.jobs import what_if
 from spark_analytics.jobs.registry import JOBS
 from tests.documents.lines import ROOT, Line, blocks, documented, lines_of, shape_of
-from tests.support import network
+from tests.support import needs, network
 from tests.support.terminal import in_terminal
 from tests.support.wait import until
 
@@ -183,11 +183,11 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    if (reason := network.why_not()) is not None:
-        pytest.skip(reason)
-    for tool in ("jq", "kcat", "make"):
+    needs.require(needs.own_network())
+    needs.require(needs.kcat)
+    for tool in ("jq", "make"):
         if shutil.which(tool) is None:
-            pytest.skip(f"there is no {tool}: tools/system_packages.sh brings it")
+            pytest.skip(f"{tool} is not installed (Debian: apt-get install {tool})")
     made = World(tmp_path)
     try:
         yield made
@@ -215,6 +215,7 @@ def test_there_are_command_lines() -> None:
         assert any(line.command.startswith(prefix) for line in LINES), f"nobody shows {prefix} any more"
 
 
+@pytest.mark.full
 def test_commands_run_as_they_stand(world: World) -> None:
     """If this fails, a new user copies a line of the README or the documents, and it fails."""
     checked = (MEASURING, LOADING, ANALYSING)
@@ -335,6 +336,8 @@ def test_documented_workloads_and_targets_exist(tmp_path: Path) -> None:
     run(argv, cwd=tmp_path, env={"PYTHONPATH": ""})
 
 
+@needs.kafka
+@pytest.mark.full
 @pytest.mark.parametrize(
     "shortened",
     [True, pytest.param(False, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
@@ -342,9 +345,6 @@ def test_documented_workloads_and_targets_exist(tmp_path: Path) -> None:
 )
 def test_the_comparison_of_the_readme_runs(tmp_path: Path, shortened: bool) -> None:
     """If this fails, the README's own benchmark ends with a traceback in a fresh checkout."""
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"Apache Kafka comes by Maven, and there is no {tool} here")
     command = README_BENCH.partition("#")[0]
     if shortened:
         command += ' --pairs 1 --duration "200 ms" --warm-up "100 ms" --steady "0 s"'

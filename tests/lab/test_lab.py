@@ -11,13 +11,17 @@ import pytest
 
 from bench.launch.processes import run
 from tests.lab.faults import KINDS, draw
-from tests.lab.hosts import UNSHARE, why_not
+from tests.lab.hosts import UNSHARE
+from tests.support import needs
 
-WHY_NOT = why_not()
-needs_hosts = pytest.mark.skipif(WHY_NOT is not None, reason=f"no lab hosts: {WHY_NOT}")
 # Of the soak, on a machine with much else to do. A test outside of it ends after five minutes.
 ROUND_S = 70.0
 TIMEOUT_S = 270.0
+
+
+@pytest.fixture
+def hosts() -> None:
+    needs.require(needs.lab_network())
 
 
 def lab(directory: Path, *arguments: str, timeout_s: float) -> str:
@@ -30,8 +34,9 @@ def lab(directory: Path, *arguments: str, timeout_s: float) -> str:
     return out
 
 
+@pytest.mark.full
 @pytest.mark.serial
-@needs_hosts
+@pytest.mark.usefixtures("hosts")
 @pytest.mark.parametrize("part", [1, 2])
 def test_ten_rounds(tmp_path: Path, part: int) -> None:
     """If this fails, a fault of one host loses or repeats what clients have written, or stops them for good."""
@@ -42,21 +47,23 @@ def test_ten_rounds(tmp_path: Path, part: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(15_000)
-@needs_hosts
+@pytest.mark.usefixtures("hosts")
 def test_two_hundred_rounds(tmp_path: Path) -> None:
     """The same with more and longer faults, for rare moments."""
     lab(tmp_path, "--rounds", "200", timeout_s=200 * ROUND_S)
 
 
+@pytest.mark.full
 @pytest.mark.serial
-@needs_hosts
+@pytest.mark.usefixtures("hosts")
 def test_a_planted_loss_is_found(tmp_path: Path) -> None:
     """If this fails, cuts do not cut, or the checker does not see what a cluster has lost: the rounds prove nothing."""
     out = lab(tmp_path, "--planted", timeout_s=TIMEOUT_S)
     assert re.search(r"found: [1-9]\d* lost writes", out)
 
 
-@needs_hosts
+@pytest.mark.full
+@pytest.mark.usefixtures("hosts")
 def test_the_hosts_fail_as_they_are_asked_to(tmp_path: Path) -> None:
     """If this fails, a fault of the lab does nothing, so that the rounds with it prove nothing."""
     done = run([*UNSHARE, sys.executable, "-m", "tests.lab.probe", tmp_path], timeout_s=120)

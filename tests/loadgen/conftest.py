@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.both_brokers import BOTH, running
+from tests.support import needs
+from tests.support.both_brokers import running
 from tests.support.broker import Target
 
 
-@pytest.fixture(scope="module", params=sorted(BOTH))
+@pytest.fixture(scope="module", params=["broker-cy", pytest.param("kafka", marks=[pytest.mark.full, needs.kafka])])
 def either_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """Our broker, and Apache Kafka."""
     with running(request.param, tmp_path_factory.mktemp("load")) as target:

@@ -30,6 +30,7 @@ def names_in_wheel(wheel: Path) -> set[str]:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
+@pytest.mark.full
 def test_the_source_distribution_is_the_tree(sdist: Path) -> None:
     """If this fails, a file that the build or a test reads is missing for users without a checkout."""
     with tarfile.open(sdist) as archive:
@@ -40,6 +41,7 @@ def test_the_source_distribution_is_the_tree(sdist: Path) -> None:
     assert {name for name in names - tree if not name.startswith("broker_cy.egg-info/")} == {"PKG-INFO"}
 
 
+@pytest.mark.full
 def test_the_wheel_is_complete(wheel: Path) -> None:
     """If this fails, a schema, stylesheet, stub or extension is in the repository but not in what users install."""
     rooms = {path.parts[0] for path in tree_files() if path.name == "__init__.py" and len(path.parts) == 2}
@@ -52,6 +54,7 @@ def test_the_wheel_is_complete(wheel: Path) -> None:
     assert names_in_wheel(wheel) == expected
 
 
+@pytest.mark.full
 def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
     """If this fails, an index refuses the upload, or pip chooses a Python or an extra that was not intended."""
     with zipfile.ZipFile(wheel) as archive:

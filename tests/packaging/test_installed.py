@@ -1,7 +1,7 @@
 """The wheel works without the repository: every command, with and without the extras.
 
-Under `make test` with this Python, packages that are already installed, and extensions that are already compiled; under
-`make soak` with every Python version available, packages of the index, and everything compiled from the source
+Under `make test-all` with this Python, packages that are already installed, and extensions that are already compiled;
+under `make soak` with every Python version available, packages of the index, and everything compiled from the source
 distribution.
 """
 
@@ -41,6 +41,8 @@ for room in ("broker_cy", "bench", "admin_tui", "dashboard", "spark_analytics"):
 assert not any(name.partition(".")[0] in ("tests", "demo", "tools") for name in sys.modules)
 """
 INSTALL_TIMEOUT_S = 900.0
+
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture

@@ -75,6 +75,7 @@ def test_stamps_of_librdkafka_are_found(either_broker: Target, topic: str, paylo
     assert found.total.read == found.total.sent == 100
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_stall_is_charged(make_broker: Callable[..., Target], topic: str, engine: str) -> None:
     """If this fails, a broker that freezes for a second shows the latencies of the requests that it answered before."""
@@ -100,6 +101,7 @@ def test_a_stall_is_charged(make_broker: Callable[..., Target], topic: str, engi
     assert found.is_good
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_broker_that_is_killed_loses_nothing(make_broker: Callable[..., Target], topic: str, engine: str) -> None:
     """If this fails, an engine does not come back after an outage, or takes open outcomes for acknowledged ones."""
@@ -120,6 +122,7 @@ def test_a_broker_that_is_killed_loses_nothing(make_broker: Callable[..., Target
     assert figures.requests + figures.failures == 800
 
 
+@pytest.mark.full
 def test_an_outage_to_the_end_fails_all_that_was_due(make_broker: Callable[..., Target], topic: str) -> None:
     """If this fails, a run whose broker dies reports fewer failures the earlier it dies."""
     broker = make_broker()

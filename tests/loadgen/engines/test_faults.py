@@ -11,7 +11,7 @@ from loadgen.scenario.profile import RateProfile
 from tests.support.load_rig import Rig
 from tests.support.produce_proxy import Fault, ProduceProxy, broker_behind
 
-STAMPING = ("gevent", "librdkafka")
+STAMPING = ("gevent", pytest.param("librdkafka", marks=pytest.mark.full))
 MIXED: Mapping[int, Fault] = {2: "loss", 4: "duplicate", 7: "reorder", 15: "loss", 16: "duplicate", 20: "reorder"}
 
 

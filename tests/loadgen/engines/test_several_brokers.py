@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from loadgen.engines.raw import spread
 from loadgen.scenario.profile import RateProfile
 from loadgen.verify.source import Source
+from tests.support import needs
 from tests.support.kafka_cluster import NODES, kafka_cluster
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.load_rig import Rig
@@ -25,6 +26,8 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KafkaPeer]]
         yield found
 
 
+@pytest.mark.full
+@needs.kafka
 @pytest.mark.parametrize("engine", ["raw", "librdkafka"])
 def test_every_leader_is_written_and_read(nodes: list[KafkaPeer], topic: str, engine: str) -> None:
     """If this fails, the load of a cluster goes to one of its brokers, or is verified on one of them."""
@@ -60,6 +63,8 @@ def test_connections_share_the_partitions_of_their_leader(
     assert {partition for _, partitions in places for partition in partitions} == set(leaders)
 
 
+@pytest.mark.full
+@needs.kafka
 def test_a_leader_that_is_killed_loses_nothing(nodes: list[KafkaPeer], topic: str) -> None:
     """If this fails, the C driver writes to a dead leader for ever, or reports its open requests as lost.
 

@@ -56,11 +56,13 @@ def test_an_overdue_operation_keeps_its_due_time() -> None:
 
 def test_a_killed_user_takes_no_operation_along() -> None:
     """If this fails, each member that churn kills makes a hole in the load."""
-    start_ns, taken = time.monotonic_ns() + NS // 10, list[int]()
-    pacer = begun(10, start_ns, 0.2)
+    taken = list[int]()
+    pacer = begun(10, time.monotonic_ns() + 3600 * NS, 0.2)
     killed, other = user_of(pacer, []), user_of(pacer, taken)
     gevent.sleep(0)  # both wait now
     killed.kill()
+    start_ns = time.monotonic_ns()
+    pacer.begin(RateProfile.constant(10), start_ns, start_ns + NS // 5)
     other.join(WAIT_S)
     assert taken == [start_ns, start_ns + NS // 10]
 

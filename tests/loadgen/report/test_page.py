@@ -53,7 +53,13 @@ def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
 
 @pytest.mark.parametrize(
     ("name", "width", "dark"),
-    [("bad", 1280, False), ("bad", 1280, True), ("bad", 390, False), ("good", 1280, False), ("good", 390, True)],
+    [
+        ("bad", 390, False),
+        *(
+            pytest.param(*each, marks=pytest.mark.full)
+            for each in (("bad", 1280, False), ("bad", 1280, True), ("good", 1280, False), ("good", 390, True))
+        ),
+    ],
 )
 def test_everything_is_drawn_and_can_be_read_by_everyone(
     show: Callable[..., Tab], results: dict[str, Result], name: str, width: int, dark: bool
@@ -66,6 +72,7 @@ def test_everything_is_drawn_and_can_be_read_by_everyone(
     assert tab.violations() == []
 
 
+@pytest.mark.full
 def test_the_verdict_comes_first(show: Callable[..., Tab], results: dict[str, Result]) -> None:
     """If this fails, a reader of a failed run sees figures before the reason not to trust them."""
     tab = show(results["bad"])
@@ -76,6 +83,7 @@ def test_the_verdict_comes_first(show: Callable[..., Tab], results: dict[str, Re
     assert "Good." in show(results["good"]).page.inner_text("header .state.good")
 
 
+@pytest.mark.full
 def test_an_interrupted_run_says_so_at_the_head(show: Callable[..., Tab], results: dict[str, Result]) -> None:
     """If this fails, the page of 12 s looks like that of a whole run."""
     tab = show(replace(results["good"], ended="interrupted after 12 s of 60 s", verification=None))
@@ -83,6 +91,7 @@ def test_an_interrupted_run_says_so_at_the_head(show: Callable[..., Tab], result
     assert "does not ask for a check" in tab.page.inner_text("main")
 
 
+@pytest.mark.full
 def test_a_search_shows_its_rate_and_notes_stand_at_the_head(
     show: Callable[..., Tab], results: dict[str, Result]
 ) -> None:
@@ -96,6 +105,7 @@ def test_a_search_shows_its_rate_and_notes_stand_at_the_head(
     assert tab.violations() == []
 
 
+@pytest.mark.full
 def test_data_that_was_not_checked_is_not_called_wrong(show: Callable[..., Tab], results: dict[str, Result]) -> None:
     """If this fails, a cluster is accused of losing records that nobody could look for."""
     tab = show(replace(results["good"], verification=Verification(problem="partition 2 has no leader")))
@@ -104,6 +114,7 @@ def test_data_that_was_not_checked_is_not_called_wrong(show: Callable[..., Tab],
     assert "The data could not be checked: partition 2 has no leader." in head
 
 
+@pytest.mark.full
 def test_tables_say_what_the_charts_show(show: Callable[..., Tab], results: dict[str, Result]) -> None:
     """If this fails, who cannot see the charts does not learn of the stall, the events, or the defects."""
     tab = show(results["bad"])
@@ -120,6 +131,7 @@ def test_tables_say_what_the_charts_show(show: Callable[..., Tab], results: dict
     assert "lost after second 44: no report for 3 s; 8.33 % of the load is missing" in workers
 
 
+@pytest.mark.full
 def test_reader_hides_an_operation_and_chooses_the_service_time(
     show: Callable[..., Tab], results: dict[str, Result]
 ) -> None:
@@ -135,6 +147,7 @@ def test_reader_hides_an_operation_and_chooses_the_service_time(
     assert tab.page.locator("#time-p99_ms .scatterlayer .trace").count() == 2
 
 
+@pytest.mark.full
 def test_events_mark_every_chart_over_time(show: Callable[..., Tab], results: dict[str, Result]) -> None:
     """If this fails, a reader cannot see that a rebalance is the reason of a spike."""
     tab = show(results["bad"])
@@ -146,6 +159,7 @@ def test_events_mark_every_chart_over_time(show: Callable[..., Tab], results: di
     assert tab.page.locator("#time-p99_ms .shapelayer path").count() == 3
 
 
+@pytest.mark.full
 def test_many_events_and_partitions_stay_readable(show: Callable[..., Tab]) -> None:
     """If this fails, the page of a cluster with 2,000 partitions or a group that churns cannot be scrolled through."""
     sound, wrong = partitions()[0], partitions(lost=1)[2]
@@ -164,6 +178,7 @@ def test_many_events_and_partitions_stay_readable(show: Callable[..., Tab]) -> N
     assert "700 later events are not shown." in text
 
 
+@pytest.mark.full
 def test_text_of_a_result_is_never_code(show: Callable[..., Tab], results: dict[str, Result]) -> None:
     """If this fails, a foreign result runs code in the browser of who opens its page."""
     known = results["bad"]
@@ -190,6 +205,7 @@ def test_text_of_a_result_is_never_code(show: Callable[..., Tab], results: dict[
     assert tab.page.evaluate(UNDRAWN) == []
 
 
+@pytest.mark.full
 def test_a_run_without_figures_has_a_page(show: Callable[..., Tab]) -> None:
     """If this fails, Ctrl-C in the first second leaves no page, or a broken one."""
     empty = build.build(
@@ -218,6 +234,7 @@ def test_more_errors_than_colours_are_told_together(results: dict[str, Result]) 
     ]
 
 
+@pytest.mark.full
 def test_page_fits_paper(show: Callable[..., Tab], results: dict[str, Result]) -> None:
     """If this fails, a printed page has dark surfaces or charts that are cut off."""
     tab = show(results["bad"], dark=True)

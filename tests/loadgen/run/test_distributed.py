@@ -75,6 +75,7 @@ def test_master_and_workers(broker: Target, tmp_path: Path) -> None:
             assert each.wait(ENDS_S) == 0, each.stderr()
 
 
+@pytest.mark.full
 def test_a_worker_of_another_version_is_refused(broker: Target, tmp_path: Path) -> None:
     """If this fails, versions that count or verify differently produce one result."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
@@ -88,6 +89,7 @@ def test_a_worker_of_another_version_is_refused(broker: Target, tmp_path: Path) 
         assert other.wait(ENDS_S) == 0
 
 
+@pytest.mark.full
 def test_a_worker_that_comes_too_late(broker: Target, tmp_path: Path) -> None:
     """If this fails, a third worker takes users from the others in the middle of their requests."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
@@ -107,6 +109,7 @@ def test_a_worker_that_comes_too_late(broker: Target, tmp_path: Path) -> None:
         assert late.wait(ENDS_S) == 0
 
 
+@pytest.mark.full
 def test_a_master_that_dies(broker: Target, tmp_path: Path) -> None:
     """If this fails, workers go on with their load for ever, and nobody can stop them but by hand."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
@@ -122,6 +125,7 @@ def test_a_master_that_dies(broker: Target, tmp_path: Path) -> None:
             assert "Traceback" not in each.stderr()
 
 
+@pytest.mark.full
 def test_a_master_that_never_comes(tmp_path: Path) -> None:
     """If this fails, a worker waits for ever for a master whose address is wrong."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
@@ -131,6 +135,7 @@ def test_a_master_that_never_comes(tmp_path: Path) -> None:
         assert "Traceback" not in alone.stderr()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("host", "why"), [("127.0.0.1", "Address already in use"), ("192.0.2.1", "Socket bind failure")]
 )
@@ -202,6 +207,7 @@ def hosts(count: int) -> Iterator[list[Host]]:
             ip("netns", "del", host.name)
 
 
+@pytest.mark.full
 @pytest.mark.serial
 def test_two_hosts_one_of_which_is_unplugged(tmp_path: Path) -> None:
     """If this fails, the load of a host that disappears is missing, and the figures look as if nothing had happened."""

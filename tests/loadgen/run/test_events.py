@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.loadgen.users.kit import run_users
 from tests.support.broker import Target
 
@@ -32,6 +34,7 @@ rejoin_after = "0s"
 """
 
 
+@pytest.mark.full
 def test_a_run_has_the_events_of_its_cluster(either_broker: Target, tmp_path: Path) -> None:
     """If this fails, rebalances are no marks in the report, or those of earlier runs are."""
     for topic in ("events-first", "events-second"):

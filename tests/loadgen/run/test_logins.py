@@ -51,9 +51,9 @@ def with_engine(scenario: Path, engine: str) -> Path:
 @pytest.mark.parametrize(
     ("mechanism", "engine", "options"),
     [
-        ("SCRAM-SHA-512", "gevent", ("--processes", "2")),
+        pytest.param("SCRAM-SHA-512", "gevent", ("--processes", "2"), marks=pytest.mark.full),
         ("PLAIN", "gevent", ()),
-        ("SCRAM-SHA-256", "librdkafka", ()),
+        pytest.param("SCRAM-SHA-256", "librdkafka", (), marks=pytest.mark.full),
     ],
 )
 def test_a_run_with_a_login(
@@ -89,6 +89,7 @@ def test_a_run_with_a_login(
     assert PASSWORD not in shown
 
 
+@pytest.mark.full
 def test_a_run_over_tls(tmp_path: Path) -> None:
     """If this fails, nobody can put load on a cluster with TLS, or answers that arrive together wait for others."""
     pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
@@ -124,6 +125,7 @@ def test_a_run_over_tls(tmp_path: Path) -> None:
         broker.close()
 
 
+@pytest.mark.full
 def test_what_cannot_log_in_says_so(broker: SaslBroker, tmp_path: Path) -> None:
     """If this fails, a run on a secured cluster ends without a reason."""
     wrong = load(

@@ -66,6 +66,7 @@ def at_port() -> tuple[str, ...]:
     return ("--master-bind-port", str(port), "--master-port", str(port))
 
 
+@pytest.mark.full
 def test_locusts_own_processes(broker: Target, tmp_path: Path) -> None:
     """If this fails, clients are shared by the processes that locust forks, or only one of them has users."""
     options = ("--headless", "--bootstrap", broker.bootstrap, "--processes", "2", *at_port(), *SHORT)
@@ -73,6 +74,7 @@ def test_locusts_own_processes(broker: Target, tmp_path: Path) -> None:
         assert "generator: 2 workers" in ended(child)
 
 
+@pytest.mark.full
 def test_locusts_own_master_and_worker(broker: Target, tmp_path: Path) -> None:
     """If this fails, our files cannot be used where locust already runs on several hosts."""
     port = str(free_ports(1)[0])
@@ -87,6 +89,7 @@ def test_locusts_own_master_and_worker(broker: Target, tmp_path: Path) -> None:
             assert each.wait(ENDS_S) == 0, each.stderr()
 
 
+@pytest.mark.full
 def test_ctrl_c_gives_the_figures_so_far(broker: Target, tmp_path: Path) -> None:
     """If this fails, a run that is interrupted has no result, or leaves its topic."""
     options = ("--headless", "--bootstrap", broker.bootstrap, "--warm-up", "0s", "--duration", "600s")
@@ -97,6 +100,7 @@ def test_ctrl_c_gives_the_figures_so_far(broker: Target, tmp_path: Path) -> None
     assert not [each for each in broker.data_dir.glob("broker-load-*") if not each.name.endswith("-delete")]
 
 
+@pytest.mark.full
 def test_locusts_page_has_our_tabs(broker: Target, tmp_path: Path) -> None:
     """If this fails, plain locust's page shows only figures that start when a request is sent."""
     port = free_ports(1)[0]
@@ -131,10 +135,15 @@ def test_locusts_page_has_our_tabs(broker: Target, tmp_path: Path) -> None:
     ("options", "text"),
     [
         (("--rate", "5x"), "--rate: '5x' has the unit 'x' (allowed: /s, /min, /h)"),
-        (("--users", "1"), "users: 1 is out of range"),
-        (("--host", "http://a"), "--host: 'http://a' has no meaning (allowed: --bootstrap HOST:PORT)"),
-        (("--bootstrap", "a:b"), "'a:b' is not an address"),
-        (("--rate", "5x", "--processes", "2"), "--rate: '5x'"),
+        *(
+            pytest.param(*each, marks=pytest.mark.full)
+            for each in (
+                (("--users", "1"), "users: 1 is out of range"),
+                (("--host", "http://a"), "--host: 'http://a' has no meaning (allowed: --bootstrap HOST:PORT)"),
+                (("--bootstrap", "a:b"), "'a:b' is not an address"),
+                (("--rate", "5x", "--processes", "2"), "--rate: '5x'"),
+            )
+        ),
     ],
 )
 def test_wrong_options(options: tuple[str, ...], text: str, tmp_path: Path) -> None:
@@ -148,6 +157,7 @@ def test_wrong_options(options: tuple[str, ...], text: str, tmp_path: Path) -> N
     assert "Traceback" not in run.stderr.decode()
 
 
+@pytest.mark.full
 def test_a_part_of_the_classes_is_refused(tmp_path: Path) -> None:
     """If this fails, a run waits for users that never come, or ends as good without having begun."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -157,6 +167,7 @@ def test_a_part_of_the_classes_is_refused(tmp_path: Path) -> None:
     assert "user classes: EventsUser (allowed: all of the scenario's, and no others:" in run.stderr.decode()
 
 
+@pytest.mark.full
 def test_no_cluster(tmp_path: Path) -> None:
     """If this fails, a wrong address is taken for a good run."""
     with locust(tmp_path, "locust", "--headless", "--bootstrap", "127.0.0.1:1") as child:

@@ -44,6 +44,7 @@ def test_a_run(either_broker: Target, topic: str, tmp_path: Path) -> None:
     assert ElementTree.parse(xml).getroot().find(".//testcase") is not None
 
 
+@pytest.mark.full
 def test_two_processes_follow_one_schedule(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, workers together send another rate than one would, or one partition's records are miscounted."""
     run = load(tmp_path, own_broker.bootstrap, "--scenario", producers(tmp_path, topic, rate=900), "--processes", "2")
@@ -75,6 +76,7 @@ rate = "20/s"
 """
 
 
+@pytest.mark.full
 def test_two_processes_share_each_entry(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, one process has all users of an entry and the other one its operations, which nobody sends."""
     scenario = tmp_path / "mixture.toml"
@@ -88,6 +90,7 @@ def test_two_processes_share_each_entry(own_broker: Target, topic: str, tmp_path
     assert run.of.operations["Fetch"].records >= 400
 
 
+@pytest.mark.full
 def test_a_frozen_broker_is_charged_for_all_that_waited(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, a stall is measured by the one request that met it, and not by those that were due meanwhile."""
     timers = []
@@ -114,6 +117,7 @@ def test_a_frozen_broker_is_charged_for_all_that_waited(own_broker: Target, topi
     assert not [each for each in run.of.generator.reasons if "user" in each and "free" not in each]
 
 
+@pytest.mark.full
 def test_a_killed_broker_loses_nothing(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, a crash of the broker loses acknowledged records, or the verification says so wrongly."""
 
@@ -131,6 +135,7 @@ def test_a_killed_broker_loses_nothing(own_broker: Target, topic: str, tmp_path:
     assert run.of.counts.get("retries", 0) > 0
 
 
+@pytest.mark.full
 def test_a_worker_that_dies_is_reported(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, half of the load disappears and the figures look as if the cluster had served all of it."""
 
@@ -148,6 +153,7 @@ def test_a_worker_that_dies_is_reported(own_broker: Target, topic: str, tmp_path
     assert run.of.verification.is_good
 
 
+@pytest.mark.full
 def test_the_raw_engine_follows_its_schedule(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, the report of a run with the raw engine says that requests were not sent that were."""
     scenario = producers(tmp_path, topic, users=2, rate=400)
@@ -161,6 +167,7 @@ def test_the_raw_engine_follows_its_schedule(own_broker: Target, topic: str, tmp
     assert run.of.queued_share == 0
 
 
+@pytest.mark.full
 def test_a_cluster_that_goes_away_for_good_leaves_the_figures(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, a long run has no figures if the topic cannot be deleted after it."""
 
@@ -178,6 +185,7 @@ def test_a_cluster_that_goes_away_for_good_leaves_the_figures(own_broker: Target
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.full
 def test_a_topic_of_others_stays(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, a run deletes a topic that others created again under its name, with all their records."""
     host, _, port = own_broker.bootstrap.rpartition(":")
@@ -194,6 +202,7 @@ def test_a_topic_of_others_stays(own_broker: Target, topic: str, tmp_path: Path)
         assert client.list_offsets(topic, (0,), -1).keys() == {0}
 
 
+@pytest.mark.full
 def test_a_user_that_cannot_connect_is_reported_once(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, a terminal is full of tracebacks, and dead members hold up the group in the next run."""
     scenario = tmp_path / "scenario.toml"
@@ -228,6 +237,7 @@ def test_ctrl_c_gives_the_figures_so_far(own_broker: Target, topic: str, tmp_pat
     assert not [each for each in own_broker.data_dir.glob(f"{topic}-*") if not each.name.endswith("-delete")]
 
 
+@pytest.mark.full
 def test_ctrl_c_stops_the_thread_of_raw(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, raw goes on until the timeout, and what it wrote is not checked: a loss would be called good."""
 
@@ -246,6 +256,7 @@ def test_ctrl_c_stops_the_thread_of_raw(own_broker: Target, topic: str, tmp_path
     assert not [each for each in run.of.notes if "did not end" in each]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_ctrl_c_while_it_is_read_back(own_broker: Target, topic: str, tmp_path: Path, processes: str) -> None:
     """If this fails, an impatient second Ctrl-C costs the figures of a run, and leaves its topic behind."""
@@ -266,6 +277,7 @@ def test_ctrl_c_while_it_is_read_back(own_broker: Target, topic: str, tmp_path: 
     assert not [each for each in own_broker.data_dir.glob(f"{topic}-*") if not each.name.endswith("-delete")]
 
 
+@pytest.mark.full
 def test_a_search_finds_a_rate(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, the question how much a cluster can take has no answer."""
     path = tmp_path / "search.toml"
@@ -307,6 +319,7 @@ def test_wrong_options(options: list[str], text: str, tmp_path: Path) -> None:
     assert text in run.stderr
 
 
+@pytest.mark.full
 def test_workers_that_do_not_come(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, Ctrl-C does not end a master that waits for its workers."""
     scenario = producers(tmp_path, topic)

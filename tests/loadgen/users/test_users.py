@@ -43,6 +43,7 @@ def topics_of(broker: Target) -> list[str]:
     return list(AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).topics)
 
 
+@pytest.mark.full
 def test_consumers_read_each_record_once(either_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, consumers read records twice, or EndToEnd does not measure what they waited for."""
     users = '[[users]]\nkind = "consumer"\nname = "readers"\ncount = 3\n'
@@ -60,6 +61,7 @@ def test_consumers_read_each_record_once(either_broker: Target, topic: str, tmp_
     assert fetched.latency is not None
 
 
+@pytest.mark.full
 def test_a_consumer_begins_again(either_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, `repeat` does not keep a broker busy with the records that there are."""
     users = '[[users]]\nkind = "consumer"\nname = "again"\nfrom = "earliest"\nrepeat = true\nmax_wait_ms = 50\n'
@@ -71,10 +73,10 @@ def test_a_consumer_begins_again(either_broker: Target, topic: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("churn", "static", "assignor"),
     [
-        ("leave", "false", "range"),
-        ("kill", "false", "roundrobin"),
-        ("pause", "false", "range"),
-        ("kill", "true", "range"),
+        pytest.param("leave", "false", "range", marks=pytest.mark.full),
+        pytest.param("kill", "false", "roundrobin", marks=pytest.mark.full),
+        pytest.param("pause", "false", "range", marks=pytest.mark.full),
+        pytest.param("kill", "true", "range", marks=pytest.mark.full),
     ],
 )
 def test_groups_with_members_that_come_and_go(
@@ -117,6 +119,7 @@ from = "earliest"
     assert (requests(found, "LeaveGroup") > 0) == (churn == "leave")
 
 
+@pytest.mark.full
 def test_slow_consumers_build_up_lag(either_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, slow consumers keep up, or lose their membership while they only are slow."""
     users = f"""
@@ -137,6 +140,7 @@ heartbeat_interval_ms = 100
     assert found.counts.get("fenced", 0) == 0
 
 
+@pytest.mark.full
 def test_a_consumer_that_is_too_slow_leaves_its_group(either_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, max.poll.interval.ms means nothing."""
     users = f"""
@@ -203,6 +207,7 @@ operations = [
 """
 
 
+@pytest.mark.full
 def test_admin_operations_leave_nothing_behind(either_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, admin-churn fails for one of its operations, or leaves topics behind."""
     found = run_users(tmp_path, either_broker, topic, ADMIN.format(topic=topic), seconds=4)
@@ -216,6 +221,7 @@ def test_admin_operations_leave_nothing_behind(either_broker: Target, topic: str
     assert [each for each in topics_of(either_broker) if each.startswith(topic)] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_an_interrupted_run_leaves_no_topics(own_broker: Target, topic: str, tmp_path: Path, processes: str) -> None:
     """If this fails, Ctrl-C leaves the topics of admin-churn behind."""
@@ -232,6 +238,7 @@ def test_an_interrupted_run_leaves_no_topics(own_broker: Target, topic: str, tmp
     assert [each for each in topics_of(own_broker) if each.startswith(topic)] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("request_", ["api-versions", "metadata", "none"])
 def test_connection_storms(either_broker: Target, topic: str, tmp_path: Path, request_: str) -> None:
     """If this fails, connections are not opened at the rate, or not held."""
@@ -254,6 +261,7 @@ rate = "100/s"
         assert requests(found, asked) == pytest.approx(requests(found, "Connect"), abs=5)
 
 
+@pytest.mark.full
 def test_connections_are_held(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, idle connections are closed, or more are opened than asked for."""
     users = """
@@ -280,6 +288,7 @@ hold = "1h"
     assert "connections closed by a broker" not in found.counts
 
 
+@pytest.mark.full
 def test_probes_measure_from_end_to_end(either_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, probes do not find their records, or measure less than the way there and back."""
     users = '[[users]]\nkind = "probe"\nname = "probes"\ncount = 2\nrate = "20/s"\npartitions = 3\n'
@@ -290,6 +299,7 @@ def test_probes_measure_from_end_to_end(either_broker: Target, topic: str, tmp_p
     assert probe.latency is not None
 
 
+@pytest.mark.full
 def test_users_recover_from_the_death_of_a_broker(own_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, users end or spin when a broker is killed, or do not go on when it is back."""
     users = f"""

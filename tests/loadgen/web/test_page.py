@@ -18,7 +18,7 @@ from tests.loadgen.run.kit import COMMAND, ENDS_S, ROOT, producers
 from tests.support.broker import Target
 from tests.support.wait import until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
 WAIT_MS = 90_000
 
 
