@@ -22,7 +22,7 @@ from dashboard.pages.registry import PAGES
 from dashboard.security.masking import Masking
 from dashboard.security.roles import Identity, Need, Role, Scope, decide
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 CLUSTER = "test"
 ADMIN = Identity("ada", Role.ADMIN, Scope(unmasked=True), "password", "127.0.0.1")
 OPERATOR = replace(ADMIN, name="olga", role=Role.OPERATOR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,8 +13,8 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import BrowserContext, Locator, Page, Request
 
 WAIT_MS = 30_000
-# A table adds and removes columns while its panel gets its width.
-AXE_TRIES = 4
+# Between two looks for violations.
+AXE_PAUSE_MS = 200
 _AXE = Axe()
 CLUSTER = "main"
 # States of panels that have an answer. Others: loading, error, stale.
@@ -114,15 +115,17 @@ class Tab:
         return self.page.locator(".toast").last.inner_text()
 
     def violations(self) -> list[str]:
-        """Return what axe finds wrong for people who cannot see or point, and still finds when all is drawn."""
-        found: Any = []
-        for _ in range(AXE_TRIES):
-            # A table that had no rows has them now, and draws its columns again.
+        """Return what axe finds wrong for people who cannot see or point, and still finds when all is drawn.
+
+        A table adds and removes columns while its panel gets its width, and draws them again when it gets its rows.
+        """
+        deadline_s = time.monotonic() + WAIT_MS / 1000
+        while True:
             self.settled()
-            found = _AXE.run(self.page).response["violations"]
-            if not found:
+            found: Any = _AXE.run(self.page).response["violations"]
+            if not found or time.monotonic() > deadline_s:
                 break
-            self.page.wait_for_timeout(500)
+            self.page.wait_for_timeout(AXE_PAUSE_MS)
         return [f"{each['id']}: {each['help']}: {[node['target'] for node in each['nodes']][:3]}" for each in found]
 
     def overflows(self) -> bool:

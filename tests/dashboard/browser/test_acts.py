@@ -22,6 +22,8 @@ from tests.support.broker import BrokerProcess
 from tests.support.dashboard import running_dashboard
 from tests.support.hanging import leave_hanging
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 # Acts that a test below, or one of another file, executes. A new act must be added here, with a test.
 TESTED = {
     "create-topic", "add-partitions", "clone-topic", "produce-record", "reproduce-records", "delete-records",
@@ -129,6 +131,7 @@ def test_a_wrong_value_is_reported_at_its_field(tab: Tab, name: str) -> None:
     tab.page.keyboard.press("Escape")
 
 
+@pytest.mark.full
 def test_marked_topics_are_deleted_together(tab: Tab, cluster: BrokerProcess, name: str) -> None:
     """If this fails, an act on marked rows changes others, or only the first."""
     for number in range(3):
@@ -144,6 +147,7 @@ def test_marked_topics_are_deleted_together(tab: Tab, cluster: BrokerProcess, na
     assert {each for each in left if each.startswith(name)} == {f"{name}-1"}
 
 
+@pytest.mark.full
 def test_settings_of_a_topic(tab: Tab, cluster: BrokerProcess, name: str) -> None:
     """If this fails, a setting is changed that was not selected, or cannot be taken back."""
     with_topic(cluster, name)
@@ -165,6 +169,7 @@ def test_settings_of_a_topic(tab: Tab, cluster: BrokerProcess, name: str) -> Non
     assert retention() == before
 
 
+@pytest.mark.full
 def test_records_are_produced_again(tab: Tab, cluster: BrokerProcess, name: str) -> None:
     """If this fails, dead letters cannot be returned, or other records than the marked ones are."""
     with_topic(cluster, name, 5)
@@ -178,6 +183,7 @@ def test_records_are_produced_again(tab: Tab, cluster: BrokerProcess, name: str)
     assert asked(cluster, lambda client: client.offsets.latest([key])).whole() == {key: 1}
 
 
+@pytest.mark.full
 def test_a_group_is_reset_and_deleted(tab: Tab, cluster: BrokerProcess, name: str) -> None:
     """If this fails, offsets are set other than the preview says."""
     with_topic(cluster, name, 10)
@@ -205,6 +211,7 @@ def test_a_group_is_reset_and_deleted(tab: Tab, cluster: BrokerProcess, name: st
     assert name not in {each.group_id for each in asked(cluster, lambda client: client.groups.listed())}
 
 
+@pytest.mark.full
 def test_a_hanging_transaction_is_aborted(tab: Tab, cluster: BrokerProcess, name: str) -> None:
     """If this fails, readers of committed records wait for a transaction that nobody can end."""
     asked(cluster, lambda client: leave_hanging(client, name))
@@ -216,6 +223,7 @@ def test_a_hanging_transaction_is_aborted(tab: Tab, cluster: BrokerProcess, name
     assert "aborted" in tab.toast()
 
 
+@pytest.mark.full
 def test_nothing_changes_in_read_only_mode(
     cluster: BrokerProcess, new_tab: Callable[..., Tab], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

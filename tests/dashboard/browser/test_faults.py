@@ -12,6 +12,8 @@ from tests.dashboard.browser.tab import Tab
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.dashboard import running_dashboard
 
+pytestmark = pytest.mark.full
+
 
 @pytest.mark.parametrize(
     ("query", "expected"),

@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser
 
 from tests.dashboard.browser.tab import WAIT_MS
 from tests.support.dashboard import running_dashboard
+
+pytestmark = pytest.mark.full
 
 PASSWORD = "correct horse battery"
 # The pages of a cluster that cannot be reached are shown, and connect, as all others.

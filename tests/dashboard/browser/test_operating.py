@@ -18,7 +18,7 @@ from tests.support.dashboard import running_dashboard
 from tests.support.wait import until
 
 # Four nodes, a dashboard and a browser: beside other tests what they show may take longer than a move.
-pytestmark = pytest.mark.serial
+pytestmark = [pytest.mark.full, pytest.mark.serial]
 
 T = TypeVar("T")
 TOPIC, PAIR = "orders", "pair"

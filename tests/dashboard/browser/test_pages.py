@@ -24,6 +24,9 @@ SUBJECTS: dict[str, dict[str, str]] = {
     "broker-settings": {"broker": "1"},
 }
 NAMES = [page.name for page in PAGES]
+# With charts and live figures, with a table, and with acts; the others are opened under `make test-all`.
+QUICK = ("overview", "topics", "topic")
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 def test_every_subject_is_of_a_page() -> None:
@@ -31,7 +34,9 @@ def test_every_subject_is_of_a_page() -> None:
     assert set(SUBJECTS) <= set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in NAMES]
+)
 def test_a_page_has_no_fault(dashboard: str, new_tab: Callable[..., Tab], name: str) -> None:
     """If this fails, a page has a panel without answer, a text that some people cannot read, or an error in the
     console.
@@ -44,6 +49,7 @@ def test_a_page_has_no_fault(dashboard: str, new_tab: Callable[..., Tab], name: 
         assert not tab.overflows()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/St_Johns"])
 def test_charts_and_tables_show_the_same_clock(dashboard: str, new_tab: Callable[..., Tab], zone: str) -> None:
     """If this fails, a spike in a chart and its event in the table have different times."""
@@ -63,6 +69,7 @@ def test_charts_and_tables_show_the_same_clock(dashboard: str, new_tab: Callable
         tab.page.get_by_role("button", name="Times").click()
 
 
+@pytest.mark.full
 def test_one_rebalance(tab: Tab) -> None:
     """If this fails, the list of rebalances leads nowhere, or the cause of one cannot be seen."""
     tab.open("rebalances", group=GROUP)
@@ -73,12 +80,14 @@ def test_one_rebalance(tab: Tab) -> None:
     assert tab.violations() == []
 
 
+@pytest.mark.full
 def test_a_subject_that_does_not_exist_is_reported(tab: Tab) -> None:
     """If this fails, the page of a topic that was deleted loads for ever, or shows another one."""
     tab.open("topic", topic="nowhere")
     tab.page.wait_for_selector("[data-state=error]")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("page", "query", "panel"),
     [

@@ -12,6 +12,8 @@ from tests.dashboard.browser.tab import CLUSTER, Tab
 from tests.support.dashboard import running_dashboard
 from tests.support.report_content import report
 
+pytestmark = pytest.mark.full
+
 # The page needs no cluster.
 AWAY = "127.0.0.1:1"
 

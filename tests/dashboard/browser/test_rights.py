@@ -13,6 +13,8 @@ from tests.support.dashboard import running_dashboard
 from tests.support.sasl_broker import ADMIN_PASSWORD, ALICE, client_settings
 from tests.support.secured_broker import SecuredBroker
 
+pytestmark = pytest.mark.full
+
 SECRET = "a-very-secret-password"
 WITH_LOGIN = "login"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,11 +10,12 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
 from tests.dashboard.browser.tab import Tab, run_async
+from tests.support import needs
 from tests.support.dashboard import running_dashboard
 from tests.support.kafka_cluster import kafka_cluster
 from tests.support.kafka_peer import KafkaPeer
 
-pytestmark = pytest.mark.skipif(shutil.which("mvn") is None, reason="Apache Kafka comes by Maven, and mvn is not here")
+pytestmark = [pytest.mark.full, needs.kafka]
 
 
 @pytest.fixture(scope="module")

@@ -145,6 +145,7 @@ def test_live_samples_follow_and_listeners_are_called(past: Past) -> None:
     with_history(past.broker, None, job)
 
 
+@pytest.mark.full
 def test_a_restart_gives_the_same_answers_and_reads_only_what_is_new(past: Past, tmp_path: Path) -> None:
     """If this fails, a restart of the dashboard loses history, or takes minutes to show it."""
     answers: list[Range] = []
@@ -266,6 +267,7 @@ def test_the_traffic_of_a_topic_without_series_is_read_from_the_samples(past: Pa
     with_history(past.broker, None, job)
 
 
+@pytest.mark.full
 def test_a_broker_that_dies_during_the_backfill_is_read_completely(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,7 +326,10 @@ def test_a_topic_that_was_created_again_is_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("topic_id", "ranges"),
-    [("another topic", [(0, 15_000, 1)]), (None, [(0, 9, 1), (1_000_000, 1_000_005, 1)])],
+    [
+        ("another topic", [(0, 15_000, 1)]),
+        pytest.param(None, [(0, 9, 1), (1_000_000, 1_000_005, 1)], marks=pytest.mark.full),
+    ],
     ids=["another topic", "beyond the end"],
 )
 def test_offsets_that_are_not_those_of_the_topic_are_not_trusted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import cache
 from math import isnan
 from pathlib import Path
 from zlib import crc32
@@ -232,7 +233,9 @@ def test_decode_reads_the_same_as_the_broker_wrote() -> None:
     assert decode(encode(replace(sample, version=9))) is None
 
 
+@cache
 def full_state() -> State:
+    """Return a state that no test changes."""
     state = State("cluster", Rings(), Busiest(topics_max=1), Marks())
     recorder = Recorder(state.rings, state.busiest)
     for age in range(0, 400_000, 100):

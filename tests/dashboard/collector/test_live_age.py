@@ -49,7 +49,7 @@ def ages_shown(ages_ms: list[int], computations: int) -> list[int | None]:
         live, viewer = LiveChannel("key", Aged(ages_ms)), Ages()
         live.viewers.add(viewer)
         live.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while live.computations < computations:
                 live.kick()
                 await asyncio.sleep(0.01)

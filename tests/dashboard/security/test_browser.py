@@ -92,6 +92,7 @@ def test_login_and_logout(server: Server, page: Page) -> None:
     assert page.context.cookies() == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_login_is_accessible(server: Server, chromium: Browser, scheme: str) -> None:
     """If this fails, people with a screen reader or weak eyes cannot log in."""
@@ -107,6 +108,7 @@ def test_the_login_is_accessible(server: Server, chromium: Browser, scheme: str)
     context.close()
 
 
+@pytest.mark.full
 def test_a_link_of_another_site_keeps_the_login(server: Server, page: Page, other_site: OtherSite) -> None:
     """If this fails, users who are logged in must log in again whenever they follow a shared link."""
     other_site.html = f'<link rel="icon" href="data:,"><a href="{server.origin}/topics?range=1h">link</a>'
@@ -141,6 +143,7 @@ def test_another_site_can_do_nothing(server: Server, chromium: Browser, other_si
     context.close()
 
 
+@pytest.mark.full
 def test_a_removed_user_loses_the_socket(server: Server, page: Page) -> None:
     """If this fails, the content policy blocks the live socket, or a removed user keeps it."""
     page.goto(f"{server.origin}/login")
@@ -163,6 +166,7 @@ def test_a_removed_user_loses_the_socket(server: Server, page: Page) -> None:
     page.wait_for_function("() => window.code === 1008")
 
 
+@pytest.mark.full
 def test_a_login_through_a_provider_of_another_site(tmp_path: Path, page: Page) -> None:
     """If this fails, browsers do not send the cookies with the provider's answer, and the login never ends."""
     with Provider() as provider:

@@ -28,7 +28,7 @@ from tests.support.broker import QUICK, BrokerProcess
 from tests.support.dashboard import running_dashboard
 
 PASSWORD = "correct horse battery"
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,7 @@ def test_nothing_without_a_login(site: Site) -> None:
     run(job)
 
 
+@pytest.mark.full
 def test_forged_origins_are_refused(site: Site) -> None:
     """If this fails, a page of another site acts with the login of whoever opens it."""
 
@@ -166,6 +167,7 @@ def test_forged_origins_are_refused(site: Site) -> None:
     run(job)
 
 
+@pytest.mark.full
 def test_a_viewer_sees_only_what_is_allowed(site: Site) -> None:
     """If this fails, names of topics that a user may not see are in frames, counts or searches."""
 
@@ -182,6 +184,7 @@ def test_a_viewer_sees_only_what_is_allowed(site: Site) -> None:
     run(job)
 
 
+@pytest.mark.full
 def test_acts_past_the_role_are_refused_and_noted(site: Site) -> None:
     """If this fails, hiding a button is all that keeps a viewer from deleting a topic."""
 
@@ -211,6 +214,7 @@ def test_acts_past_the_role_are_refused_and_noted(site: Site) -> None:
     run(job)
 
 
+@pytest.mark.full
 def test_events_name_who_changed_something(site: Site, broker_cy: BrokerProcess) -> None:
     """If this fails, a shared dashboard makes everybody anonymous."""
 
@@ -250,6 +254,7 @@ def test_a_removed_user_loses_open_sockets(site: Site) -> None:
     run(job)
 
 
+@pytest.mark.full
 def test_oversized_messages_and_bodies_end_only_their_sender(site: Site) -> None:
     """If this fails, one client can fill the memory of the dashboard."""
 
