@@ -220,7 +220,7 @@ def test_names_that_are_not_known_are_refused(capsys: pytest.CaptureFixture[str]
     assert "--only lagg: no such measurement, table or group (allowed: " in capsys.readouterr().err
 
 
-def test_all_measurements_of_clusters_take_less_than_25_minutes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_measurements_of_clusters_take_less_than_35_minutes(capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, nobody records them, or the group leaves some of them out."""
     assert cli.main(["record", "--list", "--only", "cluster"]) == 0
     *lines, total = capsys.readouterr().out.splitlines()
@@ -228,4 +228,5 @@ def test_all_measurements_of_clusters_take_less_than_25_minutes(capsys: pytest.C
     assert {"cluster-produce", "cluster-latency", "failover", "failover-shards", "reassign", "many-partitions"} <= set(
         names
     )
-    assert int(total.split()[0]) < 1500
+    # Ten of them are for Kafka's warm-up: with less, it was not steady, and nothing could be compared with it.
+    assert int(total.split()[0]) < 2100
