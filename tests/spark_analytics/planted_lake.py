@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import shutil
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -25,15 +23,8 @@ SMALL, SMALL_SIZE = "small", Size(days=1, sample_s=600, commit_s=1200)
 
 
 def made(spark: SparkSession, folder: Path) -> Lake:
-    """Return the lake in a folder; the first process that asks makes it, while others wait."""
+    """Write the lake into a folder."""
     lake = Lake(folder / "lake")
-    with open(folder / "lake.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not lake.path.exists():
-            # Renamed when it is complete: a process that was stopped leaves none.
-            making = Lake(folder / "lake-making")
-            shutil.rmtree(making.path, ignore_errors=True)
-            synthetic_lake.write(spark, making, SIZE, SEED, ANSWERS, PLANTED)
-            synthetic_lake.write(spark, making, SMALL_SIZE, 6, cluster=SMALL)
-            making.path.rename(lake.path)
+    synthetic_lake.write(spark, lake, SIZE, SEED, ANSWERS, PLANTED)
+    synthetic_lake.write(spark, lake, SMALL_SIZE, 6, cluster=SMALL)
     return lake

@@ -21,6 +21,8 @@ from tests.spark_analytics.segments.logs import Log
 from tests.spark_analytics.segments.logs import records as new_records
 from tests.spark_analytics.standalone import LOOPBACK, bare_python, running
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parents[2]
 ENDS_S = 600.0
 

@@ -63,6 +63,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     return made
 
 
+@pytest.mark.full
 def test_a_job_runs_from_the_command_line(
     spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_job_runs_from_the_command_line(
     assert "holds nothing from the beginning to 1999-01-01 00:00:00 UTC that lag could use" in done.stderr
 
 
+@pytest.mark.full
 def test_a_damaged_file_of_the_lake_is_named(spark: SparkSession, lake: Lake) -> None:
     """If this fails, nobody finds the file that is damaged between the stack traces of two languages, or, with
     --verbose, the stack traces.
@@ -98,6 +100,7 @@ def test_a_damaged_file_of_the_lake_is_named(spark: SparkSession, lake: Lake) ->
     assert "\tat org.apache.spark." in str(done.exception)
 
 
+@pytest.mark.full
 def test_damage_on_disk_is_named(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, `segments` leaves out records without a word, or names an option that the command does not have,
     or shows nothing at all where there is nothing.
@@ -141,6 +144,7 @@ def test_bad_input(
     check_refused(words, code, text, monkeypatch)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [

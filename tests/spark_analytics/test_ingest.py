@@ -48,6 +48,8 @@ from tests.support.both_brokers import running
 from tests.support.broker import Target
 from tests.support.wait import until
 
+pytestmark = pytest.mark.full
+
 ENDS_S = 240.0
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "spark_analytics")

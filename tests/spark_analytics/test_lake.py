@@ -51,6 +51,7 @@ def test_a_span_is_in_any_time_zone(spark: SparkSession, tmp_path: Path) -> None
     assert at.astimezone(east).date() > AT.date() > at.astimezone(west).date()
 
 
+@pytest.mark.full
 def test_columns_that_are_new_are_null(spark: SparkSession, tmp_path: Path) -> None:
     """If this fails, a lake of an older release cannot be read, nor one to which a later release has written."""
     lake = Lake(tmp_path)
@@ -63,6 +64,7 @@ def test_columns_that_are_new_are_null(spark: SparkSession, tmp_path: Path) -> N
     assert ends(spark, lake) == [10, 12, None]
 
 
+@pytest.mark.full
 def test_fields_of_structs_and_narrower_numbers(spark: SparkSession, tmp_path: Path) -> None:
     """If this fails, a field that is added to a part of a sample, or a number that becomes wider, makes old lakes
     unreadable.
@@ -86,6 +88,7 @@ def test_fields_of_structs_and_narrower_numbers(spark: SparkSession, tmp_path: P
     assert (found.cpu_us, found.loop_lag["count"], found.loop_lag.p99_us) == (7, 3, None)
 
 
+@pytest.mark.full
 def test_what_is_not_in_the_lake_is_named(spark: SparkSession, tmp_path: Path) -> None:
     """If this fails, a mistyped folder or cluster has no rows, and looks as if nothing had happened in it."""
     lake = Lake(tmp_path / "lake")
@@ -98,6 +101,7 @@ def test_what_is_not_in_the_lake_is_named(spark: SparkSession, tmp_path: Path) -
     assert lake.read(spark, "moves").count() == 0
 
 
+@pytest.mark.full
 def test_the_lake_of_an_early_version_is_named(spark: SparkSession, tmp_path: Path) -> None:
     """If this fails, a lake without sources has no rows, or an ingest adds all of them again."""
     for number, folder in enumerate(("checkpoint/commits", "source.1/generation-1/checkpoint/commits")):

@@ -14,6 +14,8 @@ from tests.support.sasl_broker import ALICE, PASSWORD, SaslBroker, client_jaas, 
 from tests.support.tls_broker import TlsBroker
 from tests.support.wait import until
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

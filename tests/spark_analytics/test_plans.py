@@ -72,6 +72,7 @@ def lake(shared_lake: Lake) -> Lake:
     return shared_lake
 
 
+@pytest.mark.full
 def test_a_plan_is_predicted_from_the_command_line(
     spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_plan_is_predicted_from_the_command_line(
     }  # fmt: skip
 
 
+@pytest.mark.full
 def test_a_plan_for_what_is_not_in_the_lake_is_refused(spark: SparkSession, lake: Lake) -> None:
     """If this fails, a typing error in a plan gives a prediction that does not contain the partition."""
     job = what_if_job(SMALL, [Reassignment("topic-9", 1, 0)])
@@ -107,6 +109,7 @@ def test_a_plan_for_what_is_not_in_the_lake_is_refused(spark: SparkSession, lake
         list(job.compute(tables))
 
 
+@pytest.mark.full
 def test_all_jobs_without_a_plan(lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, `run all` needs a plan, or leaves a job out without a word."""
     jobs = [each.name for each in cli._chosen("all", lake, (SMALL,), None, None)]
@@ -117,6 +120,7 @@ def test_all_jobs_without_a_plan(lake: Lake, tmp_path: Path, capsys: pytest.Capt
     assert [each.name for each in cli._chosen("all", lake, (SMALL,), path, None)] == [*JOBS, "what-if"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [

@@ -41,6 +41,7 @@ def run_until(spark: SparkSession, path: Path) -> None:
     spark.sparkContext.parallelize(range(4), 4).map(wait).count()
 
 
+@pytest.mark.full
 def test_a_terminal_shows_the_stage_its_tasks_and_the_seconds(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_terminal_shows_the_stage_its_tasks_and_the_seconds(
     assert terminal.getvalue().endswith("\x1b[2K")
 
 
+@pytest.mark.full
 def test_a_file_shows_nothing(spark: SparkSession) -> None:
     """If this fails, the log of a timer is full of lines that were to replace each other."""
     stream = io.StringIO()
@@ -70,6 +72,7 @@ def test_a_file_shows_nothing(spark: SparkSession) -> None:
     assert stream.getvalue() == ""
 
 
+@pytest.mark.full
 def test_a_failure_ends_the_line(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, an error message is overwritten by progress, or the process never ends."""
     monkeypatch.setenv("TERM", "xterm")

@@ -28,6 +28,8 @@ from tests.support.both_brokers import running
 from tests.support.broker import Target
 from tests.support.wait import until
 
+pytestmark = pytest.mark.full
+
 NODES = (1, 2, 3)
 ROOT = Path(__file__).resolve().parents[2]
 # The load of each broker in the soak test, and that of one of them for some minutes.

@@ -156,6 +156,7 @@ def test_a_slow_broker_is_one_anomaly_in_words(spark: SparkSession) -> None:
     assertDataFrameEqual(found, frame(spark, found, expected))
 
 
+@pytest.mark.full
 def test_an_idle_cluster_has_no_anomalies(spark: SparkSession) -> None:
     """If this fails, a cluster without traffic alarms (Cruise Control's issue 1142)."""
     slow = dict.fromkeys(range(20), 50_000)
@@ -167,6 +168,7 @@ def test_an_idle_cluster_has_no_anomalies(spark: SparkSession) -> None:
     assert [row.cluster for row in found.collect()] == ["c"]
 
 
+@pytest.mark.full
 def test_limits_are_kept(spark: SparkSession) -> None:
     """If this fails, a limit is accepted and ignored."""
     slow = {3: 16_000, 4: 16_000, 8: 15_000}

@@ -17,6 +17,8 @@ from spark_analytics.planted_found import RECALL_LEAST, Judged, of_brokers, over
 from spark_analytics.reassignment import Reassignment
 from spark_analytics.schema import TABLES
 
+pytestmark = pytest.mark.full
+
 FALSE_ALARMS_MOST = 1.0  # for each broker and day
 # Two weeks are the history; what comes after them is judged by it, too.
 LONG = Size(days=16, commit_s=3_600)

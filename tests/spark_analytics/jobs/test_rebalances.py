@@ -126,6 +126,7 @@ def test_the_dearest_first_with_what_is_bounded(spark: SparkSession, tables: Tab
     assertDataFrameEqual(found, frame(spark, found, expected), checkRowOrder=True)
 
 
+@pytest.mark.full
 def test_rates_say_where_they_are_from(spark: SparkSession, tables: Tables) -> None:
     """If this fails, a rate is that of another time, or of a topic that was created again."""
     found = job.rates(tables.commits, tables.moves, tables.topic_rates, tables.samples)
@@ -165,6 +166,7 @@ def test_spenders_are_of_a_known_kind(tables: Tables) -> None:
         job.spenders(tables.events, tables.triggers, "rack")
 
 
+@pytest.mark.full
 def test_empty_tables_give_an_empty_table(spark: SparkSession, tables: Tables) -> None:
     """If this fails, a lake without rebalances breaks the job, or its result has other columns."""
     names = ("rebalances", "moves", "triggers", "commits", "topic_rates", "samples")

@@ -22,6 +22,8 @@ from spark_analytics.jobs.lag_windows import Bounds
 from spark_analytics.schema import TABLES
 from tests.spark_analytics.jobs.job_frames import Commit, Row, at, rate, row_of, sample, table
 
+pytestmark = pytest.mark.full
+
 Stream = Callable[[str], DataFrame]
 DELAY = "20 seconds"
 

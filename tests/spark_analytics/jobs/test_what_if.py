@@ -49,6 +49,7 @@ def test_a_known_source_gives_the_load_to_the_target(
     assertDataFrameEqual(found, frame(spark, found, expected))
 
 
+@pytest.mark.full
 def test_an_unknown_source_is_an_expected_value(spark: SparkSession, shares: DataFrame, samples: DataFrame) -> None:
     """If this fails, a partition without a known source is taken from nobody, so that the plan creates load, or as if
     its place were known.
@@ -85,6 +86,7 @@ def test_stalls_are_the_medians_of_what_is_nearest(spark: SparkSession, shares: 
     assertDataFrameEqual(found, frame(spark, found, expected))
 
 
+@pytest.mark.full
 def test_no_plan_and_no_data_give_nothing(spark: SparkSession, shares: DataFrame, samples: DataFrame) -> None:
     """If this fails, an empty plan changes loads, or empty tables are an error."""
     none = spark.createDataFrame([], what_if.PLAN)
@@ -113,6 +115,7 @@ def test_a_plan_for_what_is_not_there_is_refused(
         what_if.validate(what_if.plan_of(spark, "c", plan), shares, samples)
 
 
+@pytest.mark.full
 def test_a_plan_for_what_is_there_is_accepted(spark: SparkSession, shares: DataFrame, samples: DataFrame) -> None:
     """If this fails, sound plans are refused, or a plan for another cluster is not."""
     plan = [Reassignment("t", 0, 3), Reassignment("t", 1, 1, 2)]

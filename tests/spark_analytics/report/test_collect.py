@@ -14,6 +14,8 @@ from spark_analytics.report.content import HOUR_MS, MINUTE_MS, Cluster, Gap, Rep
 from tests.spark_analytics.jobs.job_frames import START_MS, sample, table
 from tests.spark_analytics.planted_lake import ANSWERS, PLANTED, SIZE, SMALL
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def lake(shared_lake: Lake) -> Lake:

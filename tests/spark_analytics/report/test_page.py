@@ -53,6 +53,7 @@ def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
         tab.close()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_everything_is_drawn_and_can_be_read_by_everyone(show: Callable[..., Tab], width: int, dark: bool) -> None:
     """If this fails, a chart is empty, the page is wider than a phone, or a screen reader finds no way through it."""
@@ -64,6 +65,7 @@ def test_everything_is_drawn_and_can_be_read_by_everyone(show: Callable[..., Tab
     assert tab.violations() == []
 
 
+@pytest.mark.full
 def test_a_point_says_what_it_is(show: Callable[..., Tab]) -> None:
     """If this fails, a reader cannot tell which broker has the peak, when it was, or how high."""
     tab = show(report())
@@ -83,6 +85,7 @@ def test_a_point_says_what_it_is(show: Callable[..., Tab]) -> None:
     assert shown == "topic-22026-01-05 12:00: 2.012k records/s"
 
 
+@pytest.mark.full
 def test_findings_come_first(show: Callable[..., Tab]) -> None:
     """If this fails, a reader has to look through all charts to find what is wrong."""
     tab = show(report())
@@ -101,6 +104,7 @@ def test_findings_come_first(show: Callable[..., Tab]) -> None:
     assert "Nothing to look at." in show(report(quiet)).page.inner_text("header .state.good")
 
 
+@pytest.mark.full
 def test_what_is_not_known_says_why(show: Callable[..., Tab]) -> None:
     """If this fails, a section without data looks like one in which nothing was wrong."""
     tab = show(report(empty()))
@@ -111,6 +115,7 @@ def test_what_is_not_known_says_why(show: Callable[..., Tab]) -> None:
     assert tab.violations() == []
 
 
+@pytest.mark.full
 def test_statuses_have_words_and_patterns_beside_colours(show: Callable[..., Tab]) -> None:
     """If this fails, who does not see colours cannot tell a stalled group from a sound one."""
     tab = show(report())
@@ -126,6 +131,7 @@ def test_statuses_have_words_and_patterns_beside_colours(show: Callable[..., Tab
     assert runs == 2
 
 
+@pytest.mark.full
 def test_gaps_are_gaps(show: Callable[..., Tab]) -> None:
     """If this fails, hours without samples look like hours without traffic."""
     tab = show(report())
@@ -135,6 +141,7 @@ def test_gaps_are_gaps(show: Callable[..., Tab]) -> None:
     assert [each.split("\t") for each in gaps] == [["broker 2", "2026-01-05 05:00", "2026-01-05 07:00", "2 h"]]
 
 
+@pytest.mark.full
 def test_marks_have_the_numbers_of_the_table(show: Callable[..., Tab]) -> None:
     """If this fails, a mark above a chart leads to another anomaly."""
     tab = show(report())
@@ -149,6 +156,7 @@ def test_marks_have_the_numbers_of_the_table(show: Callable[..., Tab]) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_reader_hides_a_broker_of_one_cluster(show: Callable[..., Tab]) -> None:
     """If this fails, a button does nothing, or hides the brokers of another cluster."""
     tab = show(report(cluster("a"), cluster("b")))
@@ -159,6 +167,7 @@ def test_reader_hides_a_broker_of_one_cluster(show: Callable[..., Tab]) -> None:
     assert tab.page.locator("#c0-topic-in .scatterlayer .trace").count() == 3
 
 
+@pytest.mark.full
 def test_text_of_a_lake_is_never_code(show: Callable[..., Tab]) -> None:
     """If this fails, whoever chooses a group id runs code in the browser of who opens the report."""
     known = cluster()
@@ -185,6 +194,7 @@ def test_text_of_a_lake_is_never_code(show: Callable[..., Tab]) -> None:
     assert EVIL in tab.page.get_by_role("region", name=f"Rebalances of {EVIL}", exact=True).inner_text()
 
 
+@pytest.mark.full
 def test_only_the_scripts_of_the_page_run(chromium: Browser, tmp_path: Path) -> None:
     """If this fails, a script that gets into the page by whatever hole runs there."""
     text = page.render(report())
@@ -204,6 +214,7 @@ def test_only_the_scripts_of_the_page_run(chromium: Browser, tmp_path: Path) -> 
     context.close()
 
 
+@pytest.mark.full
 def test_a_page_with_the_most_of_everything_is_small(show: Callable[..., Tab]) -> None:
     """If this fails, the report on a large cluster is too large for a browser, or does not say what it leaves out."""
     many = tuple(123_456.789 + each for each in range(POINTS_MAX))

@@ -26,6 +26,8 @@ from tests.support.clients import CODECS
 from tests.support.topics import create_topic
 from tests.support.wait import until
 
+pytestmark = pytest.mark.full
+
 ISOLATIONS = ("read_uncommitted", "read_committed")
 COUNT = 4000
 # A segment cannot be smaller.

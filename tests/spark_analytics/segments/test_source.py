@@ -78,6 +78,7 @@ def run_once(spark: SparkSession, data: Path, out: Path, **options: str) -> list
     return sorted(row.offset for row in spark.read.parquet(f"{out}/rows").select("offset").collect())
 
 
+@pytest.mark.full
 def test_a_stream_reads_what_was_added_and_nothing_twice(spark: SparkSession, tmp_path: Path) -> None:
     """If this fails, a stream loses or doubles records between two runs, or over the roll of a segment."""
     source.register(spark)
@@ -91,6 +92,7 @@ def test_a_stream_reads_what_was_added_and_nothing_twice(spark: SparkSession, tm
     assert run_once(spark, log.root, tmp_path) == sorted([*range(4, 20), 0, 1, 2])
 
 
+@pytest.mark.full
 def test_a_stream_has_no_end_and_notices_deleted_offsets(tmp_path: Path) -> None:
     """If this fails, a stream accepts a bound that it ignores, or goes on behind a gap without a word."""
     log = Log(tmp_path)
