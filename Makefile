@@ -6,6 +6,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 INSTALL = $(BIN)/python tools/install.py
+# Without bytecode, each process would compile the modules, and rewrite the assertions of all tests, again.
+unexport PYTHONDONTWRITEBYTECODE
 # cython-lint runs pycodestyle by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests run in parallel over this many workers. Three for two cores: many tests wait for a program that they started.

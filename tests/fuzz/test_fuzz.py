@@ -1,4 +1,5 @@
-"""Foreign bytes: a million mutants of frames, batches and files are read or refused, and nothing is left behind.
+"""Foreign bytes: mutants of frames, batches and files are read or refused, and nothing is left behind. `make test` runs
+50,000 of them, `make test-all` a million.
 
 Each target runs in separate processes, with a limit on memory. A failure prints the input; README.md says what to do
 with it.
@@ -17,13 +18,15 @@ import pytest
 
 from tests.fuzz.driver import read_scratch
 from tests.fuzz.targets import load, names
+from tests.support.tiers import by_tier
 
 ROOT = Path(__file__).resolve().parents[2]
 REGRESSIONS = Path(__file__).parent / "regressions"
 # Other seeds find other things; CI uses one, so that it fails because of a change and not by chance.
 SEED = int(os.environ.get("BROKER_CY_FUZZ_SEED", "1"))
-# Shortens everything, for slow builds.
-SCALE = float(os.environ.get("BROKER_CY_FUZZ_SCALE", "1"))
+# Of the million; also shortens everything for slow builds.
+SCALE = float(os.environ.get("BROKER_CY_FUZZ_SCALE", by_tier("0.05", "1")))
+COUNT_MIN = 100
 TIMEOUT_S = 280.0
 SOAK_TIMEOUT_S = 4 * 3600.0
 SOAK_FACTOR = 50
@@ -36,7 +39,7 @@ def parts() -> list[tuple[str, int, int]]:
     """(target, seed, iterations) of each process, the longest first."""
     found = []
     for name in names():
-        total = load(name).iterations
+        total = max(int(load(name).iterations * SCALE), COUNT_MIN)
         part = PART_ITERATIONS_OF.get(name, PART_ITERATIONS)
         starts = range(0, total, part)
         found += [(name, SEED * 1000 + number, min(part, total - start)) for number, start in enumerate(starts)]
@@ -72,7 +75,6 @@ def check(result: dict[str, Any], count: int) -> None:
 @pytest.mark.parametrize(("target", "seed", "count"), parts(), ids=lambda value: str(value))
 def test_mutants(target: str, seed: int, count: int, tmp_path: Path) -> None:
     """If this fails, a client that can connect, or a bad disk, can stop the broker or fill its memory."""
-    count = max(int(count * SCALE), 100)
     check(drive(tmp_path / "scratch", "run", target, str(seed), str(count)), count)
 
 

@@ -20,8 +20,9 @@ from confluent_kafka import Consumer
 from bench.launch.processes import ProcessError
 from tests.history.checker import Anomaly, check
 from tests.history.operations import Assign, Compact, Delete, Fate, Operation, Outcome, Poll, Send, Transaction
-from tests.history.powered import MEMORY, PoweredWorkload, powered_broker
+from tests.history.powered import PoweredWorkload, powered_broker
 from tests.history.workload import Workload
+from tests.support import needs
 from tests.support.broker import Target
 
 MakeBroker = Callable[..., Target]
@@ -125,10 +126,7 @@ def test_dirty_reads_are_found(make_broker: MakeBroker) -> None:
     assert Anomaly.ABORTED_READ in {finding.anomaly for finding in check(work.recorder.operations)}
 
 
-needs_memory = pytest.mark.skipif(not MEMORY.is_dir(), reason="there is no directory in memory")
-
-
-@needs_memory
+@needs.memory
 def test_no_anomaly_after_power_cuts(tmp_path: Path) -> None:
     """If this fails, with every message synced, a power cut loses acknowledged records or the ends of transactions."""
     with powered_broker(tmp_path, SETTINGS, SEED) as broker:
@@ -143,7 +141,7 @@ def test_no_anomaly_for_long(make_broker: MakeBroker, seed: int) -> None:
     run(make_broker(SETTINGS), seed, kills=20, acks=1000, test="test_no_anomaly_for_long")
 
 
-@needs_memory
+@needs.memory
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(SEED, SEED + 5))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import tempfile
 from collections.abc import Iterator
@@ -16,8 +15,6 @@ from tests.support.power import Disk
 
 # A file system that does not reuse inodes, which Disk relies on.
 MEMORY = "/dev/shm"
-
-needs_memory = pytest.mark.skipif(not os.path.isdir(MEMORY), reason="no directory in memory")
 
 
 class Least(random.Random):

@@ -65,4 +65,4 @@ def test_a_seed_repeats_itself() -> None:
 @pytest.mark.parametrize("plant", [pytest.param(plant, id=plant.__name__) for plant in DEFECTS])
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the simulation passes although the controller has this defect."""
-    must_find(plant, run, monkeypatch, DEFECTS[plant])
+    must_find(plant, run, monkeypatch, DEFECTS[plant], key=f"controller: {plant.__name__}")

@@ -17,10 +17,11 @@ from broker_cy.storage.settings import StorageSettings
 from tests.broker_cy.server.test_controller_service import create
 from tests.broker_cy.storage.batches import batch
 from tests.sim.power_broker import Broker
-from tests.sim.power_machine import Least, Machine, Zeros, machine_in_memory, needs_memory
+from tests.sim.power_machine import Least, Machine, Zeros, machine_in_memory
+from tests.support import needs
 from tests.support.power import PowerCut
 
-pytestmark = needs_memory
+pytestmark = needs.memory
 
 BROKER_STORAGE = StorageSettings(retention_check_interval_ms=0)
 

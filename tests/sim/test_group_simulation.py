@@ -48,4 +48,4 @@ def test_members_come_and_go_and_nothing_acknowledged_is_lost(seed: int) -> None
 @pytest.mark.parametrize("plant", RARE)
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the simulation passes although the coordinator has this defect."""
-    must_find(plant, run, monkeypatch)
+    must_find(plant, run, monkeypatch, key=f"group: {plant.__name__}")

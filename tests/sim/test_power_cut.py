@@ -17,11 +17,13 @@ import tempfile
 import pytest
 
 from broker_cy.storage import flusher, written_points
-from tests.sim.defects import MISFITS
+from tests.sim.defects import MISFITS, note_found, seeds_of
 from tests.sim.power_planted import PLANTED
 from tests.sim.power_run import Run
+from tests.support import needs
+from tests.support.tiers import by_tier
 
-SEEDS = int(os.environ.get("POWER_SEEDS", "400"))
+SEEDS = int(os.environ.get("POWER_SEEDS", by_tier("80", "400")))
 SOAK_SEEDS = int(os.environ.get("POWER_SEEDS", "25000"))
 FIRST_SEED = int(os.environ.get("POWER_FIRST_SEED", "0"))
 # The seeds are divided into parts so that test workers can share them.
@@ -66,10 +68,7 @@ def run_seeds(
     print(f"{count} seeds, {steps} steps, {syncs} syncs, {failed} failed operations")
 
 
-needs_memory = pytest.mark.skipif(not os.path.isdir(MEMORY), reason="no directory in memory: every sync would be real")
-
-
-@needs_memory
+@needs.memory
 @pytest.mark.parametrize("part", range(PARTS))
 def test_what_was_synced_survives_power_cuts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a power cut loses records acknowledged under flush.messages, or a consumer reads records that no
@@ -79,7 +78,7 @@ def test_what_was_synced_survives_power_cuts(part: int, monkeypatch: pytest.Monk
     run_seeds(first, end - first, monkeypatch)
 
 
-@needs_memory
+@needs.memory
 @pytest.mark.parametrize("part", range(PARTS))
 def test_logs_that_are_opened_late_survive_power_cuts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, if logs are opened after the start: in any order, with process ends and power cuts in between."""
@@ -87,13 +86,13 @@ def test_logs_that_are_opened_late_survive_power_cuts(part: int, monkeypatch: py
     run_seeds(first, end - first, monkeypatch, opens_late=True)
 
 
-@needs_memory
+@needs.memory
 def test_topics_that_are_created_again_survive_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, what was noted of a deleted topic hides records of the one that has its name now."""
     run_seeds(FIRST_SEED, max(1, SEEDS // 4), monkeypatch, recreates=True)
 
 
-@needs_memory
+@needs.memory
 @pytest.mark.soak
 @pytest.mark.timeout(SOAK_TIMEOUT_S)
 @pytest.mark.parametrize("opens_late", [False, True])
@@ -102,7 +101,7 @@ def test_what_was_synced_survives_many_power_cuts(opens_late: bool, monkeypatch:
     run_seeds(FIRST_SEED, SOAK_SEEDS, monkeypatch, opens_late=opens_late)
 
 
-@needs_memory
+@needs.memory
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=RARE if each.is_rare else ()) for name, each in PLANTED.items()]
 )
@@ -120,8 +119,17 @@ def test_the_simulation_finds_planted_defects(name: str, monkeypatch: pytest.Mon
 def search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = PLANTED[name]
     planted.plant(monkeypatch)
+    key = f"power: {name}"
+    seed = planted.first
+
+    def search_all() -> None:
+        nonlocal seed
+        for seed in seeds_of(key, planted.first, planted.seeds):
+            run_seeds(seed, 1, monkeypatch, opens_late=planted.is_late, recreates=planted.recreates)
+
     with pytest.raises(Exception, match=r"plain|keyed|txn|metadata|bootstrap|batch") as found:
-        run_seeds(planted.first, planted.seeds, monkeypatch, opens_late=planted.is_late, recreates=planted.recreates)
+        search_all()
+    note_found(key, seed)
     assert "POWER_FIRST_SEED=" in found.value.__notes__[0]
     assert not isinstance(found.value, MISFITS), f"{name!r} no longer fits the code: {found.value!r}"
     print(f"{found.value!r}"[:500], *found.value.__notes__)

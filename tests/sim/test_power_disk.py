@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker_cy.storage.atomic import sync_directory
+from tests.support import needs
 from tests.support.disk_faults import SYNC
 from tests.support.power import Disk
 
@@ -21,7 +22,7 @@ SEEDS = 40
 SECTOR = 64
 
 
-pytestmark = pytest.mark.skipif(not os.path.isdir(MEMORY), reason="no directory in memory")
+pytestmark = needs.memory
 
 
 @pytest.fixture

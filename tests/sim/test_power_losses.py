@@ -22,13 +22,14 @@ from broker_cy.storage.log_config import LogConfig
 from tests.broker_cy.storage.batches import batch, contents, overwrite
 from tests.broker_cy.storage.managing import Manager, open_manager, with_cleaner
 from tests.broker_cy.storage.test_open_transactions import marker, transactional
-from tests.sim.power_machine import Least, Machine, machine_in_memory, needs_memory
+from tests.sim.power_machine import Least, Machine, machine_in_memory
+from tests.support import needs
 
 TOPIC_ID = UUID(int=3)
 KEY = ("t", 0)
 CONFIG = LogConfig(segment_bytes=400, file_delete_delay_ms=0)
 
-pytestmark = needs_memory
+pytestmark = needs.memory
 
 
 @pytest.fixture

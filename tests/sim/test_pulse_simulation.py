@@ -124,4 +124,4 @@ FIRST: dict[Planter, int] = {own_pause_counts: 450}
 @pytest.mark.parametrize("plant", [pytest.param(plant, id=plant.__name__) for plant in DEFECTS])
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the simulation passes although the pulse has this defect."""
-    must_find(plant, run, monkeypatch, DEFECTS[plant], first=FIRST.get(plant, 1))
+    must_find(plant, run, monkeypatch, DEFECTS[plant], first=FIRST.get(plant, 1), key=f"pulse: {plant.__name__}")

@@ -86,4 +86,4 @@ def test_a_seed_repeats_itself() -> None:
 )
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the simulation passes although the quorum has this defect."""
-    must_find(plant, run, monkeypatch, DEFECTS[plant], first=FIRST.get(plant, 1))
+    must_find(plant, run, monkeypatch, DEFECTS[plant], first=FIRST.get(plant, 1), key=f"quorum: {plant.__name__}")

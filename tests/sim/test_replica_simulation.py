@@ -81,4 +81,4 @@ def test_a_seed_repeats_itself() -> None:
 )
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the simulation passes although the replicas have this defect."""
-    must_find(plant, run, monkeypatch, DEFECTS[plant])
+    must_find(plant, run, monkeypatch, DEFECTS[plant], key=f"replica: {plant.__name__}")

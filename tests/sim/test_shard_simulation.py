@@ -132,4 +132,4 @@ DEFECTS: dict[Planter, int] = {
 @pytest.mark.parametrize("plant", [pytest.param(plant, id=plant.__name__) for plant in DEFECTS])
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the simulation passes although the supervisor has this defect."""
-    must_find(plant, run, monkeypatch, DEFECTS[plant])
+    must_find(plant, run, monkeypatch, DEFECTS[plant], key=f"shard: {plant.__name__}")

@@ -55,4 +55,4 @@ def test_transactions_end_in_one_way_whatever_happens(seed: int) -> None:
 @pytest.mark.parametrize("plant", RARE)
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the simulation passes although the coordinator has this defect."""
-    must_find(plant, run, monkeypatch, LATE.get(plant.__name__, SEEDS_MAX))
+    must_find(plant, run, monkeypatch, LATE.get(plant.__name__, SEEDS_MAX), key=f"txn: {plant.__name__}")

@@ -1,6 +1,7 @@
 """The whole broker in one simulated world: no seed finds anything, a seed is replayed exactly, and planted defects are
 found. docs/simulation.md says how it works.
 
+`make test` runs few seeds, and looks for each planted defect where it was found last; `make test-all` runs more.
 `WORLD_SEEDS=5000 python -m pytest tests/sim/test_world.py -k seeds` runs more; `python -m tests.sim.world --first SEED`
 repeats one.
 """
@@ -23,7 +24,7 @@ from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from tests.broker_cy.storage.batches import batch
-from tests.sim.defects import MISFITS, must_find
+from tests.sim.defects import MISFITS, must_find, seeds_of
 from tests.sim.world import disks
 from tests.sim.world.clock import EPOCH_MS
 from tests.sim.world.cluster_planted import CLUSTER_PLANTED
@@ -44,13 +45,15 @@ from tests.sim.world.plan import (
     plan_of,
 )
 from tests.sim.world.planted import PLANTED, Planted
-from tests.sim.world.run import GARBAGE_OBJECTS, MEMORY, Result, collect_seldom, run_plan, run_seed, shrink
+from tests.sim.world.run import GARBAGE_OBJECTS, Result, collect_seldom, run_plan, run_seed, shrink
 from tests.sim.world.world import World
+from tests.support import needs
 from tests.support.disk_faults import UNLIMITED, WRITE
 from tests.support.power import Disk
+from tests.support.tiers import by_tier
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = int(os.environ.get("WORLD_SEEDS", "200"))
+SEEDS = int(os.environ.get("WORLD_SEEDS", by_tier("40", "200")))
 FIRST_SEED = int(os.environ.get("WORLD_FIRST_SEED", "0"))
 SOAK_SEEDS = int(os.environ.get("WORLD_SEEDS", "20000"))
 # The seeds are divided into parts so that test workers can share them.
@@ -58,21 +61,21 @@ PARTS = min(5, SEEDS)
 # Of each profile besides that of the whole world.
 PROFILE_SEEDS = max(1, SEEDS // 20)
 # Of the profile `cluster`, in which three nodes run.
-CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "200"))
+CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", by_tier("20", "200")))
 CLUSTER_SOAK_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "20000"))
 CLUSTER_PARTS = min(CLUSTER_SEEDS, max(5, CLUSTER_SEEDS // 10))
 # Of each of the other profiles of clusters.
 OTHER_CLUSTERS = (CLUSTER_DISKS, CLUSTER_ROLES, CLUSTER_VOTERS, CLUSTER_UNCLEAN, CLUSTER_SECURED)
-OTHER_CLUSTER_SEEDS = max(1, min(10, CLUSTER_SEEDS))
+OTHER_CLUSTER_SEEDS = max(1, min(by_tier(2, 10), CLUSTER_SEEDS))
 # One seed of so many runs twice.
 TWICE_EVERY = 100
-# Of the profile `cluster`, so many from the first one on.
-CLUSTER_TWICE = 3
+# In the profile `cluster`, so many from the first one on.
+CLUSTER_TWICE = by_tier(1, 3)
 SOAK_TIMEOUT_S = 4 * 3600
 # The seeds of `make soak` run in tests of so many, each of which has a time limit.
 SOAK_PART = 2000
 
-pytestmark = pytest.mark.skipif(not os.path.isdir(MEMORY), reason="no directory in memory: every sync would be real")
+pytestmark = needs.memory
 
 
 def fail(result: Result, profile: str) -> None:
@@ -208,9 +211,10 @@ def test_a_seed_is_replayed_exactly(seed: int) -> None:
     """If this fails, a failing seed cannot be found again: something in the broker depends on the real time, on the
     addresses of objects or on the order of a set.
     """
-    is_replayed(seed, 3, EVERYTHING)
+    is_replayed(seed, by_tier(1, 3), EVERYTHING)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("profile", [name for name in PROFILES if name not in (EVERYTHING, CLUSTER)])
 def test_a_seed_of_a_profile_is_replayed_exactly(profile: str) -> None:
     """The same, for the clients and faults of each profile."""
@@ -232,7 +236,7 @@ def is_replayed(seed: int, count: int, profile: str) -> None:
     assert first == again
 
 
-@pytest.mark.parametrize("garbage", [0, 30])
+@pytest.mark.parametrize("garbage", [pytest.param(0, marks=pytest.mark.full), 30])
 def test_seeds_of_a_cluster_are_replayed_exactly(garbage: int) -> None:
     """The same, for what nodes send to each other; also, the order of something is that of addresses of objects."""
     first = digests(1, FIRST_SEED, CLUSTER_TWICE, CLUSTER)
@@ -241,13 +245,14 @@ def test_seeds_of_a_cluster_are_replayed_exactly(garbage: int) -> None:
     assert first == again
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("profile", OTHER_CLUSTERS)
 def test_a_seed_of_another_cluster_is_replayed_exactly(profile: str) -> None:
     """The same, for what only the other profiles of clusters do."""
     is_replayed(FIRST_SEED, 1, profile)
 
 
-def must_be_found(planted: Planted, patch: pytest.MonkeyPatch) -> None:
+def must_be_found(name: str, planted: Planted, patch: pytest.MonkeyPatch) -> None:
     """Fail the test unless one of the seeds finds the defect."""
 
     def run(seed: int) -> None:
@@ -255,26 +260,27 @@ def must_be_found(planted: Planted, patch: pytest.MonkeyPatch) -> None:
         if failure is not None:
             raise failure
 
-    must_find(planted.plant, run, patch, planted.seeds, first=planted.first)
+    must_find(planted.plant, run, patch, planted.seeds, first=planted.first, key=f"world: {name}")
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_world_finds_planted_defects(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the world passes whatever the broker does."""
-    must_be_found(PLANTED[name], monkeypatch)
+    must_be_found(name, PLANTED[name], monkeypatch)
 
 
 @pytest.mark.parametrize("name", CLUSTER_PLANTED)
 def test_clusters_find_planted_defects(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for what only several nodes do."""
-    must_be_found(CLUSTER_PLANTED[name], monkeypatch)
+    must_be_found(name, CLUSTER_PLANTED[name], monkeypatch)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_fault_finds_a_defect(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a kind of fault reaches nothing that a world without it does not reach."""
     only = ONLY[kind]
-    plans = {seed: only.plans(kind, seed) for seed in range(only.first, only.first + FAULT_SEEDS)}
+    key = f"world, kind of fault: {kind}"
+    plans = {seed: only.plans(kind, seed) for seed in seeds_of(key, only.first, FAULT_SEEDS)}
     assert {fault.kind for with_it, _ in plans.values() for fault in with_it.faults} == {kind}
 
     def run(seed: int) -> None:
@@ -284,7 +290,7 @@ def test_each_kind_of_fault_finds_a_defect(kind: str, monkeypatch: pytest.Monkey
         if failure is not None and (isinstance(failure, MISFITS) or run_plan(without).failure is None):
             raise failure
 
-    must_find(only.planted.plant, run, monkeypatch, FAULT_SEEDS, first=only.first)
+    must_find(only.planted.plant, run, monkeypatch, FAULT_SEEDS, first=only.first, key=key)
 
 
 def test_a_failing_plan_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
