@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from broker_cy.config import BrokerConfig, ConfigError, UnknownSettingError, sources, written_at
+from broker_cy.config import BrokerConfig, ConfigError, places, sources
 from broker_cy.core import logs
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.records import MetadataLogError
@@ -54,21 +54,19 @@ def run(
     link: Link | None = None
     try:
         properties = sources(config_file, data_dir=data_dir, listener=listener, overrides=settings)
+        written = places(config_file, settings)
         if shard is not None:
             # Imported here, because a node of one process does not need these modules.
             from broker_cy.config import shard_plan
             from broker_cy.shards import link as links
 
-            plans = shard_plan.make(properties, shard[1])
+            plans = shard_plan.make(properties, shard[1], written)
             if not 0 <= shard[0] < shard[1]:
                 raise ConfigError(f"--shard {shard[0]}: expected a number from 0 to {shard[1] - 1}")
             properties = plans.shards[shard[0]]
             link = links.Link(links.Shard(shard[0], plans.root, links.digest(properties)))
             link.connect()
-        config = BrokerConfig.from_properties(properties)
-    except UnknownSettingError as error:
-        where = written_at(error.name, config_file, settings)
-        raise StartError(f"{where}: {error}" if where else str(error)) from None
+        config = BrokerConfig.from_properties(properties, written)
     except ConfigError as error:
         raise StartError(str(error)) from None
     if shard is None or shard[0] == 0:

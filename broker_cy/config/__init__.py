@@ -2,12 +2,11 @@
 
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.checks import RequirementError
-from broker_cy.config.definitions import UnknownSettingError
 from broker_cy.config.group import group_settings, validate_client_metrics, validate_group_settings
 from broker_cy.config.listeners import Listener
 from broker_cy.config.no_effect import NoEffectReporter
 from broker_cy.config.properties import read_properties_file
-from broker_cy.config.startup import sources, written_at
+from broker_cy.config.startup import places, sources
 from broker_cy.config.topic import (
     TopicSettings,
     topic_settings,
@@ -24,8 +23,8 @@ __all__ = [
     "Password",
     "RequirementError",
     "TopicSettings",
-    "UnknownSettingError",
     "group_settings",
+    "places",
     "read_properties_file",
     "sources",
     "topic_settings",
@@ -33,5 +32,4 @@ __all__ = [
     "validate_group_settings",
     "validate_topic_setting",
     "validate_topic_settings",
-    "written_at",
 ]

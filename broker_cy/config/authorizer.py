@@ -34,12 +34,6 @@ class AuthorizerSettings(NamedTuple):
     allow_if_no_acl: bool
 
 
-def check_class(name: str) -> None:
-    """Raises ConfigError for any other authorizer than none and Kafka's own."""
-    if name not in ("", STANDARD):
-        raise ConfigError(f"setting {CLASS_NAME}={name} is not supported: remove it or use {STANDARD}")
-
-
 def authorizer_settings(config: Configured) -> AuthorizerSettings | None:
     """The settings of the authorizer; None if there is none. Raises ConfigError."""
     if not config["authorizer.class.name"]:

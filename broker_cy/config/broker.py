@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from broker_cy.config import dynamic, startup, tls
+from broker_cy.config import dynamic, findings, startup, tls
 from broker_cy.config.authorizer import authorizer_settings
 from broker_cy.config.checks import check_values, connections_per_ip_overrides
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, Support
 from broker_cy.config.listeners import Listener
+from broker_cy.config.providers import Providers
 from broker_cy.config.types import ConfigError
 from broker_cy.core.logs import Event, facts
 
@@ -25,6 +26,16 @@ TLS_STORES = "listener.name.*.ssl"
 
 _DEFAULTS = startup.built_in_values()
 _NONE: Mapping[str, str] = {}
+_NO_PLACES: Mapping[str, startup.Place] = {}
+STRICT = "brokercy.config.strict"
+
+
+class Hidden(NamedTuple):
+    """The names of settings with values of config providers, which are not shown, by level."""
+
+    static: frozenset[str] = frozenset()
+    default: frozenset[str] = frozenset()
+    broker: frozenset[str] = frozenset()
 
 
 class BrokerConfig(Mapping[str, Any]):
@@ -39,6 +50,7 @@ class BrokerConfig(Mapping[str, Any]):
         self.static: dict[str, str] = dict(static)
         self.dynamic_broker: Mapping[str, str] = _NONE
         self.dynamic_default: Mapping[str, str] = _NONE
+        self.hidden = Hidden()
         self._values = _typed(static)
         # Settings that have no effect yet, to be logged once at the start.
         self.warnings: list[Event] = []
@@ -51,20 +63,50 @@ class BrokerConfig(Mapping[str, Any]):
         self.tls = startup.tls_settings(self._values, static, self.network)
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """Settings by Kafka's names, as in server.properties. Raises ConfigError, with one line, for unknown, invalid
-        and unsupported settings; `warnings` has an event for each setting that has no effect yet.
+    def from_properties(
+        cls, properties: Mapping[str, str], places: Mapping[str, startup.Place] = _NO_PLACES
+    ) -> BrokerConfig:
+        """Settings by Kafka's names, as in server.properties. Raises ConfigError, with one line, for invalid and
+        refused settings; `warnings` has events for settings without an effect. `places` says where each is written.
         """
-        static = startup.complete(properties)
-        warnings = startup.report(static)
-        config = cls(static)
-        check_values(config)
-        startup.check_served(config)
-        authorizer_settings(config)
-        config.warnings = warnings + [
-            startup.no_effect(name, static[name]) for name in tls.without_effect(static, config.tls.names)
-        ]
+        found = findings.examine(properties, places)
+        found.refuse(found.of(findings.Kind.REFUSED))
+        config = cls._of(found)
+        if config[STRICT]:
+            found.refuse(found.found)
+        config.warnings = found.events()
         return config
+
+    @classmethod
+    def _of(cls, found: findings.Findings) -> BrokerConfig:
+        """Settings of which none is refused. Adds the settings of TLS that no listener has to the findings. Raises
+        ConfigError.
+        """
+        try:
+            config = cls(found.texts)
+            check_values(config)
+            startup.check_served(config)
+            authorizer_settings(config)
+        except ConfigError as error:
+            raise found.located(error) from None
+        config.hidden = Hidden(static=found.hidden)
+        found.found.extend(
+            findings.Finding(name, findings.Kind.INERT, "")
+            for name in tls.without_effect(found.texts, config.tls.names)
+        )
+        return config
+
+    @classmethod
+    def problems(cls, properties: Mapping[str, str], places: Mapping[str, startup.Place]) -> list[str]:
+        """Everything that a start with `brokercy.config.strict` would refuse, one line each. Raises ConfigError."""
+        found = findings.examine(properties, places)
+        lines = []
+        if not found.of(findings.Kind.REFUSED):
+            try:
+                cls._of(found)
+            except ConfigError as error:
+                lines.append(str(error))
+        return [f"{found.at(each.setting)}{each.sentence}" for each in found.found] + lines
 
     # Mapping
 
@@ -157,8 +199,8 @@ class BrokerConfig(Mapping[str, Any]):
         self._change_listeners.append((listener, frozenset(names)))
 
     def effective(self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> BrokerConfig:
-        """Return a new configuration with these dynamic settings and the same file; this one does not change. Raises
-        ConfigError if a value is invalid or settings contradict each other.
+        """Return a new configuration with these dynamic settings, which have no variables, and the same file; this one
+        does not change. Raises ConfigError if a value is invalid or settings contradict each other.
         """
         found = BrokerConfig(self.static)
         found._set(dynamic_broker, dynamic_default)
@@ -169,20 +211,26 @@ class BrokerConfig(Mapping[str, Any]):
         """Apply the settings of the metadata log. Returns the names whose values changed, whose listeners were called.
 
         Stored settings that cannot be used are logged and ignored. If the rest contradicts itself, nothing changes.
+        The variables of config providers are resolved here: files and the environment of this node count.
         """
-        broker, events = dynamic.usable(dynamic_broker, per_broker=True)
-        default, more = dynamic.usable(dynamic_default, per_broker=False)
+        given = self._providers(dynamic_default, dynamic_broker)
+        broker, hidden_broker, events = dynamic.usable(dynamic_broker, given, per_broker=True)
+        default, hidden_default, more = dynamic.usable(dynamic_default, given, per_broker=False)
         for event in events + more:
             event.log(log, logging.ERROR)
+        hidden = Hidden(self.hidden.static, hidden_default, hidden_broker)
         if broker == self.dynamic_broker and default == self.dynamic_default:
+            self.hidden = hidden
             return frozenset()
         try:
             self.effective(broker, default)
         except ConfigError as error:
-            log.error("could not apply dynamic settings", extra=facts(reason=error))
+            reason = findings.hide(str(error), given.values)
+            log.error("could not apply dynamic settings", extra=facts(reason=reason))
             return frozenset()
+        self.hidden = hidden
         old, new = {**self.dynamic_default, **self.dynamic_broker}, {**default, **broker}
-        self._report_inert(old, new)
+        self._report_inert(old, new, hidden_default | hidden_broker)
         before, tls_before = self._values, self.tls
         self._set(broker, default)
         changed = frozenset(name for name, value in self._values.items() if before[name] != value)
@@ -208,6 +256,31 @@ class BrokerConfig(Mapping[str, Any]):
         broker, or of all brokers. Raises ConfigError with Kafka's message (RequirementError for Kafka's `requirement
         failed`).
         """
+        given = self._providers(self.dynamic_default, self.dynamic_broker, properties)
+        try:
+            return self._validated(dynamic.resolved(properties, given), per_broker=per_broker)
+        except ConfigError as error:
+            message = findings.hide(str(error), given.values)
+            raise error if message == str(error) else type(error)(message) from None
+
+    def usable_dynamic(self, properties: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+        """Return those of the stored settings of a level that this node can apply, as they are stored."""
+        given = self._providers(self.dynamic_default, self.dynamic_broker, properties)
+        usable, _, _ = dynamic.usable(properties, given, per_broker=per_broker)
+        return {name: properties[name] for name in usable}
+
+    def resolve(self, text: str) -> str:
+        """Return a stored value with the variables of config providers replaced. Raises ConfigError."""
+        return self._providers(self.dynamic_default, self.dynamic_broker).resolve(text) if "${" in text else text
+
+    def _providers(self, *levels: Mapping[str, str]) -> Providers:
+        """The providers of the file and of these levels."""
+        merged = dict(self.static)
+        for level in levels:
+            merged.update(level)
+        return Providers(merged, limits=self.static)
+
+    def _validated(self, properties: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:
         dynamic.check_names(properties, per_broker=per_broker)
         for name, text in properties.items():
             if tls.is_of_a_store(name):
@@ -235,7 +308,7 @@ class BrokerConfig(Mapping[str, Any]):
         self.derived.clear()
 
     @staticmethod
-    def _report_inert(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    def _report_inert(before: Mapping[str, str], after: Mapping[str, str], hidden: frozenset[str]) -> None:
         for name, text in after.items():
             setting = startup.setting_of(name)
             served = (
@@ -244,7 +317,8 @@ class BrokerConfig(Mapping[str, Any]):
                 and (name in BROKER or name in BROKER_QUOTAS or startup.is_of_listener(name))
             )
             if not served and before.get(name) != text:
-                startup.no_effect(name, text).log(log, logging.WARNING)
+                shown = startup.HIDDEN if name in hidden else text
+                startup.no_effect(name, shown).log(log, logging.WARNING)
 
 
 def _typed(texts: Mapping[str, str]) -> dict[str, Any]:

@@ -7,9 +7,11 @@ setting:
 
 - `effective`: it changes the behaviour of the broker;
 - `inert`: it is accepted, and reported with one log line because it has no effect yet;
-- `refused`: any value but the default prevents the start, because ignoring it would be dangerous or misleading.
+- `refused`: any value but the default prevents the start, because ignoring it would be dangerous or misleading; the
+  reason is in `foreign_configs.tsv`.
 
-Further decisions in code (a second voter, an SSL listener) are in `startup`.
+Names that are in none of these tables are judged in `findings`. Further decisions in code (a second voter, an SSL
+listener) are in `startup`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from broker_cy.config.types import ConfigError, invalid, parse, to_text
+from broker_cy.config.types import invalid, parse, to_text
 from broker_cy.config.validators import Validator, from_column
 from broker_cy.core.configs import ConfigType
 
@@ -93,7 +95,8 @@ class GroupBounds:
     maximum: str
 
 
-def _rows(file: str) -> list[dict[str, str]]:
+def rows_of(file: str) -> list[dict[str, str]]:
+    """The rows of a table beside this file, by the names of its columns."""
     text = (Path(__file__).parent / file).read_text(encoding="utf-8")
     lines = text.splitlines()
     header = lines[0].split("\t")
@@ -129,12 +132,12 @@ def _synonyms(text: str) -> tuple[Synonym, ...]:
     return tuple(found)
 
 
-_TOPIC_ROWS = _rows("topic_configs.tsv")
-_GROUP_ROWS = _rows("group_configs.tsv")
+_TOPIC_ROWS = rows_of("topic_configs.tsv")
+_GROUP_ROWS = rows_of("group_configs.tsv")
 
 # Settings of this broker that Kafka does not have; a name begins with "brokercy.".
-OWN: dict[str, Setting] = {row["name"]: _setting(row) for row in _rows("own_configs.tsv")}
-BROKER: dict[str, Setting] = {row["name"]: _setting(row) for row in _rows("broker_configs.tsv")} | OWN
+OWN: dict[str, Setting] = {row["name"]: _setting(row) for row in rows_of("own_configs.tsv")}
+BROKER: dict[str, Setting] = {row["name"]: _setting(row) for row in rows_of("broker_configs.tsv")} | OWN
 TOPIC: dict[str, Setting] = {row["name"]: _setting(row) for row in _TOPIC_ROWS}
 GROUP: dict[str, Setting] = {row["name"]: _setting(row) for row in _GROUP_ROWS}
 
@@ -190,39 +193,3 @@ INTERNAL = frozenset(
         "unstable.feature.versions.enable",
     }
 )
-
-# Settings of Kafka 3 that files may still contain; Kafka 4.0 removed them.
-REMOVED_PREFIXES = ("zookeeper.", "password.encoder.")
-REMOVED = frozenset(
-    {
-        "broker.id.generation.enable",
-        "control.plane.listener.name",
-        "delegation.token.master.key",
-        "inter.broker.protocol.version",
-        "log.message.downconversion.enable",
-        "log.message.format.version",
-        "log.message.timestamp.difference.max.ms",
-        "reserved.broker.max.id",
-    }
-)
-
-
-class UnknownSettingError(ConfigError):
-    """An unknown broker setting. `name` is the name in the file or option."""
-
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(message)
-        self.name = name
-
-
-def unknown(name: str) -> UnknownSettingError:
-    """Return the error for an unknown broker setting, with advice and the most similar existing name."""
-    if name in REMOVED or name.startswith(REMOVED_PREFIXES):
-        return UnknownSettingError(name, f"setting {name} was removed in Kafka 4.0: delete it")
-    what_to_do = f"unknown setting {name}: remove it or correct its name"
-    for synonym in TOPIC_SYNONYMS.get(name, ()):
-        return UnknownSettingError(name, f"{what_to_do} (the broker's default for topics is {synonym.name})")
-    import difflib  # only a mistake needs it
-
-    near = difflib.get_close_matches(name, BROKER, n=1, cutoff=0.6)
-    return UnknownSettingError(name, what_to_do + (f" (did you mean {near[0]}?)" if near else ""))

@@ -4,7 +4,7 @@ ConfigHelper).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from broker_cy.config import dynamic, startup
@@ -32,7 +32,9 @@ class SynonymEntry(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One setting. The first of `synonyms` is in effect; `value` is None for a secret, or if it is not set."""
+    """One setting. The first of `synonyms` is in effect; `value` is None for a secret, for what a config provider
+    returned, or if it is not set.
+    """
 
     name: str
     value: str | None
@@ -52,7 +54,8 @@ def broker_entries(config: BrokerConfig) -> list[Entry]:
     for name in names:
         setting = startup.setting_of(name)
         value = to_text(config[name], BROKER[name].type) if name in BROKER else texts[name]
-        entries.append(_broker_entry(name, value, setting, _synonyms_of(name, config)))
+        synonyms = _synonyms_of(name, config)
+        entries.append(_broker_entry(name, value, setting, synonyms, is_of_provider(dynamic.synonyms(name), config)))
     return entries
 
 
@@ -63,7 +66,8 @@ def broker_default_entries(config: BrokerConfig) -> list[Entry]:
         level = [
             found for found in _synonyms_of(name, config) if found.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
         ]
-        entries.append(_broker_entry(name, text, startup.setting_of(name), level))
+        is_hidden = name in config.hidden.default
+        entries.append(_broker_entry(name, text, startup.setting_of(name), level, is_hidden))
     return entries
 
 
@@ -76,7 +80,8 @@ def topic_entries(overrides: Mapping[str, str], config: BrokerConfig) -> list[En
         synonyms = _synonyms_of(TOPIC_SYNONYMS[name][0].name, config) if TOPIC_SYNONYMS[name] else []
         if name in overrides:
             synonyms.insert(0, SynonymEntry(name, text, ConfigSource.DYNAMIC_TOPIC_CONFIG))
-        entries.append(_entry(setting, text, synonyms))
+        is_hidden = name not in overrides and is_of_provider(names_behind(name), config)
+        entries.append(_entry(setting, text, synonyms, is_hidden))
     return entries
 
 
@@ -93,7 +98,8 @@ def group_entries(overrides: Mapping[str, str], config: BrokerConfig) -> list[En
             synonyms = [SynonymEntry(name, setting.default_text, ConfigSource.DEFAULT_CONFIG)]
         if name in overrides:
             synonyms.insert(0, SynonymEntry(name, text, ConfigSource.DYNAMIC_GROUP_CONFIG))
-        entries.append(_entry(setting, text, synonyms))
+        is_hidden = name not in overrides and is_of_provider((bounds.default,), config)
+        entries.append(_entry(setting, text, synonyms, is_hidden))
     return entries
 
 
@@ -109,13 +115,14 @@ def client_metrics_entries(overrides: Mapping[str, str]) -> list[Entry]:
     return entries
 
 
-def _entry(setting: Setting, text: str | None, synonyms: list[SynonymEntry]) -> Entry:
+def _entry(setting: Setting, text: str | None, synonyms: list[SynonymEntry], is_hidden: bool) -> Entry:
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+    sensitive = setting.is_sensitive or is_hidden
     return Entry(
         setting.name,
-        None if setting.is_sensitive else text,
+        None if sensitive else text,
         source,
-        setting.is_sensitive,
+        sensitive,
         False,
         setting.type,
         tuple(synonyms),
@@ -123,9 +130,11 @@ def _entry(setting: Setting, text: str | None, synonyms: list[SynonymEntry]) -> 
     )
 
 
-def _broker_entry(name: str, text: str | None, setting: Setting | None, synonyms: list[SynonymEntry]) -> Entry:
-    # An unknown setting may be a secret.
-    sensitive = setting is None or setting.is_sensitive
+def _broker_entry(
+    name: str, text: str | None, setting: Setting | None, synonyms: list[SynonymEntry], is_hidden: bool
+) -> Entry:
+    # An unknown setting may be a secret, and so may every value of a config provider.
+    sensitive = setting is None or setting.is_sensitive or is_hidden
     known = BROKER.get(name) or BROKER_QUOTAS.get(name)
     return Entry(
         name,
@@ -139,13 +148,36 @@ def _broker_entry(name: str, text: str | None, setting: Setting | None, synonyms
     )
 
 
-def levels(config: BrokerConfig) -> tuple[tuple[Mapping[str, str], ConfigSource], ...]:
+class Level(NamedTuple):
+    """`hidden` are the names of settings whose values config providers returned."""
+
+    settings: Mapping[str, str]
+    hidden: frozenset[str]
+    source: ConfigSource
+
+
+def levels(config: BrokerConfig) -> tuple[Level, ...]:
     """Return the sets of broker settings in order of precedence; the defaults come after them."""
+    hidden = config.hidden
     return (
-        (config.dynamic_broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
-        (config.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (config.static, ConfigSource.STATIC_BROKER_CONFIG),
+        Level(config.dynamic_broker, hidden.broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        Level(config.dynamic_default, hidden.default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        Level(config.static, hidden.static, ConfigSource.STATIC_BROKER_CONFIG),
     )
+
+
+def is_of_provider(names: Sequence[str], config: BrokerConfig) -> bool:
+    """Whether a config provider returned the value of the first of these settings that is set."""
+    for level in levels(config):
+        for name in names:
+            if name in level.settings:
+                return name in level.hidden
+    return False
+
+
+def names_behind(topic_setting: str) -> tuple[str, ...]:
+    """The broker settings that a topic setting falls back to, in order of precedence."""
+    return tuple(synonym.name for synonym in TOPIC_SYNONYMS[topic_setting])
 
 
 def _synonyms_of(name: str, config: BrokerConfig) -> list[SynonymEntry]:
@@ -156,10 +188,10 @@ def _synonyms_of(name: str, config: BrokerConfig) -> list[SynonymEntry]:
     sensitive = setting is None or setting.is_sensitive
     names = dynamic.synonyms(name)
     found = [
-        SynonymEntry(other, None if sensitive else level[other], source)
-        for level, source in levels(config)
+        SynonymEntry(other, None if sensitive or other in level.hidden else level.settings[other], level.source)
+        for level in levels(config)
         for other in names
-        if other in level
+        if other in level.settings
     ]
     for other in names:
         default = _default_text(other, config)

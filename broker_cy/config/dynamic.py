@@ -2,6 +2,9 @@
 
 There are three levels: this broker, all brokers, the file. The first one that has a name takes precedence, also over
 synonyms at lower levels: log.roll.ms of one broker takes precedence over log.roll.hours of the file.
+
+The log has variables of config providers as they were written. Each node resolves them itself, with its own files and
+environment.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from typing import Any
 
 from broker_cy.config import sasl, tls
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, UpdateMode
+from broker_cy.config.findings import hide
+from broker_cy.config.providers import Providers, Unresolved, has_variable
 from broker_cy.config.startup import LISTENER_PREFIX, setting_of
 from broker_cy.config.types import ConfigError, invalid
 from broker_cy.core.logs import Event
@@ -95,19 +100,39 @@ def check_type(name: str, text: str) -> None:
         setting.parse(text)
 
 
-def usable(properties: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[Event]]:
-    """Return the stored settings that can be applied, and an event for each that cannot, because a broker must start
-    with any contents of the log.
+def resolved(properties: Mapping[str, str], given: Providers) -> dict[str, str]:
+    """Return the settings with the values of variables. Raises ConfigError for the first one that has none, and for a
+    provider that cannot be used.
+    """
+    for name, message in given.problems.items():
+        if name in properties:
+            raise ConfigError(message, name)
+    found = {}
+    for name, text in properties.items():
+        try:
+            found[name] = given.resolve(text)
+        except Unresolved as error:
+            raise ConfigError(f"{name}: {error}", name) from None
+    return found
+
+
+def usable(
+    properties: Mapping[str, str], given: Providers, *, per_broker: bool
+) -> tuple[dict[str, str], frozenset[str], list[Event]]:
+    """Return the stored settings that can be applied, with the values of variables, the names of those that have some,
+    and an event for each that cannot be applied, because a broker must start with any contents of the log.
     """
     kept, events = {}, []
     for name, text in properties.items():
         try:
-            check_names({name: text}, per_broker=per_broker)
+            value = resolved({name: text}, given)[name]
+            check_names({name: value}, per_broker=per_broker)
         except ConfigError as error:
-            events.append(Event("dynamic setting ignored", {"setting": name, "reason": error}))
+            reason = hide(str(error), given.values)
+            events.append(Event("dynamic setting ignored", {"setting": name, "reason": reason}))
         else:
-            kept[name] = text
-    return kept, events
+            kept[name] = value
+    return kept, frozenset(name for name in kept if has_variable(properties[name])), events
 
 
 def check_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from broker_cy.config.types import ConfigError
 from broker_cy.core import properties
 from broker_cy.core.properties import FILE_BYTES_MAX, PropertiesError
 
-__all__ = ["FILE_BYTES_MAX", "line_of", "parse_override", "parse_properties", "read_properties_file"]
+__all__ = ["FILE_BYTES_MAX", "lines_of", "parse_override", "parse_properties", "read_properties_file"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,9 +21,9 @@ def read_properties_file(path: str | Path) -> dict[str, str]:
     return _converted(properties.read_properties_file, path)
 
 
-def line_of(path: str | Path, name: str) -> int | None:
-    """As properties.line_of. Raises ConfigError."""
-    return _converted(properties.line_of, path, name)
+def lines_of(path: str | Path) -> dict[str, int]:
+    """As properties.lines_of. Raises ConfigError."""
+    return _converted(properties.lines_of, path)
 
 
 def parse_properties(text: str) -> dict[str, str]:

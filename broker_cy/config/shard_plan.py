@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.listeners import PORT_MAX, Listener
+from broker_cy.config.startup import Place
 from broker_cy.config.types import ConfigError
 from broker_cy.core import shard_ids
 
@@ -24,6 +25,7 @@ METRICS_ACCESS: Final = (
 # Of the controller listener that a node gets if it names none.
 LOOPBACK: Final = "127.0.0.1"
 _MAP: Final = "listener.security.protocol.map"
+_NO_PLACES: Final[Mapping[str, Place]] = {}
 
 
 class Plan(NamedTuple):
@@ -45,20 +47,21 @@ def check_count(count: int) -> None:
         raise ConfigError(f"--shards {count}: expected a number from 1 to {shard_ids.SHARDS_MAX}")
 
 
-def make(properties: Mapping[str, str], count: int) -> Plan:
-    """The settings of `count` shards, whose ports fit each other. Raises ConfigError, with one line that says
-    what to change.
+def make(properties: Mapping[str, str], count: int, places: Mapping[str, Place] = _NO_PLACES) -> Plan:
+    """The settings of `count` shards, whose ports fit each other. `places` says where each is written. Raises
+    ConfigError, with one line that says what to change.
     """
     check_count(count)
-    config = BrokerConfig.from_properties(properties)
+    config = BrokerConfig.from_properties(properties, places)
     _check(config, count)
     static = dict(properties)
     root = str(config.log_dirs[0])
-    metrics = static.pop(METRICS, "")
-    metrics_access = {name: static.pop(name, "") for name in METRICS_ACCESS}
+    # Shards resolve variables of config providers themselves; these are settings of the parent.
+    metrics = config.static[METRICS] if static.pop(METRICS, "") else ""
+    metrics_access = {name: config.static[name] if static.pop(name, "") else "" for name in METRICS_ACCESS}
     if config.is_controller and not config.network.controller_listeners:
-        static.update(_controller_listener(config, static, count))
-        config = BrokerConfig.from_properties(static)
+        static.update(_controller_listener(config, config.static, count))
+        config = BrokerConfig.from_properties(static, places)
     _check_ports(config, count, metrics)
     shards = tuple(_shard(config, static, shard) for shard in range(count))
     return Plan(shards, root, metrics, metrics_access, int(config["broker.session.timeout.ms"]), config.is_controller)

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker_cy.config import authorizer, sasl, tls
-from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, INTERNAL, Setting, Support, unknown
+from broker_cy.config import foreign, sasl, tls
+from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, Setting
 from broker_cy.config.listeners import Listener, parse_listeners, parse_protocol_map, with_controller_defaults
-from broker_cy.config.properties import line_of, parse_override, read_properties_file
+from broker_cy.config.properties import lines_of, parse_override, read_properties_file
 from broker_cy.config.types import ConfigError, parse
 from broker_cy.core.logs import Event
 
@@ -30,12 +30,12 @@ BUILT_IN = {
     "share.coordinator.state.topic.min.isr": "1",
 }
 
-# Settings that Kafka passes to plug-ins.
-_PLUGIN_PREFIXES = ("rlmm.config.", "rsm.config.")
 LISTENER_PREFIX = "listener.name."
 # Limits of a listener with its prefix, and of the broker without; they may change while the broker runs.
 LIMITS_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate"})
 NO_EFFECT = "setting has no effect yet"
+# What is shown instead of a secret.
+HIDDEN = "[hidden]"
 
 
 class Network(NamedTuple):
@@ -63,6 +63,20 @@ class Network(NamedTuple):
         if self.inter_broker:
             return self.inter_broker, self.inter_broker_protocol
         return self.events_to, self.events_to_protocol
+
+
+class Place(NamedTuple):
+    """Where a setting is written: a line of a file, or an option of the command line, whose `line` is 0."""
+
+    source: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.source}: line {self.line}" if self.line else self.source
+
+    @property
+    def short(self) -> str:
+        return f"line {self.line}" if self.line else "--set"
 
 
 class QuorumVoter(NamedTuple):
@@ -104,14 +118,13 @@ def sources(
     return found
 
 
-def written_at(name: str, file: str | Path | None, overrides: Iterable[str]) -> str:
-    """Return the place where the setting `name` of `sources` is set: `--set name`, or the file and the line; empty if
-    it is in neither. Raises ConfigError.
-    """
-    if any(parse_override(text)[0] == name for text in overrides):
-        return f"--set {name}"
-    line = line_of(file, name) if file is not None else None
-    return f"{file}: line {line}" if line is not None else ""
+def places(file: str | Path | None, overrides: Iterable[str]) -> dict[str, Place]:
+    """Return where each setting of `sources` is written. Raises ConfigError."""
+    found = {name: Place(str(file), line) for name, line in lines_of(file).items()} if file is not None else {}
+    for text in overrides:
+        name = parse_override(text)[0]
+        found[name] = Place(f"--set {name}", 0)
+    return found
 
 
 def complete(properties: Mapping[str, str]) -> dict[str, str]:
@@ -125,33 +138,6 @@ def complete(properties: Mapping[str, str]) -> dict[str, str]:
     ):
         raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
     return found
-
-
-def report(properties: Mapping[str, str]) -> list[Event]:
-    """Return one event for each setting that is accepted but has no effect yet. Raises ConfigError for an unknown or
-    refused setting.
-    """
-    events = []
-    for name, text in properties.items():
-        setting = setting_of(name)
-        if name in authorizer.SETTINGS:
-            if not properties.get(authorizer.CLASS_NAME):
-                events.append(no_effect(name, text))
-        elif setting is None:
-            if name not in INTERNAL and not name.startswith(_PLUGIN_PREFIXES):
-                raise unknown(name)
-            events.append(no_effect(name, text))
-        elif sasl.is_handler(name, text):
-            continue
-        elif setting.support is Support.REFUSED and setting.parse(text) != setting.default:
-            raise ConfigError(refusal(name, text, setting))
-        elif (
-            setting.support is Support.INERT
-            or name in BROKER_QUOTAS  # they have no static level
-            or (setting.support is Support.EFFECTIVE and name.startswith(LISTENER_PREFIX) and not is_of_listener(name))
-        ):
-            events.append(no_effect(name, text))
-    return events
 
 
 def setting_of(name: str) -> Setting | None:
@@ -175,26 +161,29 @@ def is_of_listener(name: str) -> bool:
 
 def no_effect(name: str, text: str) -> Event:
     setting = setting_of(name)
-    shown = "[hidden]" if setting is not None and setting.is_sensitive else text
+    shown = HIDDEN if setting is not None and setting.is_sensitive else text
     return Event(NO_EFFECT, {"setting": name, "value": shown})
 
 
 def refusal(name: str, text: str, setting: Setting) -> str:
-    shown = "[hidden]" if setting.is_sensitive else text
-    default = setting.default_text
-    allowed = "remove it" if default in (None, "") else f"remove it or use its default, {default}"
-    return f"setting {name}={shown} is not supported yet: {allowed}"
+    """Why a setting is refused that is known, and what to do. `foreign_configs.tsv` has a row for each of them."""
+    row = foreign.row_of(setting.name)
+    assert row is not None, name
+    return f"{name}={HIDDEN if setting.is_sensitive else text} {row.text}"
 
 
 def check_served(values: Mapping[str, Any]) -> None:
     """Check what depends on the roles of the node (Kafka's KafkaConfig), and refuse what Kafka allows and this broker
-    does not support: more data directories, other authorizers. Raises ConfigError.
+    does not support: more data directories. Raises ConfigError.
     """
     _check_roles(values)
-    authorizer.check_class(values["authorizer.class.name"])
     directories = data_directories(values)
     if len(directories) > 1:
-        raise ConfigError(f"setting log.dirs={','.join(directories)} is not supported yet: name one directory")
+        raise ConfigError(
+            f"setting log.dirs={','.join(directories)} is not supported yet: name one directory (partitions in the "
+            "others would be missing)",
+            "log.dirs",
+        )
 
 
 def _check_roles(values: Mapping[str, Any]) -> None:

@@ -19,7 +19,13 @@ from broker_cy.core.configs import ConfigType
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used. The message is one line, and Kafka's if Kafka has one."""
+    """A setting that cannot be used. The message is one line, and Kafka's if Kafka has one. `setting` is its name; it
+    is empty if the message is about several or none.
+    """
+
+    def __init__(self, message: str, setting: str = "") -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 class Password:
@@ -55,7 +61,7 @@ TEXT_LENGTH_MAX = 32767
 
 def invalid(name: str, value: object, reason: str = "") -> ConfigError:
     """Return an error with the text of Kafka's ConfigException(name, value, message)."""
-    return ConfigError(f"Invalid value {value} for configuration {name}" + (f": {reason}" if reason else ""))
+    return ConfigError(f"Invalid value {value} for configuration {name}" + (f": {reason}" if reason else ""), name)
 
 
 def parse(name: str, text: str, config_type: ConfigType) -> Any:

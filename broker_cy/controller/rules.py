@@ -24,16 +24,16 @@ def topic_setting(state: MetadataImage, config: BrokerConfig, topic: str, name: 
     """The value of a topic setting whose broker setting has the same name, as the state has it, committed or not: of
     the topic, of this controller, of all brokers, of the controller's file. Values that do not parse are skipped.
     """
-    for settings in (
-        state.configs.topic(topic),
-        state.configs.broker(config.node_id),
-        state.configs.broker(""),
-        config.static,
+    for settings, has_variables in (
+        (state.configs.topic(topic), False),
+        (state.configs.broker(config.node_id), True),
+        (state.configs.broker(""), True),
+        (config.static, False),
     ):
         text = settings.get(name)
         if text is not None:
             try:
-                return TOPIC[name].parse(text)
+                return TOPIC[name].parse(config.resolve(text) if has_variables else text)
             except ConfigError:
                 continue
     return TOPIC[name].default

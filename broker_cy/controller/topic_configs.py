@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from broker_cy.config import BrokerConfig
-from broker_cy.config.definitions import TOPIC, TOPIC_SYNONYMS
-from broker_cy.config.describe import levels
+from broker_cy.config.definitions import TOPIC
+from broker_cy.config.describe import is_of_provider, levels, names_behind
 from broker_cy.config.topic import topic_settings
 from broker_cy.config.types import to_text
 from broker_cy.core.configs import ConfigSource
@@ -19,7 +19,7 @@ def effective(overrides: dict[str, str], config: BrokerConfig) -> list[Any]:
     found = []
     for name in sorted(TOPIC):
         setting = TOPIC[name]
-        sensitive = setting.is_sensitive
+        sensitive = setting.is_sensitive or (name not in overrides and is_of_provider(names_behind(name), config))
         # Set values are returned as they were written.
         value = overrides[name] if name in overrides else to_text(values[name], setting.type)
         found.append(
@@ -36,7 +36,7 @@ def effective(overrides: dict[str, str], config: BrokerConfig) -> list[Any]:
 
 def _source(name: str, config: BrokerConfig) -> ConfigSource:
     """The source of the broker's value of a topic setting: the first level that has one of the setting's synonyms."""
-    for settings, source in levels(config):
-        if any(synonym.name in settings for synonym in TOPIC_SYNONYMS[name]):
-            return source
+    for level in levels(config):
+        if any(other in level.settings for other in names_behind(name)):
+            return level.source
     return ConfigSource.DEFAULT_CONFIG

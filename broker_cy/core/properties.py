@@ -27,13 +27,9 @@ def read_properties_file(path: str | Path) -> dict[str, str]:
         raise PropertiesError(f"{path}: {error}") from error
 
 
-def line_of(path: str | Path, name: str) -> int | None:
-    """Return the line on which the effective value of `name` begins, None if there is none. Raises PropertiesError."""
-    found = None
-    for number, line in _logical_lines(_read_text(path)):
-        if _unescape(line[: _end_of_key(line)], number) == name:
-            found = number
-    return found
+def lines_of(path: str | Path) -> dict[str, int]:
+    """Return the line on which the effective value of each name begins. Raises PropertiesError."""
+    return {_unescape(line[: _end_of_key(line)], number): number for number, line in _logical_lines(_read_text(path))}
 
 
 def _read_text(path: str | Path) -> str:

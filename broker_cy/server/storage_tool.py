@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, NoReturn
 from uuid import UUID
 
-from broker_cy.config import BrokerConfig, ConfigError, shard_plan, sources
+from broker_cy.config import BrokerConfig, ConfigError, places, shard_plan, sources
 from broker_cy.core import shard_ids
 from broker_cy.core import uuid as uuids
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
@@ -24,7 +24,7 @@ from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from broker_cy.server import feature_tables, scram_option
+from broker_cy.server import feature_tables, scram_option, settings_check
 from broker_cy.storage import shard_directories
 from broker_cy.storage.atomic import write_atomically
 from broker_cy.storage.data_directory import (
@@ -50,6 +50,7 @@ examples:
   broker-cy storage random-uuid                              an id for a new cluster
   broker-cy storage format -c server.properties -t ID        format the directories of one of its nodes
   broker-cy storage info -c server.properties                show what they contain
+  broker-cy storage check -c server.properties               show which settings are refused or have no effect
   broker-cy storage version-mapping -r 4.2                   the levels of all features in Kafka 4.2
   broker-cy storage feature-dependencies -f kraft.version=1  what that level needs
   broker-cy storage format -c server.properties -t ID --shards 4
@@ -69,13 +70,15 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     top = _Parser(
         prog="broker-cy storage",
-        description="Format the directories of a node, or show what they contain.",
+        description="Check the settings of a node, format its directories, or show what they contain.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     info = commands.add_parser("info", help="show what the log directories contain")
     info.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties of the node")
+    check = commands.add_parser("check", help="show which settings of a file are refused or have no effect")
+    check.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties of the node")
     form = commands.add_parser("format", help="format the log directories of a node")
     form.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties of the node")
     form.add_argument("--cluster-id", "-t", required=True, metavar="ID", help="the id of the cluster: see random-uuid")
@@ -101,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
     voters.add_argument(
         "--initial-controllers", "-I", metavar="VOTERS", help="the first voters: ID@HOST:PORT:DIRECTORY-ID,..."
     )
-    for each in (info, form):
+    for each in (info, check, form):
         each.add_argument(
             "--shards", type=int, default=1, metavar="N", help="the node has N shards (broker-cy start --shards N)"
         )
@@ -129,7 +132,9 @@ def run(argv: Sequence[str]) -> int:
             for text in arguments.feature:
                 feature_tables.print_dependencies(text)
             return 0
-        configs = _configs(sources(arguments.config), arguments.shards)
+        if arguments.command == "check":
+            return settings_check.check(arguments.config, arguments.shards)
+        configs = _configs(arguments.config, arguments.shards)
         if arguments.command == "info":
             return max(_info(config) for config in configs)
         if not arguments.ignore_formatted:
@@ -145,14 +150,15 @@ def run(argv: Sequence[str]) -> int:
     return 1
 
 
-def _configs(properties: dict[str, str], shards: int) -> list[BrokerConfig]:
+def _configs(file: str, shards: int) -> list[BrokerConfig]:
     """Of the node, or of each of its shards. Raises ConfigError, DataDirectoryError."""
     shard_plan.check_count(shards)
+    properties, written = sources(file), places(file, ())
     if shards == 1:
-        return [BrokerConfig.from_properties(properties)]
-    plan = shard_plan.make(properties, shards)
+        return [BrokerConfig.from_properties(properties, written)]
+    plan = shard_plan.make(properties, shards, written)
     shard_directories.check(plan)
-    return [BrokerConfig.from_properties(each) for each in plan.shards]
+    return [BrokerConfig.from_properties(each, written) for each in plan.shards]
 
 
 def _directories(config: BrokerConfig) -> list[str]:

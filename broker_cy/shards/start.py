@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Sequence
 
-from broker_cy.config import BrokerConfig, ConfigError, UnknownSettingError, shard_plan, sources, written_at
+from broker_cy.config import BrokerConfig, ConfigError, places, shard_plan, sources
 from broker_cy.core import logs
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.server.connections.sockets import ListenError
@@ -33,11 +33,10 @@ def run(
     """Run `count` shards until a signal arrives, and return the exit code. Raises StartError."""
     logs.configure()
     try:
-        found = shard_plan.make(sources(config_file, data_dir=data_dir, listener=listener, overrides=settings), count)
-        configs = [BrokerConfig.from_properties(each) for each in found.shards]
-    except UnknownSettingError as error:
-        where = written_at(error.name, config_file, settings)
-        raise StartError(f"{where}: {error}" if where else str(error)) from None
+        properties = sources(config_file, data_dir=data_dir, listener=listener, overrides=settings)
+        written = places(config_file, settings)
+        found = shard_plan.make(properties, count, written)
+        configs = [BrokerConfig.from_properties(each, written) for each in found.shards]
     except ConfigError as error:
         raise StartError(str(error)) from None
     if not has_pidfds():

@@ -293,8 +293,9 @@ class TestRefusals:
         assert self.refused(tmp_path, "--config", "bad.properties") == f"broker-cy: bad.properties: line 2: {to_do}"
         typed = self.refused(tmp_path, "--config", "bad.properties", "--set", "num.partitons=4")
         assert typed == f"broker-cy: --set num.partitons: {to_do}"
-        unlike = self.refused(tmp_path, "--set", "qqqq.zzzz=secret")
-        assert unlike == "broker-cy: --set qqqq.zzzz: unknown setting qqqq.zzzz: remove it or correct its name"
+        strict = self.refused(tmp_path, "--set", "qqqq.zzzz=secret", "--set", "brokercy.config.strict=true")
+        to_do = "unknown setting qqqq.zzzz has no effect: remove it or correct its name"
+        assert strict == f"broker-cy: --set qqqq.zzzz: {to_do}"
 
 
 def test_ipv6(make_broker: MakeBroker, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from broker_cy.config import ConfigError, RequirementError
 from broker_cy.config.definitions import BROKER, TOPIC_SYNONYMS
-from broker_cy.config.dynamic import usable
 from broker_cy.controller.config_ops import (
     OK,
     AlterConfigs,
@@ -252,7 +251,7 @@ def _check_broker_settings(broker: Broker, resource: ResourceChange, *, validate
                 ErrorCode.INVALID_CONFIG,
                 f"Config value {change.op.name.lower()} is not allowed for config key: {change.name}",
             )
-    current, _ = usable(broker.image.configs.broker(resource.name), per_broker=per_broker)
+    current = broker.config.usable_dynamic(broker.image.configs.broker(resource.name), per_broker=per_broker)
     try:
         changed = broker.config.validate_dynamic(apply_changes(resource, current), per_broker=per_broker)
         if broker.tls is not None:

@@ -92,8 +92,8 @@ def test_versions(settings: dict[str, str], versions: tuple[str, str]) -> None:
         ),
         ({"ssl.keystore.type": "BKS"}, "not supported"),
         ({"ssl.principal.mapping.rules": "RULE:(/a/"}, "Invalid rule"),
-        ({"ssl.engine.factory.class": "a.B"}, "could not be found"),
-        ({"ssl.provider": "a"}, "not supported yet"),
+        ({"ssl.engine.factory.class": "a.B"}, "cannot run here, and it decides"),
+        ({"ssl.provider": "a"}, "chooses cryptography of Java"),
     ],
 )
 def test_what_would_not_protect_is_refused(settings: dict[str, str], message: str) -> None:

@@ -112,10 +112,10 @@ def test_inert_dynamic_setting_is_said_and_refused_ones_are_refused(
     with caplog.at_level(logging.WARNING):
         assert change(broker, BROKER, "", ("num.io.threads", SET, "9")) == (0, None)
     assert {"setting": "num.io.threads", "value": "9"} in [getattr(r, "fields", None) for r in caplog.records]
-    code, message = change(broker, BROKER, "1", ("sasl.login.refresh.window.factor", SET, "0.5"))
+    code, message = change(broker, BROKER, "1", ("listener.name.plaintext.ssl.trustmanager.algorithm", SET, "x"))
     assert code == ErrorCode.INVALID_REQUEST
     assert message is not None
-    assert "is not supported yet" in message
+    assert "chooses cryptography of Java, and this broker uses OpenSSL: remove it" in message
     code, message = change(broker, BROKER, "1", ("listener.name.plaintext.ssl.keystore.password", SET, "secret"))
     assert code == ErrorCode.INVALID_REQUEST
     assert message is not None

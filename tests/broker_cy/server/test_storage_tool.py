@@ -67,6 +67,30 @@ CASES: list[tuple[dict[str, str], list[list[str]]]] = [
 ]
 
 
+def test_check_lists_every_problem_of_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """If this fails, an operator learns one by one, and from starts, which lines of a file of Kafka do not work."""
+    file = properties(tmp_path, {**DYNAMIC, "num.io.threads": "3", "port": "9092", "foo.bar": "${env:KCY_NOT_SET}"})
+    assert storage_tool.run(["check", "-c", str(file)]) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        f"{file}: line 7: num.io.threads has no effect yet: remove it",
+        f"{file}: line 8: port was removed and has no effect: listeners counts",
+        f"{file}: line 9: foo.bar: ${{env:KCY_NOT_SET}} names an unknown provider: add env to config.providers and set "
+        "config.providers.env.class, or write the value",
+        f"{file}: 3 problems in 9 settings",
+    ]
+    listeners = {"listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9100"}
+    file = properties(tmp_path, {**DYNAMIC, **listeners})
+    assert storage_tool.run(["check", "-c", str(file)]) == 0
+    assert storage_tool.run(["check", "-c", str(file), "--shards", "2"]) == 0
+    assert capfd.readouterr().err == ""
+    file = properties(tmp_path, {**DYNAMIC, **listeners, "node.id": "1000"})
+    assert storage_tool.run(["check", "-c", str(file), "--shards", "2"]) == 1
+    assert "node.id=1000 must be below 1000" in capfd.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
 needs_kafka = pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
 
 

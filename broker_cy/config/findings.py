@@ -1,0 +1,280 @@
+"""What is wrong with the settings of a file and a command line before any value is used: variables of config providers
+are resolved, and each name is known, reported or refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from broker_cy.config import authorizer, foreign, providers, sasl
+from broker_cy.config.definitions import BROKER_QUOTAS, INTERNAL, Setting, Support
+from broker_cy.config.startup import (
+    HIDDEN,
+    LISTENER_PREFIX,
+    Place,
+    complete,
+    is_of_listener,
+    no_effect,
+    refusal,
+    setting_of,
+)
+from broker_cy.config.types import ConfigError
+from broker_cy.core.configs import ConfigType
+from broker_cy.core.logs import Event
+
+# Names that one log line lists.
+LISTED_MAX: Final = 20
+# Shorter values are parts of ordinary words; they are hidden only where a message quotes a value.
+_HIDDEN_BYTES_MIN: Final = 4
+_SEPARATORS: Final = re.compile(r"[,;\s]+")
+_ADVICE: Final = "remove it or correct its name"
+
+
+class Kind(Enum):
+    REFUSED = "refused"
+    INERT = "inert"  # a setting of Kafka without an effect here
+    REMOVED = "removed"
+    OTHER = "other"  # of another program
+    UNKNOWN = "unknown"
+
+
+class Finding(NamedTuple):
+    """`detail` is a sentence about the setting, or what a line that lists several of a kind says of it."""
+
+    setting: str
+    kind: Kind
+    detail: str
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, in one line, with what to do."""
+        match self.kind:
+            case Kind.REFUSED:
+                return self.detail
+            case Kind.INERT:
+                return f"{self.setting} has no effect yet: remove it"
+            case Kind.REMOVED:
+                return f"{self.setting} {self.detail}"
+            case Kind.OTHER:
+                return f"{self.setting} is a setting of another program and has no effect: remove it"
+            case Kind.UNKNOWN:
+                return f"unknown setting {self.setting} has no effect: {_ADVICE}" + _in_brackets(self.detail)
+
+
+class Findings(NamedTuple):
+    """`texts` are the settings with the values of providers, and `hidden` the names of those that have some; `secrets`
+    are these values. `found` is in the order of the file.
+    """
+
+    texts: dict[str, str]
+    hidden: frozenset[str]
+    secrets: frozenset[str]
+    found: list[Finding]
+    places: Mapping[str, Place]
+
+    def of(self, *kinds: Kind) -> list[Finding]:
+        return [each for each in self.found if each.kind in kinds]
+
+    def refuse(self, found: list[Finding]) -> None:
+        """Raises ConfigError for the first of these, with its place; the message counts the others."""
+        if not found:
+            return
+        first = found[0]
+        more = ""
+        file = next((place.source for place in self.places.values() if place.line), None)
+        if len(found) > 1:
+            more = f" (and {len(found) - 1} more" + (
+                f": broker-cy storage check -c {file} lists them)" if file else ")"
+            )
+        raise ConfigError(f"{self.at(first.setting)}{first.sentence}{more}", first.setting)
+
+    def at(self, setting: str) -> str:
+        """The place of a setting, as a message begins with it."""
+        return f"{self.places[setting]}: " if setting in self.places else ""
+
+    def located(self, error: ConfigError) -> ConfigError:
+        """The error with the place of its setting, and without values of providers."""
+        return ConfigError(f"{self.at(error.setting)}{hide(str(error), self.secrets)}", error.setting)
+
+    def events(self) -> list[Event]:
+        """The warnings for the log: one for each setting that has no effect yet, one for each reason why others have
+        none.
+        """
+        inert = [
+            no_effect(each.setting, HIDDEN if each.setting in self.hidden else self.texts[each.setting])
+            for each in self.of(Kind.INERT)
+        ]
+        return [*inert, *self._removed(), *self._other(), *self._unknown()]
+
+    def _removed(self) -> list[Event]:
+        by_reason: dict[str, list[Finding]] = {}
+        for each in self.of(Kind.REMOVED):
+            by_reason.setdefault(each.detail, []).append(each)
+        return [
+            Event("removed settings have no effect", {"settings": self._listed(group), "reason": reason})
+            for reason, group in by_reason.items()
+        ]
+
+    def _other(self) -> list[Event]:
+        counts = Counter(each.detail for each in self.of(Kind.OTHER))
+        if not counts:
+            return []
+        listed = _first(f"{name} ({count})" for name, count in counts.most_common())
+        return [Event("settings of other programs have no effect", {"count": counts.total(), "settings": listed})]
+
+    def _unknown(self) -> list[Event]:
+        found = self.of(Kind.UNKNOWN)
+        if not found:
+            return []
+        return [Event("unknown settings have no effect", {"count": len(found), "settings": self._listed(found)})]
+
+    def _listed(self, found: list[Finding]) -> str:
+        def text(each: Finding) -> str:
+            place = self.places.get(each.setting)
+            parts = [] if place is None else [place.short]
+            if each.kind is Kind.UNKNOWN and each.detail:
+                parts.append(each.detail)
+            return each.setting + _in_brackets(", ".join(parts))
+
+        return _first(map(text, found))
+
+
+def examine(properties: Mapping[str, str], places: Mapping[str, Place]) -> Findings:
+    """Resolve the variables and judge each name. Raises ConfigError if node.id and broker.id differ."""
+    given = providers.Providers(properties)
+    found = [Finding(name, Kind.REFUSED, text) for name, text in given.problems.items()]
+    texts, hidden, secrets = {}, set(), set()
+    for name, text in properties.items():
+        try:
+            texts[name] = given.resolve(text, of_command_line=_is_option(name, places))
+        except providers.Unresolved as error:
+            if not given.is_refused(text):
+                # The place names an option.
+                what = str(error) if _is_option(name, places) else f"{name}: {error}"
+                found.append(Finding(name, Kind.REFUSED, what))
+            continue
+        if texts[name] is not text:
+            hidden.add(name)
+            secrets.add(texts[name])
+        elif _needs_value(name) and (bare := providers.bare_variable(text)) is not None:
+            found.append(Finding(name, Kind.REFUSED, f"{name}: {bare} names no provider: {_HOW_TO_WRITE}"))
+    secrets |= given.values
+    if hidden & {"node.id", "broker.id"}:
+        hidden |= {"node.id", "broker.id"}
+    try:
+        texts = complete(texts)
+    except ConfigError as error:
+        found.append(Finding("node.id" if "node.id" in properties else "broker.id", Kind.REFUSED, str(error)))
+    for name, text in texts.items():
+        each = _judge(name, text, texts)
+        if each is not None and name in properties:
+            found.append(each._replace(detail=hide(each.detail, secrets)))
+    order = {name: number for number, name in enumerate(properties)}
+    found.sort(key=lambda each: order[each.setting])
+    # The file of a broker with ZooKeeper: no other problem of it is worth mending before.
+    found.sort(key=lambda each: each.setting != _ZOOKEEPER or each.kind is not Kind.REFUSED)
+    return Findings(texts, frozenset(hidden), frozenset(secrets), found, places)
+
+
+_ZOOKEEPER: Final = "zookeeper.connect"
+_HOW_TO_WRITE: Final = "write ${env:NAME} with a provider env, or the value"
+
+
+def _is_option(name: str, places: Mapping[str, Place]) -> bool:
+    return name in places and not places[name].line
+
+
+def _needs_value(name: str) -> bool:
+    """Whether a variable without a provider cannot be meant as text: not in settings that nothing reads."""
+    return setting_of(name) is not None or name in authorizer.SETTINGS
+
+
+def hide(message: str, secrets: Iterable[str]) -> str:
+    """Return the message without the values of providers, and without the parts of lists of them."""
+    parts = {part for secret in secrets for part in (secret, *_SEPARATORS.split(secret)) if part}
+    for part in sorted(parts, key=len, reverse=True):
+        if len(part) >= _HIDDEN_BYTES_MIN:
+            message = message.replace(part, HIDDEN)
+        else:
+            message = message.replace(f"Invalid value {part} ", f"Invalid value {HIDDEN} ")
+    return message
+
+
+def _judge(name: str, text: str, texts: Mapping[str, str]) -> Finding | None:
+    """What is wrong with a setting; None if nothing is."""
+    setting = setting_of(name)
+    if name in authorizer.SETTINGS:
+        return None if texts.get(authorizer.CLASS_NAME) else Finding(name, Kind.INERT, "")
+    if setting is None:
+        return _judge_unknown(name, texts)
+    if sasl.is_handler(name, text):
+        return None
+    if name == authorizer.CLASS_NAME:
+        is_refused = text.strip() not in ("", authorizer.STANDARD)
+        return Finding(name, Kind.REFUSED, refusal(name, text, setting)) if is_refused else None
+    if setting.support is Support.REFUSED:
+        return _judge_refused(name, text, setting)
+    if (
+        setting.support is Support.INERT
+        or name in BROKER_QUOTAS  # they have no static level
+        or (setting.support is Support.EFFECTIVE and name.startswith(LISTENER_PREFIX) and not is_of_listener(name))
+    ):
+        return Finding(name, Kind.INERT, "")
+    return None
+
+
+def _judge_refused(name: str, text: str, setting: Setting) -> Finding | None:
+    if setting.type is ConfigType.CLASS:
+        # Any other class cannot be loaded, which says less than the reason.
+        is_default = text.strip() in ("", setting.default)
+    else:
+        try:
+            is_default = setting.parse(text) == setting.default
+        except ConfigError as error:
+            return Finding(name, Kind.REFUSED, str(error))
+    return None if is_default else Finding(name, Kind.REFUSED, refusal(name, text, setting))
+
+
+def _judge_unknown(name: str, texts: Mapping[str, str]) -> Finding | None:
+    if name.startswith(providers.PREFIX):
+        listed = {part.strip() for part in texts.get(providers.NAMES, "").split(",")}
+        if name.removeprefix(providers.PREFIX).partition(".")[0] in listed:
+            return None
+        return Finding(name, Kind.UNKNOWN, f"{providers.NAMES} does not name it")
+    if name in INTERNAL:
+        return Finding(name, Kind.INERT, "")
+    row = foreign.row_of(name)
+    if row is not None and row.is_refused(texts):
+        return Finding(name, Kind.REFUSED, f"{name} {row.text}")
+    if row is not None and row.kind is foreign.Class.REFUSED:
+        row = foreign.row_of_prefix(name) or row
+    if row is not None and row.kind is foreign.Class.OTHER:
+        return Finding(name, Kind.OTHER, row.name)
+    if row is not None:
+        return Finding(name, Kind.REMOVED, row.text if row.kind is foreign.Class.REMOVED else _counts(row.unless))
+    base = sasl.base_of(name)[0] if name.startswith(LISTENER_PREFIX) else name
+    if (meant := foreign.meant(base)) is not None:
+        return Finding(name, Kind.REFUSED, f"unknown setting {name}: {_ADVICE} ({meant})")
+    similar = foreign.similar(base)
+    return Finding(name, Kind.UNKNOWN, "" if similar is None else f"did you mean {similar}?")
+
+
+def _counts(unless: str) -> str:
+    """Why a setting that would be refused has no effect beside another one."""
+    name, equals, _ = unless.partition("=")
+    return "has no effect if it is false" if equals else f"was removed and has no effect: {name} counts"
+
+
+def _in_brackets(text: str) -> str:
+    return f" ({text})" if text else ""
+
+
+def _first(texts: Iterable[str]) -> str:
+    """The first of these, and how many more there are."""
+    found = list(texts)
+    more = len(found) - LISTED_MAX
+    return ", ".join(found[:LISTED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,102 @@
+"""Names in files of real clusters that are no settings of this broker, and why some settings are refused.
+
+The table `foreign_configs.tsv` has a row for each name, or for all names with a prefix (`confluent.*`):
+
+- `other`: a setting of another program, such as a plug-in; it is reported together with the others of its row;
+- `removed`: a setting of an older Kafka; `text` says what counts instead;
+- `refused`: without it, security, policies, addresses or data would not be what the file says; `text` is the reason
+  and the remedy. If the setting in `unless` is in the file (`name`, or `name=value`), there is no such effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from functools import cache
+from typing import Final, NamedTuple
+
+from broker_cy.config.authorizer import SETTINGS as AUTHORIZER_SETTINGS
+from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, TOPIC_SYNONYMS, rows_of
+
+# A name that is at least this similar to a known one is a typing error; `difflib`'s ratio.
+NEAR: Final = 0.85
+# A name that is at least this similar is worth a question.
+SIMILAR: Final = 0.75
+
+
+class Class(Enum):
+    OTHER = "other"
+    REMOVED = "removed"
+    REFUSED = "refused"
+
+
+class Row(NamedTuple):
+    """`name` ends with `*` if it stands for all names that begin with the rest."""
+
+    name: str
+    kind: Class
+    unless: str
+    text: str
+
+    def is_refused(self, properties: Mapping[str, str]) -> bool:
+        """Whether the setting is refused beside these."""
+        if self.kind is not Class.REFUSED:
+            return False
+        name, equals, value = self.unless.partition("=")
+        text = properties.get(name) if name else None
+        return text is None or (bool(equals) and text.strip().lower() != value)
+
+
+ROWS: Final = {
+    row["name"]: Row(row["name"], Class(row["class"]), row["unless"], row["text"])
+    for row in rows_of("foreign_configs.tsv")
+}
+# The longest prefix counts.
+_PREFIXES: Final = sorted((name[:-1] for name in ROWS if name.endswith("*")), key=len, reverse=True)
+
+
+def row_of(name: str) -> Row | None:
+    """Return the row of a name, or of the longest prefix that it has; None if there is none."""
+    return ROWS.get(name) or row_of_prefix(name)
+
+
+def row_of_prefix(name: str) -> Row | None:
+    """Return the row of the longest prefix of a name; None if there is none."""
+    prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), None)
+    return None if prefix is None else ROWS[f"{prefix}*"]
+
+
+@cache
+def _known() -> dict[str, tuple[str, ...]]:
+    """The names that can be mistyped, each with its sorted words."""
+    refused = (row.name for row in ROWS.values() if row.kind is Class.REFUSED)
+    names = (*BROKER, *BROKER_QUOTAS, *AUTHORIZER_SETTINGS, *refused)
+    return {name: _words(name) for name in names if not name.endswith("*")}
+
+
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(sorted(name.split(".")))
+
+
+def meant(name: str) -> str | None:
+    """Return the setting that an unknown name was probably meant to be, for a message; None if there is none."""
+    for synonym in TOPIC_SYNONYMS.get(name, ()):
+        return f"the broker's default for topics is {synonym.name}"
+    words = _words(name)
+    for other, its_words in _known().items():
+        if words == its_words:
+            return f"did you mean {other}?"
+    near = _closest(name, _known(), NEAR)
+    return None if near is None else f"did you mean {near}?"
+
+
+def similar(name: str) -> str | None:
+    """Return the known setting that is most similar to an unknown name; None if none is similar."""
+    return _closest(name, _known(), SIMILAR)
+
+
+def _closest(name: str, names: Iterable[str], cutoff: float) -> str | None:
+    import difflib  # only an unknown name needs it
+
+    found = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
+    return found[0] if found else None

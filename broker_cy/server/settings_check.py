@@ -1,0 +1,25 @@
+"""`broker-cy storage check`: everything that is wrong with the settings of a file, without starting a node."""
+
+from __future__ import annotations
+
+import sys
+
+from broker_cy.config import BrokerConfig, places, shard_plan, sources
+
+
+def check(file: str, shards: int) -> int:
+    """Print what a start with brokercy.config.strict would refuse, and return the exit code: 1 if there is anything.
+    Raises ConfigError.
+    """
+    properties, written = sources(file), places(file, ())
+    problems = BrokerConfig.problems(properties, written)
+    if not problems and shards != 1:
+        shard_plan.make(properties, shards, written)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        count = len(problems)
+        print(f"{file}: {count} problem{'' if count == 1 else 's'} in {len(properties)} settings", file=sys.stderr)
+        return 1
+    print(f"{file}: each of the {len(properties)} settings has an effect")
+    return 0
