@@ -20,15 +20,19 @@ def missing() -> str | None:
     return kafka_dist.missing()
 
 
-def command(source: Path, class_path: str) -> list[str]:
-    """Return the start of the command line that runs the program, with its logs on stderr."""
+def classes(source: Path, class_path: str) -> Path:
+    """Return the directory with the program's classes."""
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
 
     def compiled(directory: Path) -> None:
         run(["javac", "-cp", class_path, "-d", directory, source], timeout_s=COMPILE_TIMEOUT_S)
 
-    classes = made_once(f"java-{source.stem}-{digest}", compiled)
+    return made_once(f"java-{source.stem}-{digest}", compiled)
+
+
+def command(source: Path, class_path: str) -> list[str]:
+    """Return the start of the command line that runs the program, with its logs on stderr."""
     # Kafka's class path comes first, as in the archive of its tools.
     *start, kafka_path, _ = kafka_dist.tool_command(source.stem)
-    paths = dict.fromkeys((kafka_path, str(classes), class_path))
+    paths = dict.fromkeys((kafka_path, str(classes(source, class_path)), class_path))
     return [*start, ":".join(paths), source.stem]

@@ -264,6 +264,7 @@ class Kafka(Node):
 
     name = "kafka"
     log_level = "ERROR"  # of what Kafka writes to stderr
+    run_tool = staticmethod(kafka_dist.run_tool)
 
     def __init__(
         self,
@@ -302,7 +303,7 @@ class Kafka(Node):
         self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
             arguments = ("format", "-t", CLUSTER_ID, "-c", self._properties, "--ignore-formatted")
-            kafka_dist.run_tool("kafka.tools.StorageTool", *arguments)
+            self.run_tool("kafka.tools.StorageTool", *arguments)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Send SIGTERM and return the exit code; Java's 128 + 15 after an orderly stop is returned as 0."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bench.launch import kafka_dist
 from bench.launch.nodes import broker_command, free_ports
 from broker_cy.core import tokens
 from broker_cy.core.errors import ErrorCode
@@ -23,6 +22,7 @@ from broker_cy.wire import messages as m
 from tests.broker_cy.security.exchanges import mechanism as mechanism_of
 from tests.compat.differential.client import CLOSED, Client
 from tests.compat.test_sasl import tool
+from tests.support import kafka_tools, needs
 from tests.support.broker import target_is_kafka
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.sasl_broker import (
@@ -250,7 +250,7 @@ def play_disabled(broker: Any) -> list[Any]:
     return script.seen
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 @pytest.mark.parametrize(("what", "settings"), [(play, {}), (play_disabled, {"delegation.token.secret.key": ""})])
 def test_the_same_answers_as_kafka(tmp_path: Path, what: Callable[[Any], list[Any]], settings: dict[str, str]) -> None:
     """If this fails, tools and clients that use delegation tokens with Kafka do not work here, or may do more."""
@@ -343,8 +343,7 @@ def test_tokens_survive_a_restart(tmp_path: Path) -> None:
 
 def test_kafkas_tool_and_java_clients(broker: Ours, tmp_path: Path) -> None:
     """If this fails, Kafka's tool for tokens, or a Java client with one, does not work."""
-    if kafka_dist.missing() is not None:
-        pytest.skip(str(kafka_dist.missing()))
+    needs.require(needs.kafka)
     good: dict[str, Any] = {"user": ALICE, "password": PASSWORD, "mechanism": "PLAIN"}
     command = "org.apache.kafka.tools.DelegationTokenCommand"
     made = tool(broker, tmp_path, command, "--create", "--max-life-time-period", "-1", **good)
@@ -364,13 +363,13 @@ def test_kafkas_tool_and_java_clients(broker: Ours, tmp_path: Path) -> None:
         jaas = f'{SCRAM_MODULE} required username={quoted(token_id)} password={quoted(token_hmac)} tokenauth="true";'
         settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
         write_properties(properties, settings)
-        listed = kafka_dist.run_tool(
+        listed = kafka_tools.run_tool(
             "org.apache.kafka.tools.TopicCommand",
             *("--bootstrap-server", broker.bootstrap, "--command-config", properties),
             *("--create", "--topic", f"of-{mechanism.lower()}", "--partitions", "1", "--replication-factor", "1"),
         )
         assert b"Created topic" in listed.stdout
-        refused = kafka_dist.run_tool(
+        refused = kafka_tools.run_tool(
             command,
             *("--bootstrap-server", broker.bootstrap, "--command-config", properties, "--describe"),
             check=False,

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from bench.launch import kafka_dist
 from broker_cy.core.errors import ErrorCode
 from broker_cy.security.acls import Operation, PatternType, Permission, ResourceType
 from broker_cy.server.handlers import load_handlers
@@ -25,6 +24,7 @@ from broker_cy.wire import messages as m
 from broker_cy.wire.frame import ApiKey
 from tests.compat.differential.client import Client
 from tests.compat.differential.plain import Names, plain
+from tests.support import kafka_tools, needs
 from tests.support.both_brokers import BOTH
 from tests.support.broker import QUICK, BrokerProcess, Target
 from tests.support.raw_wire import RawBatch, RawRecord
@@ -763,7 +763,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         target.close()
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_the_same_answers_as_kafka(ours: World, tmp_path: Path) -> None:
     """If this fails, a client without a right gets what it may not have, or an error that it does not understand."""
     kafka = BOTH["kafka"](tmp_path, SETTINGS)
@@ -787,7 +787,7 @@ def test_every_api_is_asked() -> None:
     assert {key for key, entry in registrations().items() if entry.requires == ""} == WITHOUT_RIGHTS
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_kafkas_own_tool(tmp_path: Path) -> None:
     """If this fails, kafka-acls.sh does not work with this broker as it does with Kafka."""
     settings = {"authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS"}
@@ -795,7 +795,7 @@ def test_kafkas_own_tool(tmp_path: Path) -> None:
 
     def tool(*arguments: str) -> list[str]:
         class_name = "org.apache.kafka.tools.AclCommand"
-        done = kafka_dist.run_tool(class_name, "--bootstrap-server", target.bootstrap, *arguments)
+        done = kafka_tools.run_tool(class_name, "--bootstrap-server", target.bootstrap, *arguments)
         return [line.strip() for line in done.stdout.decode().splitlines() if line.strip()]
 
     def rules(lines: list[str]) -> set[str]:

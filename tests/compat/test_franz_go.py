@@ -8,9 +8,10 @@ import pytest
 
 from bench.launch import go_programs
 from bench.launch.processes import run
+from tests.support import needs
 from tests.support.broker import Target
 
-pytestmark = pytest.mark.skipif(go_programs.missing() is not None, reason=str(go_programs.missing()))
+pytestmark = needs.go
 
 
 @pytest.fixture(scope="session")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import go_programs
+from tests.support import needs
 from tests.support.broker import target_is_kafka
 from tests.support.sasl_broker import SaslBroker
 
 pytestmark = [
     pytest.mark.skipif(target_is_kafka(), reason="about our own settings"),
-    pytest.mark.skipif(go_programs.missing() is not None, reason=str(go_programs.missing())),
+    needs.go,
 ]
 HERE = Path(__file__).with_name("franz_go")
 MODULE = "github.com/twmb/franz-go"

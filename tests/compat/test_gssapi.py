@@ -24,6 +24,7 @@ from loadgen.net import connection as loadgen_connection
 from loadgen.net import login as loadgen_login
 from tests.compat.differential.client import CLOSED, Client
 from tests.support import kerberos as kdcs
+from tests.support import needs
 from tests.support.broker import target_is_kafka
 from tests.support.clients import kcat
 from tests.support.kerberos import MODULE, REALM, Kdc, client_jaas
@@ -184,7 +185,7 @@ def test_aiokafka(broker: GssapiBroker, kdc: Kdc, topic: str) -> None:
     asyncio.run(asyncio.wait_for(work(), 2 * TIMEOUT_S))
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_java(broker: GssapiBroker, kdc: Kdc, topic: str, tmp_path: Path) -> None:
     """If this fails, Java clients cannot log in, with the key of a principal, or are other users than in Kafka."""
     file = client_file(tmp_path / "client.properties", client_jaas(key(kdc, ADMIN), ADMIN))
@@ -240,7 +241,7 @@ def send(client: Client, token: bytes) -> Any:
     return client.ask(m.SaslAuthenticateRequest(auth_bytes=token), 2)
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_the_same_answers_as_kafka(broker: GssapiBroker, kdc: Kdc, tmp_path: Path) -> None:
     """If this fails, our clients cannot log in to Apache Kafka, or it judges another login than our broker does."""
     admin = client_file(tmp_path / "admin", client_jaas(key(kdc, ADMIN), ADMIN))

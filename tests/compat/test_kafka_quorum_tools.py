@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import kafka_dist
 from broker_cy.client.errors import ClientError
+from tests.support import kafka_tools, needs
 from tests.support.cluster import DynamicNode, quorum
 from tests.support.wait import until
 
-pytestmark = pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+pytestmark = needs.kafka
 
 
 def tool(name: str, *arguments: str | Path, check: bool = True) -> str:
     """What the tool prints."""
-    done = kafka_dist.run_tool(f"org.apache.kafka.tools.{name}", *arguments, check=check)
+    done = kafka_tools.run_tool(f"org.apache.kafka.tools.{name}", *arguments, check=check)
     return done.stdout.decode() + done.stderr.decode()
 
 

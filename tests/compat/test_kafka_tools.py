@@ -11,10 +11,10 @@ from typing import Any
 
 from confluent_kafka import TopicPartition
 
-from bench.launch.kafka_dist import run_tool
 from tests.support.broker import Target
 from tests.support.confluent import close_consumer, new_consumer, read_all, send
 from tests.support.kafka_dump import dump_log_segments
+from tests.support.kafka_tools import run_tool
 from tests.support.raw_wire import API_VERSIONS, Connection
 from tests.support.topics import create_topic
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import kafka_dist
+from tests.support import needs
 from tests.support.cluster import cluster
 from tests.support.kafka_cluster import kafka_cluster
 from tests.support.tool_session import Nodes, ToolSession, properties
 from tests.support.wait import until
 
-pytestmark = pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+pytestmark = needs.kafka
 RECORDED = Path(__file__).resolve().parents[1] / "fixtures" / "kafka-4.3.1" / "tools_cluster.txt"
 ASSIGNED = "1:2:3,2:3:1"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from bench.launch.kafka_dist import run_tool
 from broker_cy.wire import messages
 from tests.compat.differential.client import Client
 from tests.compat.test_confluent_transactions import new_producer
@@ -13,6 +12,7 @@ from tests.compat.test_transactions import committed
 from tests.support.broker import Target
 from tests.support.confluent import TIMEOUT_S, send
 from tests.support.kafka_dump import dump_log_segments
+from tests.support.kafka_tools import run_tool
 from tests.support.raw_wire import RawBatch, RawRecord
 from tests.support.topics import create_topic
 from tests.support.wait import until
@@ -133,12 +133,19 @@ def test_kafka_features_tool(make_broker: MakeBroker, topic: str) -> None:
             *("--transactional-id", transactional_id, "--transaction-duration-ms", "10000"),
         )
         client = Client((broker.host, broker.port))
-        (found,) = client.ask(
-            messages.DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0
-        ).transaction_states
-        client.close()
-        assert found.transaction_state == "CompleteCommit", found
-        return int(found.producer_epoch)
+
+        def state() -> messages.DescribeTransactionsResponse.TransactionState:
+            request = messages.DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            found: list[messages.DescribeTransactionsResponse.TransactionState]
+            found = client.ask(request, 0).transaction_states
+            return found[0]
+
+        try:
+            # The producer is answered before the markers are written.
+            until(lambda: state().transaction_state == "CompleteCommit", "the end of the transaction", TIMEOUT_S)
+            return int(state().producer_epoch)
+        finally:
+            client.close()
 
     looked = run_tool(*tool, "downgrade", "--feature", f"{name}=0", "--dry-run").stdout.decode()
     assert f"{name} can be downgraded to 0." in looked

@@ -23,6 +23,7 @@ from bench.launch.processes import run
 from broker_cy.security.sasl.oauthbearer import OAuthBearerClient
 from broker_cy.wire import messages as m
 from tests.compat.differential.client import CLOSED, Client
+from tests.support import needs
 from tests.support.broker import target_is_kafka
 from tests.support.oauth_provider import AUDIENCE, ISSUER, Provider, claims, ec_key, key_set, rsa_key, token
 from tests.support.sasl_broker import KafkaSaslPeer, SaslBroker, write_properties
@@ -103,7 +104,7 @@ def verdicts(broker: Any) -> dict[str, tuple[int, str | None, bool]]:
     return found
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_the_same_verdicts_as_kafka(tmp_path: Path) -> None:
     """If this fails, a token that Kafka takes is refused here, or one that it refuses lets somebody in."""
     file = tmp_path / "keys.json"
@@ -224,7 +225,7 @@ def test_aiokafka(broker: Ours, topic: str) -> None:
     asyncio.run(asyncio.wait_for(work(), 2 * TIMEOUT_S))
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_java(broker: Ours, topic: str, tmp_path: Path) -> None:
     """If this fails, Java clients cannot log in, or anybody can."""
     for text, is_good in ((GOOD, True), (BAD, False)):

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 
-from bench.launch.kafka_dist import missing, tool_command
 from bench.launch.nodes import broker_command
+from tests.support import kafka_tools, needs
 from tests.support.broker import target_is_kafka
 from tests.support.confluent import close_consumer, new_consumer
 from tests.support.sasl_broker import ALICE, MECHANISMS, PASSWORD, SaslBroker, client_jaas, write_properties
@@ -168,7 +168,7 @@ def tool(
     user: str,
     password: str,
     mechanism: str,
-) -> subprocess.CompletedProcess[str]:
+) -> subprocess.CompletedProcess[bytes]:
     """Run one of Kafka's tools with a client.properties."""
     path = directory / f"{mechanism}-{user}.properties"
     settings = {
@@ -180,18 +180,11 @@ def tool(
         "max.block.ms": "20000",
     }
     write_properties(path, settings)
-    command = [
-        *tool_command(class_name),
-        "--bootstrap-server",
-        broker.bootstrap,
-        "--command-config",
-        str(path),
-        *arguments,
-    ]
-    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    connect = ("--bootstrap-server", broker.bootstrap, "--command-config", path)
+    return kafka_tools.run_tool(class_name, *connect, *arguments, stdin=given.encode(), check=False)
 
 
-@pytest.mark.skipif(missing() is not None, reason="Apache Kafka's tools need Java")
+@needs.kafka
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_java(broker: SaslBroker, mechanism: str, topic: str, tmp_path: Path) -> None:
     """If this fails, no Java client can log in."""
@@ -204,7 +197,7 @@ def test_java(broker: SaslBroker, mechanism: str, topic: str, tmp_path: Path) ->
         broker, tmp_path, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", topic, "--from-beginning",
         "--max-messages", "2", "--timeout-ms", "60000", **good,
     )  # fmt: skip
-    assert consumed.stdout.split() == ["one", "two"], consumed.stderr
+    assert consumed.stdout.split() == [b"one", b"two"], consumed.stderr
     bad = tool(
         broker,
         tmp_path,
@@ -215,10 +208,10 @@ def test_java(broker: SaslBroker, mechanism: str, topic: str, tmp_path: Path) ->
         mechanism=mechanism,
     )
     assert bad.returncode != 0
-    assert "SaslAuthenticationException: Authentication failed" in bad.stdout + bad.stderr
+    assert b"SaslAuthenticationException: Authentication failed" in bad.stdout + bad.stderr
 
 
-@pytest.mark.skipif(missing() is not None, reason="Apache Kafka's tools need Java")
+@needs.kafka
 def test_kafka_configs_adds_users(broker: SaslBroker, topic: str, tmp_path: Path) -> None:
     """If this fails, operators cannot add users with Kafka's own tool."""
     done = tool(

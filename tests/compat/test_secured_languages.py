@@ -11,6 +11,7 @@ import pytest
 
 from bench.launch import go_programs
 from bench.launch.processes import ProcessError, run
+from tests.support import needs
 from tests.support.broker import target_is_kafka
 from tests.support.node import run_script
 from tests.support.tls_broker import TlsBroker
@@ -35,7 +36,7 @@ def environment(broker: TlsBroker, password: str = PASSWORD) -> Mapping[str, str
 
 
 @pytest.mark.timeout(360)  # the first of them compiles
-@pytest.mark.skipif(go_programs.missing() is not None, reason=str(go_programs.missing()))
+@needs.go
 @pytest.mark.parametrize("scenario", ["records", "codecs", "group"])
 def test_franz_go(broker: TlsBroker, topic: str, group: str, scenario: str) -> None:
     """If this fails, Go programs cannot use a secured cluster."""

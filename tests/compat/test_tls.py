@@ -15,9 +15,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka import KafkaConsumer, KafkaProducer
 
-from bench.launch.kafka_dist import missing, tool_command
 from bench.launch.nodes import broker_command
 from bench.launch.processes import ProcessError
+from tests.support import kafka_tools, needs
 from tests.support.broker import target_is_kafka
 from tests.support.certificates import PASSWORD, Authority, Holder
 from tests.support.confluent import close_consumer, new_consumer
@@ -136,7 +136,7 @@ def test_kafka_python(broker: SecuredBroker, topic: str, tmp_path: Path) -> None
     consumer.close()
 
 
-@pytest.mark.skipif(missing() is not None, reason="Apache Kafka's tools need Java")
+@needs.kafka
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_java(broker: SecuredBroker, topic: str, tmp_path: Path, protocol: str) -> None:
     """If this fails, no Java client can use TLS."""
@@ -158,17 +158,17 @@ def test_java(broker: SecuredBroker, topic: str, tmp_path: Path, protocol: str) 
     write_properties(path, settings)
     server = f"localhost:{broker.port if protocol == 'SSL' else broker.sasl_port}"
 
-    def tool(class_name: str, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        command = [*tool_command(class_name), "--bootstrap-server", server, "--command-config", str(path), *arguments]
-        return subprocess.run(command, input=given, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    def tool(class_name: str, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        connect = ("--bootstrap-server", server, "--command-config", path)
+        return kafka_tools.run_tool(class_name, *connect, *arguments, stdin=given, check=False)
 
-    produced = tool("org.apache.kafka.tools.ConsoleProducer", "--topic", topic, given="one\ntwo\n")
+    produced = tool("org.apache.kafka.tools.ConsoleProducer", "--topic", topic, given=b"one\ntwo\n")
     assert produced.returncode == 0, produced.stderr
     consumed = tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", topic, "--from-beginning", "--max-messages", "2",
         "--timeout-ms", "60000",
     )  # fmt: skip
-    assert consumed.stdout.split() == ["one", "two"], consumed.stderr
+    assert consumed.stdout.split() == [b"one", b"two"], consumed.stderr
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])

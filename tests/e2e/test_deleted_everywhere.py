@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import kafka_dist
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
+from tests.support import needs
 from tests.support.acked import fetch
 from tests.support.cluster import ClusterNode, ask, cluster, create_topic, in_sync, topics
 from tests.support.kafka_cluster import kafka_cluster
@@ -36,8 +36,7 @@ def nodes_of(kind: str, directory: Path) -> Iterator[list[Node]]:
         with cluster(directory, settings=SETTINGS) as ours:
             yield list(ours)
     else:
-        if (missing := kafka_dist.missing()) is not None:
-            pytest.skip(missing)
+        needs.require(needs.kafka)
         with kafka_cluster(directory) as kafkas:
             yield list(kafkas)
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import kafka_dist
 from tests.history.cluster_work import Work
+from tests.support import needs
 from tests.support.cluster import quorum
 from tests.support.migration import WAIT_S, Migration, brokers, migration
 from tests.support.wait import until
 
-pytestmark = pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+pytestmark = needs.kafka
 
 PREPARE, START, MOVE, EXCHANGE, RETURN = "1. Prepare", "2. Start", "3. Move", "4. Exchange", "5. The way back"
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import kafka_dist
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from broker_cy.wire import messages
+from tests.support import needs
 from tests.support.cluster import ask, create_topic, topics
 from tests.support.mixed_cluster import MixedNode, active_controller, depose, mixed_cluster
 from tests.support.wait import until
 
-pytestmark = pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+pytestmark = needs.kafka
 
 # Deaths of the active controller until each kind has led once.
 TURNS_MAX = 5

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import java_programs
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from tests.history.cluster_work import PARTITIONS, WAIT_S, Work
+from tests.support import needs
 from tests.support.acked import records_of
 from tests.support.cluster import ClusterNode, ask, create_topic, topics
 from tests.support.kafka_peer import KafkaPeer
@@ -35,7 +35,7 @@ from tests.support.steady_client import SteadyClient
 from tests.support.tool_session import ToolSession
 from tests.support.wait import until
 
-pytestmark = pytest.mark.skipif(java_programs.missing() is not None, reason=str(java_programs.missing()))
+pytestmark = needs.java
 
 Alter = messages.AlterPartitionReassignmentsRequest
 Part = messages.MetadataResponse.MetadataResponsePartition

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import kafka_dist
 from bench.launch.nodes import CLUSTER_ID, broker_command, free_ports
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
+from tests.support import kafka_tools, needs
 from tests.support.broker import target_is_kafka
 from tests.support.cluster import READY_S, ask, create_topic, in_sync, topics
 from tests.support.confluent import read_all, send
@@ -276,7 +276,7 @@ def test_a_shard_that_cannot_start(tmp_path: Path) -> None:
         blocker.close()
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_under_a_controller_of_kafka(tmp_path: Path) -> None:
     """If this fails, clients are sent to a shard that has ended until its session ends: here, ten minutes. Only the
     report of the other shard can end it, because Kafka watches no processes.
@@ -296,7 +296,7 @@ def test_under_a_controller_of_kafka(tmp_path: Path) -> None:
         kafka._write_properties()
         options = [part for feature in FEATURES for part in ("--feature", feature)]
         arguments = ("format", "-t", CLUSTER_ID, "-c", str(kafka._properties), *options)
-        kafka_dist.run_tool("kafka.tools.StorageTool", *arguments)
+        kafka_tools.run_tool("kafka.tools.StorageTool", *arguments)
         kafka.start()
         node.choose_ports()
         format_node(node)

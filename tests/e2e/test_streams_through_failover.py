@@ -13,13 +13,13 @@ from bench.launch import java_programs
 from bench.steady_clients.programs import LineProgram
 from broker_cy.core.errors import ErrorCode
 from tests.e2e.test_clients_through_failover import AS_KAFKA, PARTITIONS, WAIT_S
-from tests.support import kafka_streams
+from tests.support import kafka_streams, needs
 from tests.support.cluster import ClusterNode, cluster, create_topic, topics
 from tests.support.confluent import close_consumer, failures_to, new_consumer
 from tests.support.wait import until
 
 pytestmark = [
-    pytest.mark.skipif(java_programs.missing() is not None, reason=str(java_programs.missing())),
+    needs.java,
     pytest.mark.soak,
 ]
 KEYS = 20

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.launch import kafka_dist
 from bench.launch.cluster_nodes import launch, voters_of
 from bench.launch.nodes import CLUSTER_ID
+from tests.support import kafka_tools
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.raw_wire import METADATA, Connection, array
 from tests.support.wait import until
@@ -78,7 +78,7 @@ class DynamicVoter(KafkaPeer):
         if not (self.data_dir / "meta.properties").exists():
             self._write_properties()
             role = "--standalone" if self.first is None else "--no-initial-controllers"
-            kafka_dist.run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties, role)
+            kafka_tools.run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties, role)
         super().prepare()
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.launch.kafka_dist import run_tool
+from tests.support.kafka_tools import run_tool
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "kafka-4.3.1"
 _BATCH = re.compile(r"baseOffset: \d+ .* isControl: (true|false) .* compresscodec: (\w+) ")

@@ -16,11 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.launch import kafka_dist
 from bench.launch.nodes import CLUSTER_ID, broker_command
 from bench.launch.processes import ProcessError, run
 from broker_cy.core import uuid as uuids
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
+from tests.support import kafka_tools
 from tests.support.cluster import ClusterNode
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.kafka_scripts import write_scripts
@@ -49,8 +49,6 @@ class Kafka(KafkaPeer):
         super().__init__(directory)
         self.node_id = number
         self.ready_timeout_s = 3 * WAIT_S
-        # Less CPU at the start, which is most of what a node costs here.
-        self.jvm_flags = (*self.jvm_flags, "-XX:TieredStopAtLevel=1")
         self.choose_ports()
 
     @property
@@ -221,7 +219,7 @@ def migration(directory: Path, static_voters: bool) -> Iterator[Migration]:
             setting = "bootstrap.servers=" + ",".join(f"127.0.0.1:{other.controller_port}" for other in kafka)
         text = re.sub(r"controller\.quorum\.bootstrap\.servers=.*", f"controller.quorum.{setting}", text)
         node.properties.write_text(text)
-        kafka_dist.run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", node.properties, *options)
+        kafka_tools.run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", node.properties, *options)
         node.start()
 
     # Processes end with the thread that started them, so the threads stay until the end.

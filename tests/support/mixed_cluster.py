@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.launch import kafka_dist
 from bench.launch.cluster_nodes import voters_of
 from bench.launch.nodes import CLUSTER_ID, free_ports
 from broker_cy.client.errors import ClientError
+from tests.support import kafka_tools
 from tests.support.certificates import Authority
 from tests.support.cluster import READY_S, ClusterNode, quorum
 from tests.support.kafka_peer import KafkaPeer
@@ -46,10 +46,7 @@ def mixed_cluster(
     for number, kind in enumerate(kinds, 1):
         place = directory / f"node-{number}"
         if kind == "kafka":
-            peer = KafkaPeer(place, common)
-            # Less CPU at the start, which is most of what a node costs here.
-            peer.jvm_flags = (*peer.jvm_flags, "-XX:TieredStopAtLevel=1")
-            nodes.append(peer)
+            nodes.append(KafkaPeer(place, common))
         else:
             nodes.append(ClusterNode(place, number, "broker,controller", {**AS_KAFKA, **common}))
     for node in nodes:
@@ -71,7 +68,7 @@ def mixed_cluster(
                     node._write_properties()
                     options = [part for feature in FEATURES for part in ("--feature", feature)]
                     arguments = ("format", "-t", CLUSTER_ID, "-c", str(node._properties), *options, *added)
-                    kafka_dist.run_tool("kafka.tools.StorageTool", *arguments)
+                    kafka_tools.run_tool("kafka.tools.StorageTool", *arguments)
                 else:
                     node.write_properties(voters)
                     node.format(*added)

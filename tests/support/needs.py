@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench.launch import chromium as browsers
-from bench.launch import go_programs, java_programs, kafka_dist
+from bench.launch import go_programs, java_programs
 
 MEMORY = Path("/dev/shm")
 """A directory in memory: syncs of files in it cost nothing."""
@@ -29,10 +29,10 @@ def _program(name: str, package: str) -> str | None:
     return None if shutil.which(name) else f"{name} is not installed (Debian: apt-get install {package})"
 
 
-kafka = _mark(kafka_dist.missing())
-"""A JVM and Apache Kafka's jars: a running Kafka, or its command-line tools."""
 java = _mark(java_programs.missing())
-"""The same, and a Java compiler."""
+"""A JVM, a Java compiler and Apache Kafka's jars: programs in Java."""
+kafka = java
+"""A running Kafka, or its command-line tools, whose JVM runs a program of the tests (kafka_tools.py)."""
 go = _mark(go_programs.missing())
 node = _mark(_program("node", "nodejs") or _program("npm", "npm"))
 kcat = _mark(_program("kcat", "kcat"))

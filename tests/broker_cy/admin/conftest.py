@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol, TypeVar
@@ -11,6 +10,7 @@ from typing import Protocol, TypeVar
 import pytest
 
 from broker_cy.admin import AdminClient
+from tests.support import needs
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.kafka_peer import KafkaPeer
 
@@ -41,9 +41,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
     """One Apache Kafka 4.3.1 for the tests of the admin core."""
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"Apache Kafka comes by Maven, and there is no {tool} here")
+    needs.require(needs.kafka)
     peer = KafkaPeer(tmp_path_factory.mktemp("admin-kafka"), SETTINGS)
     try:
         yield peer.start()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import kafka_dist
 from tests.broker_cy.commands.conftest import COMMAND, ROOT, TIMEOUT_S, Cli, Said
+from tests.support import needs
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.sasl_broker import SaslBroker
 from tests.support.secured_broker import AUTHORIZED, SecuredBroker
@@ -33,8 +33,7 @@ def where(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         finally:
             ours.close()
         return
-    if (missing := kafka_dist.missing()) is not None:
-        pytest.skip(missing)
+    needs.require(needs.kafka)
     kafka = KafkaPeer(directory, AUTHORIZED)
     kafka.start()
     try:

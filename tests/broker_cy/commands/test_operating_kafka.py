@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bench.launch import kafka_dist
 from tests.broker_cy.commands.conftest import COMMAND, ROOT, TIMEOUT_S, Cli
 from tests.broker_cy.commands.operating import bootstrap, replicas, with_cluster
+from tests.support import kafka_tools, needs
 from tests.support.kafka_cluster import kafka_cluster
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.wait import until
@@ -27,9 +26,7 @@ SLOW = "50k"
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KafkaPeer]]:
     """Three nodes for the tests of this module, which leave them balanced; the last one stops one."""
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"Apache Kafka comes by Maven, and there is no {tool} here")
+    needs.require(needs.kafka)
     with kafka_cluster(tmp_path_factory.mktemp("operating")) as found:
         yield found
 
@@ -122,11 +119,11 @@ def test_moves_of_somebody_else_are_cancelled(kafka: Cli, topic: str, nodes: lis
     assert moved == {number for number, ids in before.items() if 1 in ids}
     tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
     arguments = ["--bootstrap-server", nodes[0].bootstrap, "--execute", "--reassignment-json-file", str(file)]
-    kafka_dist.run_tool(tool, *arguments, "--throttle", "50000")
+    kafka_tools.run_tool(tool, *arguments, "--throttle", "50000")
     assert kafka("reassign", "status", "--json").json["moving"]
     # The replicas that are added are new, not missing.
     listed = ["--describe", "--under-replicated-partitions", "--topic", topic]
-    shown = kafka_dist.run_tool("org.apache.kafka.tools.TopicCommand", *arguments[:2], *listed)
+    shown = kafka_tools.run_tool("org.apache.kafka.tools.TopicCommand", *arguments[:2], *listed)
     assert not shown.stdout.strip()
     assert not kafka("topics", "list", "--under-replicated", "--match", topic, "--json").json
     assert any(len(ids) == 3 for ids in replicas(kafka, topic).values()), "nothing moves any more"

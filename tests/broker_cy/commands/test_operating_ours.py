@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import kafka_dist
 from tests.broker_cy.commands.conftest import COMMAND, ROOT, TIMEOUT_S, Cli
 from tests.broker_cy.commands.operating import bootstrap, replicas, with_cluster
+from tests.support import kafka_tools, needs
 from tests.support.cluster import ClusterNode, cluster
 from tests.support.wait import until
 
@@ -125,7 +124,7 @@ def test_a_throttled_move_that_is_interrupted_leaves_nothing_behind(
 
 # Four runs of a JVM and two of the throttle's bursts: a minute beside other tests.
 @pytest.mark.soak
-@pytest.mark.skipif(shutil.which("java") is None, reason="Apache Kafka's tool needs java, which is not here")
+@needs.kafka
 def test_kafkas_tool_throttles_a_move_and_removes_the_throttle(
     ours: Cli, nodes: list[ClusterNode], big: str, tmp_path: Path
 ) -> None:
@@ -134,7 +133,7 @@ def test_kafkas_tool_throttles_a_move_and_removes_the_throttle(
     common: list[str | Path] = ["--bootstrap-server", bootstrap(nodes), "--reassignment-json-file", file]
 
     def tool(*arguments: str) -> str:
-        return kafka_dist.run_tool(REASSIGN, *common, *arguments).stdout.decode()
+        return kafka_tools.run_tool(REASSIGN, *common, *arguments).stdout.decode()
 
     assert "Successfully started partition reassignment" in tool("--execute", "--throttle", SLOW)
     assert "is still in progress" in tool("--verify")

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import kafka_dist
 from broker_cy.commands.quotas import parse_assignment
 from tests.broker_cy.commands.conftest import Cli, Said
+from tests.support import needs
 from tests.support.both_brokers import BOTH, running
 
 
 @pytest.fixture(scope="module", params=BOTH)
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if request.param == "kafka" and (sentence := kafka_dist.missing()) is not None:
-        pytest.skip(sentence)
+    if request.param == "kafka":
+        needs.require(needs.kafka)
     with running(request.param, tmp_path_factory.mktemp(request.param)) as target:
         yield target.bootstrap
 

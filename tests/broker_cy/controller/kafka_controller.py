@@ -7,11 +7,11 @@ import struct
 from pathlib import Path
 from typing import Any, Self
 
-from bench.launch.nodes import Kafka
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.wire import codec, frame
+from tests.support.kafka_peer import QuickKafka
 from tests.support.raw_wire import i16, i32, string
 
 NODE_ID = "3000"
@@ -21,7 +21,7 @@ TIMEOUT_S = 30.0
 SESSION_TIMEOUT_MS = 1_500
 
 
-class KafkaController(Kafka):
+class KafkaController(QuickKafka):
     """`ask` sends a request to the listener for controllers; `image` is what its metadata log says."""
 
     def __init__(self, directory: Path) -> None:

@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from bench.launch import kafka_dist
 from broker_cy.config import BrokerConfig
 from broker_cy.controller.activation import Activate
 from broker_cy.controller.feature_ops import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate, UpdateFeatures
@@ -20,6 +19,7 @@ from broker_cy.wire import messages
 from tests.broker_cy.controller.brokers import Brokers
 from tests.broker_cy.controller.cluster import DIRECTORY, Cluster, Records
 from tests.broker_cy.controller.kafka_controller import CLUSTER_ID, NODE_ID, KafkaController
+from tests.support import kafka_tools, needs
 
 NAME = "transaction.version"
 ELR = "eligible.leader.replicas.version"
@@ -147,11 +147,11 @@ class OldKafka(KafkaController):
     def prepare(self) -> None:
         self._write_properties()
         arguments = ("format", "-t", CLUSTER_ID, "-c", self._properties, "-r", "3.3-IV3")
-        kafka_dist.run_tool("kafka.tools.StorageTool", *arguments)
+        kafka_tools.run_tool("kafka.tools.StorageTool", *arguments)
         super().prepare()
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_levels_of_metadata_version_as_in_kafka(tmp_path: Path) -> None:
     """If this fails, kafka-features.sh refuses here what Kafka does, or loses metadata that Kafka keeps."""
     first = [VersionedRecord(messages.FeatureLevelRecord(name="metadata.version", feature_level=7))]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bench.launch import kafka_dist
 from broker_cy.controller import heartbeats
 from broker_cy.controller.broker_states import FenceBrokers, ReplaceLeaders
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -20,6 +19,7 @@ from broker_cy.wire import messages
 from tests.broker_cy.controller.acts import BROKERS, Act, Draw, incarnation, operation_of, request_of
 from tests.broker_cy.controller.brokers import Brokers
 from tests.broker_cy.controller.kafka_controller import CLUSTER_ID, SESSION_TIMEOUT_MS, KafkaController
+from tests.support import needs
 from tests.support.wait import until
 
 ACTS = 120
@@ -38,8 +38,7 @@ FIELDS = (
 
 @pytest.fixture
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaController]:
-    if (sentence := kafka_dist.missing()) is not None:
-        pytest.skip(sentence)
+    needs.require(needs.kafka)
     # Another one for each test: what it remembers of deleted topics would disturb the next one.
     node = KafkaController(tmp_path_factory.mktemp("controller"))
     try:

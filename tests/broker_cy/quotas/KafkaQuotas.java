@@ -112,6 +112,5 @@ public class KafkaQuotas {
             }
         }
         System.out.flush();
-        Runtime.getRuntime().halt(0);
     }
 }

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import random
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from bench.launch import java_programs, kafka_dist
 from broker_cy.core.errors import KafkaError
 from broker_cy.quotas.bucket import Bucket, MutationQuota
 from broker_cy.quotas.entities import Entities
 from broker_cy.quotas.rate import Rate
 from broker_cy.wire import messages
+from tests.support import kafka_tools, needs
 
-pytestmark = pytest.mark.skipif(java_programs.missing() is not None, reason=str(java_programs.missing()))
+pytestmark = needs.java
 
 RUNS, STEPS = 60, 250
 TIMEOUT_S = 240.0
@@ -131,14 +128,12 @@ def story(draw: random.Random) -> Iterator[str]:
 def test_the_same_waits(tmp_path: Path) -> None:
     """If this fails, a client waits longer or shorter than with Kafka, or the quota of another one counts for it."""
     lines = [line for seed in range(RUNS) for line in story(random.Random(f"quotas {seed}"))]
-    command = java_programs.command(Path(__file__).with_name("KafkaQuotas.java"), kafka_dist.kafka_classpath())
-    done = subprocess.run(
-        command, input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=TIMEOUT_S, check=True
-    )
-    theirs = done.stdout.splitlines()
+    source = Path(__file__).with_name("KafkaQuotas.java")
+    done = kafka_tools.run_program(source, stdin=("\n".join(lines) + "\n").encode(), timeout_s=TIMEOUT_S)
+    theirs = done.stdout.decode().splitlines()
     ours = Ours()
     asked = [line for line in lines if line.split(" ")[0] in ("use", "change")]
-    assert len(theirs) == len(asked), done.stderr[-2000:]
+    assert len(theirs) == len(asked), done.stderr[-2000:].decode()
     answers = iter(theirs)
     waited = refused = 0
     for number, line in enumerate(lines):

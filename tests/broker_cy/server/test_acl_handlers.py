@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from bench.launch import kafka_dist
 from broker_cy.controller import acl_ops
 from broker_cy.core.errors import ErrorCode
 from broker_cy.security.acls import ANONYMOUS, Operation, PatternType, Permission, ResourceType
@@ -15,6 +14,7 @@ from broker_cy.security.authorizer import Authorizer
 from broker_cy.server.handlers import load_handlers
 from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, with_broker
+from tests.support import needs
 from tests.support.cluster import ask
 from tests.support.kafka_peer import KafkaPeer
 
@@ -119,7 +119,7 @@ def plain(response: Any) -> Any:
     return ErrorCode(response.error_code).name, response.error_message, found
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_the_same_answers_as_kafka(tmp_path: Path) -> None:
     """If this fails, a tool shows or changes other ACLs here than with Kafka."""
     settings = {"authorizer.class.name": STANDARD, "super.users": ANONYMOUS}

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from bench.launch import kafka_dist
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.replay import replay
@@ -20,6 +19,7 @@ from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, with_broker
 from tests.broker_cy.server.metadata_broker import until as in_time
 from tests.broker_cy.server.test_acl_handlers import CLUSTER, create, creation
+from tests.support import needs
 from tests.support.cluster import ask, topics
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.wait import until
@@ -141,7 +141,7 @@ def plain(response: Any) -> Any:
     return whole, sorted(found)
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_the_same_answers_as_kafka(tmp_path: Path) -> None:
     """If this fails, a tool shows or changes other quotas here than with Kafka."""
     kafka = KafkaPeer(tmp_path / "kafka", {})
@@ -274,7 +274,7 @@ def refused(response: Any) -> Any:
     return errors, response.throttle_time_ms > 0
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_changes_beyond_the_quota_are_refused_as_by_kafka(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """If this fails, a client creates more partitions than it may, or is refused what Kafka lets it do."""
     quota = alter(entry({"user": None}, (CHANGES, 1e-3)), entry({"user": None, "client-id": AUTO}, (CHANGES, 1e-3)))

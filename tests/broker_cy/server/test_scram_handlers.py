@@ -6,9 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from bench.launch import kafka_dist
 from bench.launch.nodes import CLUSTER_ID
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.records import VersionedRecord
@@ -17,6 +14,7 @@ from broker_cy.server.handlers import load_handlers
 from broker_cy.wire import messages
 from tests.broker_cy.controller.cluster import Records
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, with_broker
+from tests.support import needs
 from tests.support.cluster import ask
 from tests.support.kafka_peer import KafkaPeer
 
@@ -87,7 +85,7 @@ class FormattedHere(KafkaPeer):
         super().prepare()
 
 
-@pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+@needs.kafka
 def test_the_same_answers_as_kafka(tmp_path: Path) -> None:
     """If this fails, kafka-configs.sh shows or changes other credentials here than with Kafka, or Kafka lacks those
     that our tool has written.

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import kafka_dist
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata import releases
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.server import storage_tool
+from tests.support import kafka_tools, needs
 from tests.support.kafka_dump import dump_log_segments
 
 EVERY_LEVEL = [f"{name}={level}" for name, since in releases.DEFAULTS.items() for level in range(len(since))]
@@ -91,7 +91,7 @@ def test_check_lists_every_problem_of_a_file(tmp_path: Path, capfd: pytest.Captu
     assert not (tmp_path / "data").exists()
 
 
-needs_kafka = pytest.mark.skipif(kafka_dist.missing() is not None, reason=str(kafka_dist.missing()))
+needs_kafka = needs.kafka
 
 
 @needs_kafka
@@ -114,11 +114,12 @@ def test_the_same_as_kafkas_tool(
         assert storage_tool.run(["info", "-c", str(file)]) == 0
         info = capfd.readouterr().out
     subprocess.run(["rm", "-rf", str(path / "data")], check=True)
-    java = [*kafka_dist.java(f"-Dkafka.logs.dir={tmp_path}", log_level="ERROR"), "kafka.tools.StorageTool"]
     for call in calls:
         arguments = ["format", "-c", str(file), "-t", CLUSTER, *call]
-        done = subprocess.run([*java, *arguments], capture_output=True, text=True, timeout=60, check=False)
-        theirs.append((done.returncode, _without_features(done.stdout), _without_features(done.stderr)))
+        done = kafka_tools.run_tool("kafka.tools.StorageTool", *arguments, check=False)
+        theirs.append(
+            (done.returncode, _without_features(done.stdout.decode()), _without_features(done.stderr.decode()))
+        )
     assert ours == theirs
     their_files = files(path / "data") if (path / "data").exists() else {}
     assert sorted(our_files) == sorted(their_files)
@@ -127,8 +128,8 @@ def test_the_same_as_kafkas_tool(
             # The directory id is random.
             assert len(content) == len(their_files[name])
     if our_files:
-        done = subprocess.run([*java, "info", "-c", str(file)], capture_output=True, text=True, timeout=60, check=False)
-        assert _without_ids(info) == _without_ids(done.stdout)
+        done = kafka_tools.run_tool("kafka.tools.StorageTool", "info", "-c", file, check=False)
+        assert _without_ids(info) == _without_ids(done.stdout.decode())
 
 
 def _without_features(text: str) -> str:
@@ -166,7 +167,7 @@ def test_the_same_tables_as_kafkas_tool(capfd: pytest.CaptureFixture[str], argum
     """If this fails, an operator who plans an upgrade learns other levels than those of Kafka."""
     code = storage_tool.run(arguments)
     said = capfd.readouterr()
-    done = kafka_dist.run_tool("kafka.tools.StorageTool", *arguments, check=False)
+    done = kafka_tools.run_tool("kafka.tools.StorageTool", *arguments, check=False)
     assert (code, said.out, said.err) == (done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -190,7 +191,7 @@ def test_the_same_credentials_as_kafkas_tool(tmp_path: Path) -> None:
     assert storage_tool.run(["format", "-c", str(file), "-t", CLUSTER, *options]) == 0
     ours = dumped_credentials(tmp_path / "data/bootstrap.checkpoint")
     subprocess.run(["rm", "-rf", str(tmp_path / "data")], check=True)
-    kafka_dist.run_tool("kafka.tools.StorageTool", "format", "-c", file, "-t", CLUSTER, *options)
+    kafka_tools.run_tool("kafka.tools.StorageTool", "format", "-c", file, "-t", CLUSTER, *options)
     assert ours[:-1] == dumped_credentials(tmp_path / "data/bootstrap.checkpoint")
     assert len(ours) == 4
     assert '"name":""' in ours[-1], "the secret of scram_ops.SECRET"
@@ -217,7 +218,7 @@ def test_credentials_are_refused_as_by_kafkas_tool(
     arguments = ["format", "-c", str(properties(tmp_path, STATIC)), "-t", CLUSTER, "--add-scram", *options]
     assert storage_tool.run(arguments) == 1
     said = capfd.readouterr()
-    done = kafka_dist.run_tool("kafka.tools.StorageTool", *arguments, check=False)
+    done = kafka_tools.run_tool("kafka.tools.StorageTool", *arguments, check=False)
     assert (done.returncode, said.err) == (1, done.stderr.decode())
     assert not (tmp_path / "data").exists()
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.kafka_dist import java
-from bench.launch.processes import run
 from broker_cy.storage.log_config import LogConfig
+from tests.support import kafka_tools
 from tests.support.kafka_dump import dump_log_segments
 
 from .batches import batch
@@ -71,27 +70,12 @@ def test_kafka_finds_no_fault(directory: Path) -> None:
     assert sorted(found)[:3] == [("100", "2", "333"), ("101", "2", "332"), ("102", "2", "332")]
 
 
-READ_CHECKPOINT = """
-import java.io.File;
-import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
-
-public class ReadCheckpoint {
-    public static void main(String[] paths) throws Exception {
-        for (String path : paths)
-            new OffsetCheckpointFile(new File(path), null).read().forEach(
-                (partition, offset) -> System.out.println(path + " " + partition + " " + offset));
-    }
-}
-"""
-
-
-def test_kafka_reads_the_checkpoints(directory: Path, tmp_path: Path) -> None:
+def test_kafka_reads_the_checkpoints(directory: Path) -> None:
     """If this fails, Kafka does not start on a data directory that this broker served: its checkpoints contain more
     than Kafka knows.
     """
-    source = tmp_path / "ReadCheckpoint.java"
-    source.write_text(READ_CHECKPOINT)
+    source = Path(__file__).with_name("ReadCheckpoint.java")
     names = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
-    done = run([*java(), source, *(directory.parent / name for name in names)], timeout_s=90)
+    done = kafka_tools.run_program(source, *(directory.parent / name for name in names))
     found = [line.rsplit("/", 1)[-1] for line in done.stdout.decode().splitlines() if " t-0 " in line]
     assert found == [f"{name} t-0 1002" for name in names]
