@@ -37,6 +37,8 @@ CPU_SHARE = 0.25
 """Of a core, of the target and of the generator."""
 START_S = 0.25
 RESIDENT_BYTES = 50_000_000
+FROM_DISK_BYTES = 1 << 40
+"""All that was read came from the disk."""
 PORTS = iter(range(1, 1 << 16))
 
 
@@ -165,7 +167,7 @@ class PlannedDriver:
 
 
 class PlannedSpending:
-    """Stands for engine.Spending: a part of a core, and all that was consumed came from the disk."""
+    """Stands for engine.Spending: a part of a core."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self.pieces = 0
@@ -184,8 +186,8 @@ class PlannedSpending:
 
 
 def usage_of(cpu_s: float) -> proc.Usage:
-    """Return what a process used that reads from the disk."""
-    return proc.Usage(cpu_s, cpu_s, 0, 0, 0, 0, 0, 0, 1 << 40, 0)
+    """Return what a process used in a window."""
+    return proc.Usage(cpu_s, cpu_s, 0, 0, 0, 0, 0, 0, FROM_DISK_BYTES, 0)
 
 
 class World:

@@ -145,6 +145,16 @@ def test_backlog_reports_producers_alone_and_beside_the_drain(files: Path) -> No
     assert drain["drain_s"] == pytest.approx(20 / drain["mb_per_s"], rel=0.01)
 
 
+def test_a_drain_from_memory_fails_the_run(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If nothing could be evicted, the figure would be that of the page cache."""
+    planned.install(monkeypatch)
+    monkeypatch.setattr(planned, "FROM_DISK_BYTES", 0)
+    out = plain / "out.json"
+    argv = ["backlog", "-t", "ours", "--size", "20 MB", "-w", str(plain / "scheduled.toml"), "--json", str(out)]
+    assert cli.main([*argv, "--dir", str(plain / "data")]) == 1
+    assert "0% of the drained bytes came from the disk" in json.loads(out.read_text())["runs"][-1]["failed"]
+
+
 def test_connections_and_partitions_grow(files: Path) -> None:
     """Each count is a separate run; `partitions` also measures the next start."""
     found = measure(files, "connections", "scheduled", "-t", "ours", "--counts", "1,50")

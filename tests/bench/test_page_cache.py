@@ -50,6 +50,7 @@ def measure(directory: Path) -> tuple[int, list[dict[str, object]]]:
     return code, json.loads(out.read_text())["runs"]
 
 
+@pytest.mark.full
 def test_reads_are_cold(tmp_path: Path) -> None:
     """Every byte that the consumer got came from the disk, and the tail latency is compared with that of producers
     alone.
@@ -62,6 +63,7 @@ def test_reads_are_cold(tmp_path: Path) -> None:
     assert beside["figures"]["p99_to_alone"] > 0  # type: ignore[index]
 
 
+@pytest.mark.full
 def test_warm_reads_fail_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If nothing could be evicted, the figure would be that of the page cache."""
     monkeypatch.setattr(backlog, "evict", lambda directory: None)

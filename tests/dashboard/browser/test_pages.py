@@ -24,8 +24,8 @@ SUBJECTS: dict[str, dict[str, str]] = {
     "broker-settings": {"broker": "1"},
 }
 NAMES = [page.name for page in PAGES]
-# With charts and live figures, with a table, and with acts; the others are opened under `make test-all`.
-QUICK = ("overview", "topics", "topic")
+# With charts, live figures and a table; a page takes ten seconds of CPU.
+QUICK = ("overview",)
 pytestmark = pytest.mark.xdist_group("browser")
 
 
@@ -112,6 +112,7 @@ def test_nothing_is_done_to_a_subject_that_does_not_exist(
     assert all(each.is_enabled() for each in acts.all())
 
 
+@pytest.mark.full
 def test_links_do_not_load_the_page_again(tab: Tab) -> None:
     """If this fails, each click loads all scripts again, and opens another connection for live data."""
     tab.open("overview")
