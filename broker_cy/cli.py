@@ -86,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         dest="settings",
-        help="set a broker setting; may be repeated",
+        help="set a broker setting; may be repeated; ${env:NAME} and ${file:PATH:KEY} stand for values from elsewhere",
     )
     start.add_argument("--hints", action="store_true", help="when ready, print the command that opens the console")
     start.add_argument(

@@ -36,11 +36,13 @@ def judge() -> Any:
 
 
 def wheel(directory: Path, name: str, requires_python: str = ">=3.11") -> Path:
-    """A wheel that is read and never installed."""
+    """A wheel that is read and never installed; one of the broker has its tables of settings."""
     path = directory / name
     distribution = "-".join(name.split("-")[:2])
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{distribution}.dist-info/METADATA", f"Name: broker-cy\nRequires-Python: {requires_python}\n")
+        for table in ("broker_configs.tsv", "own_configs.tsv") if distribution.startswith("broker_cy-") else ():
+            archive.write(REPOSITORY / "broker_cy" / "config" / table, f"broker_cy/config/{table}")
     return path
 
 

@@ -267,6 +267,18 @@ FAULTS: list[tuple[str, Callable[[Cluster], object], str, list[str]]] = [
         ["n2: ", "broker_log_dir is not", "did you mean broker_log_dirs?"],
     ),
     ("an unknown variable of a small role", _variable(os_tuning_swapiness=1), "variables", ["os_tuning_swappiness"]),
+    (
+        "an unknown setting",
+        _variable(broker_settings={"listener.name.client.sasl.enabled.mechanism": "PLAIN"}),
+        "settings",
+        ["n2: ", "sasl.enabled.mechanism is no setting of the broker: did you mean sasl.enabled.mechanisms?"],
+    ),
+    (
+        "a setting without an effect",
+        _variable(broker_settings={"num.io.threads": 8, "brokercy.config.strict": None}),
+        "settings",
+        ["n2: ", "num.io.threads has no effect: remove it, or add brokercy.config.strict: false."],
+    ),
     ("a wrong type", _variable(broker_client_port="many"), "types", ["n2: ", "broker_client_port is 'many'", "int"]),
     ("a port out of range", _variable(broker_client_port=70000), "types", ["n2: ", "70000", "1 to 65535"]),
     ("a negative node id", _variable(broker_node_id=-1), "types", ["n2: ", "broker_node_id is -1", "0 to 999"]),
@@ -372,7 +384,16 @@ def test_what_is_fine_is_not_refused(cluster: Cluster) -> None:
     _directory(free_bytes=GIB, node_id="2", cluster_id="x")(cluster)
     _disk(state="blank")(cluster)
     cluster.answers["n3"]["directories"][0]["on_root"] = True
-    cluster.variables["n3"]["broker_settings"] = {"log.retention.hours": 1}
+    cluster.variables["n3"]["broker_settings"] = {
+        "log.retention.hours": 1,
+        "super.users": "User:a",
+        "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        "listener.name.client.plain.sasl.jaas.config": "x",
+        "listener.name.client.max.connections": 7,
+        "brokercy.events.enable": True,
+        "num.network.threads": None,
+    }
+    cluster.variables["n2"]["broker_settings"] = {"num.io.threads": 8, "brokercy.config.strict": False}
     assert cluster.findings().failures == []
 
 

@@ -41,6 +41,21 @@ def test_a_node_of_a_cluster() -> None:
     assert not any(config.begins_cluster for config in configs)
 
 
+def test_variables_of_config_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the parent listens at `${env:METRICS}`, or the plan has the secrets of the shards."""
+    monkeypatch.setenv("KCY_METRICS", "127.0.0.1:9308")
+    monkeypatch.setenv("KCY_RACK", "r7")
+    provider = {
+        "config.providers": "env",
+        "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+    }
+    settings = {"brokercy.metrics.listener": "${env:KCY_METRICS}", "broker.rack": "${env:KCY_RACK}"}
+    plan = make({**NODE, **provider, **settings}, 2)
+    assert plan.metrics == "127.0.0.1:9308"
+    assert [each["broker.rack"] for each in plan.shards] == ["${env:KCY_RACK}"] * 2
+    assert [BrokerConfig.from_properties(each)["broker.rack"] for each in plan.shards] == ["r7"] * 2
+
+
 def test_without_any_settings() -> None:
     """If this fails, `broker-cy start --shards 2` needs a configuration."""
     plan = make({}, 2)

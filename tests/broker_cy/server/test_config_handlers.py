@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from broker_cy.config.definitions import OWN
+from broker_cy.controller import topic_configs
+from broker_cy.controller.rules import topic_setting
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.wire import messages
 from tests.broker_cy.server.config_broker import ConfigBroker
@@ -220,3 +222,42 @@ def test_list_config_resources(broker: ConfigBroker) -> None:
     assert names(broker.call(request(resource_types=[]), 1).config_resources) == ["1", "1", "g", "m", "t"]
     assert names(broker.call(request(resource_types=[TOPIC, 32]), 1).config_resources) == ["g", "t"]
     assert names(broker.call(request(), 0).config_resources) == ["m"]
+
+
+def test_a_variable_is_stored_as_it_is_and_resolved_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a secret is in the metadata log and in every admin tool, or controllers elect by other settings
+    than brokers.
+    """
+    monkeypatch.setenv("KCY_ISR", "2")
+    monkeypatch.setenv("KCY_SIZE", "3145728")
+    monkeypatch.delenv("KCY_NOT_SET", raising=False)
+    broker = ConfigBroker(
+        {
+            "config.providers": "env",
+            "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+            "log.retention.bytes": "${env:KCY_SIZE}",
+        }
+    )
+    broker.create_topic("t", {})
+    assert change(broker, BROKER, "", ("min.insync.replicas", SET, "${env:KCY_ISR}")) == (0, None)
+    assert change(broker, BROKER, "1", ("log.segment.bytes", SET, "${env:KCY_SIZE}")) == (0, None)
+    assert written(broker)[-1][2:] == ("log.segment.bytes", "${env:KCY_SIZE}")
+    assert broker.config["log.segment.bytes"] == 3145728
+    assert topic_setting(broker.image, broker.config, "t", "min.insync.replicas") == 2
+    for resource, name, key in (
+        (BROKER, "1", "log.segment.bytes"),
+        (BROKER, "", "min.insync.replicas"),
+        (TOPIC, "t", "segment.bytes"),
+        (TOPIC, "t", "retention.bytes"),
+    ):
+        entry = described(broker, resource, name, key)
+        assert (entry.is_sensitive, entry.value, entry.synonyms[0].value) == (True, None, None), key
+    # As CreateTopics answers.
+    created = {each.name: each for each in topic_configs.effective({"retention.bytes": "7"}, broker.config)}
+    assert (created["segment.bytes"].is_sensitive, created["segment.bytes"].value) == (True, None)
+    assert (created["retention.bytes"].is_sensitive, created["retention.bytes"].value) == (False, "7")
+    code, message = change(broker, BROKER, "1", ("message.max.bytes", SET, "${env:KCY_NOT_SET}"))
+    assert (code, message) == (
+        ErrorCode.INVALID_REQUEST,
+        "message.max.bytes: ${env:KCY_NOT_SET} is not set: export KCY_NOT_SET, or write the value",
+    )

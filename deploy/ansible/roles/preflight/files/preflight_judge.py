@@ -13,6 +13,7 @@ from typing import Any
 
 from preflight_answers import check_replies
 from preflight_inventory import check_inventory, nearest
+from preflight_settings import check_settings
 from preflight_wheels import check_wheelhouse
 from preflight_words import CHECKS, Findings, Host
 
@@ -61,7 +62,9 @@ def judge(given: dict[str, Any]) -> Findings:
     check_inventory(hosts, given["groups"], Path(given["roles"]).resolve(), findings)
     check_replies(hosts, options, findings)
     if any(host.broker and host.options is not None for host in hosts):
-        check_wheelhouse(Path(options["wheelhouse"]).resolve(), str(options["version"]), hosts, findings)
+        wheelhouse, version = Path(options["wheelhouse"]).resolve(), str(options["version"])
+        check_wheelhouse(wheelhouse, version, hosts, findings)
+        check_settings(wheelhouse, version, hosts, findings)
     return findings
 
 

@@ -31,6 +31,7 @@ CHECKS = (
     "racks",
     "reach",
     "root",
+    "settings",
     "systemd",
     "types",
     "variables",
