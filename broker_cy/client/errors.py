@@ -76,12 +76,10 @@ def problem_of(code: int, message: str | None = None) -> Problem | None:
     """The problem that `code` stands for; None for no error. A code of a newer version is UNKNOWN_SERVER_ERROR."""
     if code == 0:
         return None
-    try:
-        return Problem(ErrorCode(code), message or "")
-    except ValueError:
-        return Problem(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"error code {code}, which this version does not know. {message or ''}"
-        )
+    found = ErrorCode(code)
+    if found != code:
+        return Problem(found, f"error code {code}, which this version does not know. {message or ''}")
+    return Problem(found, message or "")
 
 
 # Messages for codes that the broker sends without a message.

@@ -2,6 +2,9 @@
 
 from enum import IntEnum
 
+# The range of error codes in the protocol.
+INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
+
 
 class WireError(ValueError):
     """Bytes that violate the protocol, or a message that the protocol cannot carry.
@@ -160,6 +163,13 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ErrorCode | None":
+        """As in Kafka, a code that only a newer version knows is UNKNOWN_SERVER_ERROR."""
+        if isinstance(value, int) and INT16_MIN <= value <= INT16_MAX:
+            return cls.UNKNOWN_SERVER_ERROR
+        return None
 
     @property
     def retriable(self) -> bool:

@@ -43,7 +43,6 @@ from broker_cy.quorum.wire_common import (
     TOPIC,
     address_on,
     endpoints_of,
-    error_of,
     is_strange,
     listeners_of,
     replica_key,
@@ -323,8 +322,8 @@ def from_response(me: Identity, sent: Request, response: Message) -> Response:
     part = _only_part(found)
     if code or part is None:
         # A response without the part that was asked for says nothing.
-        raise KafkaError(error_of(code or ErrorCode.UNKNOWN_SERVER_ERROR), f"{type(response).__name__} has no result")
-    error = error_of(part.error_code)
+        raise KafkaError(ErrorCode(code or ErrorCode.UNKNOWN_SERVER_ERROR), f"{type(response).__name__} has no result")
+    error = ErrorCode(part.error_code)
     match sent, response:
         case VoteRequest(), wire.VoteResponse():
             endpoints = _leader_endpoints(me, found, part.leader_id)
@@ -397,7 +396,7 @@ def _fetch_response(message: FetchResponse, version: int, records: bytes) -> Mes
 
 def _fetch_value(me: Identity, sent: Fetch, response: wire.FetchResponse, part: Any) -> FetchResponse:
     diverging, snapshot_id, leader = part.diverging_epoch, part.snapshot_id, part.current_leader
-    error = error_of(part.error_code)
+    error = ErrorCode(part.error_code)
     return FetchResponse(
         leader.leader_epoch,
         sent.correlation,

@@ -18,7 +18,6 @@ from broker_cy.quorum.wire_common import (
     Refused,
     address_on,
     endpoints_of,
-    error_of,
     is_strange,
     listeners_of,
     replica_key,
@@ -96,7 +95,7 @@ def drop_request(me: Identity, message: DropVoter) -> Message:
 
 
 def change_result(response: wire.AddRaftVoterResponse | wire.RemoveRaftVoterResponse) -> ChangeResponse:
-    error = error_of(response.error_code)
+    error = ErrorCode(response.error_code)
     return ChangeResponse(error, response.error_message or ("" if error is ErrorCode.NONE else error.name))
 
 
@@ -148,7 +147,7 @@ def update_response(message: UpdateVoterResponse, listener: str) -> Message:
 
 def update_result(me: Identity, response: wire.UpdateRaftVoterResponse) -> UpdateVoterResponse:
     """Raises KafkaError for a response that says nothing of the epoch."""
-    leader, error = response.current_leader, error_of(response.error_code)
+    leader, error = response.current_leader, ErrorCode(response.error_code)
     if leader.leader_epoch < 0:
         raise KafkaError(error, "the response to UpdateRaftVoter names no epoch")
     endpoints = (Endpoint(me.listener, leader.host, leader.port),) if leader.host else ()

@@ -52,11 +52,3 @@ def listeners_of(cls: type[Any], endpoints: tuple[Endpoint, ...]) -> list[Any]:
 
 def address_on(endpoints: tuple[Endpoint, ...], listener: str) -> Endpoint | None:
     return next((one for one in endpoints if one.name == listener), None)
-
-
-def error_of(code: int) -> ErrorCode:
-    """A code that this node does not know is an error all the same."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

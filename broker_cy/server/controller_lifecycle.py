@@ -137,13 +137,13 @@ class ControllerServer:
         self.config.apply_dynamic(image.configs.broker(self.config.node_id), image.configs.broker(""))
 
     def _tick(self) -> None:
-        self.broker.log_manager.tick(self.clock.wall_ms(), _no_partition)
         self._timers["storage"] = self.loop.call_later(STORAGE_TICK_S, self._tick)
+        self.broker.log_manager.tick(self.clock.wall_ms(), _no_partition)
 
     def _look_at_certificates(self) -> None:
         assert self.broker.tls is not None
-        self.broker.tls.look()
         self._timers["certificates"] = self.loop.call_later(LOOK_S, self._look_at_certificates)
+        self.broker.tls.look()
 
     async def stop(self) -> None:
         """Resign, and mark the data directory as clean."""

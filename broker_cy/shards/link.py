@@ -13,10 +13,12 @@ import logging
 import os
 import socket
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.core.logs import facts
+from broker_cy.core.supervision import keep_running
 from broker_cy.shards.messages import Kind, Ticks, frame, read, receive
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ class Link:
         self._server = server
         server.call_each_tick(self._tick)
         self._tick()
-        self._task = server.loop.create_task(self._run(server, addresses))
+        self._task = keep_running(server.loop, partial(self._run, server, addresses), "the link to the parent")
 
     def _hello(self) -> socket.socket:
         """Raises OSError, ValueError."""

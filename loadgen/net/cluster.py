@@ -51,10 +51,8 @@ class Refused(Exception):
 
 def error_name(code: int) -> str:
     """Return Kafka's name of an error code."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"ERROR_{code}"
+    found = ErrorCode(code)
+    return found.name if found == code else f"ERROR_{code}"
 
 
 def check(code: int, api: str, message: str | None = None) -> None:

@@ -215,11 +215,3 @@ def _settle(entries: Iterable[tuple[Any, asyncio.Future[Any]]], error: KafkaErro
     for _, future in entries:
         if not future.done():
             future.set_exception(error)
-
-
-def known_code(code: int) -> ErrorCode:
-    """The error code of another broker, which may be newer than this one."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

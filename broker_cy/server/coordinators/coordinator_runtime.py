@@ -131,11 +131,13 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
         if self.state is not LoadState.LOADING:
             return
         try:
-            count = await self._replay_log()
+            self._activate(await self._replay_log())
         except (StorageError, OSError, ValueError, KafkaError) as error:
             self._fail(error)
-            return
-        self._activate(count)
+        except Exception as error:
+            # A defect: nobody must wait for what never comes.
+            self._fail(error)
+            raise
 
     def _fail(self, error: Exception) -> None:
         if self.state is not LoadState.LOADING:

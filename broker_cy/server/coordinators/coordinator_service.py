@@ -20,6 +20,7 @@ from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.routing import partition_for
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
+from broker_cy.core.supervision import keep_running
 from broker_cy.metadata.image import NO_LEADER, MetadataImage
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime, LoadState, M, RuntimeContext, ignore
 from broker_cy.server.metadata.internal_topics import creatable_topic
@@ -105,8 +106,10 @@ class Sweeper(Generic[S]):
         if left is None:
             left = self._runtimes()
         if left:
-            self._work(left.pop())
+            runtime = left.pop()
+            # Before the work: an exception in it must not end the sweeps.
             self._timer = self._loop.call_later(0, self._sweep, left)
+            self._work(runtime)
         else:
             self._wait()
 
@@ -204,7 +207,7 @@ class CoordinatorService(Generic[S, M]):
             fresh.append(runtime)
         self._to_load.extend(fresh)
         for _ in range(min(LOADERS_MAX - len(self._loaders), len(self._to_load))):
-            loader = self._loop.create_task(self._load())
+            loader = keep_running(self._loop, self._load, f"loading {self.topic}")
             self._loaders[loader] = None
             loader.add_done_callback(self._loaders.pop)
         for sweeper in self._sweepers:

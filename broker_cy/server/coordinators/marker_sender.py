@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import NO_LEADER
-from broker_cy.server.coordinators.broker_calls import Batches, Caller, known_code
+from broker_cy.server.coordinators.broker_calls import Batches, Caller
 from broker_cy.server.coordinators.txn_runtime import MarkerWriter, Results
 from broker_cy.wire import messages
 
@@ -122,7 +122,7 @@ class MarkerSender:
             results = by_producer.setdefault(answer.producer_id, {})
             for topic in answer.topics:
                 for each in topic.partitions:
-                    results[topic.name, each.partition_index] = known_code(each.error_code)
+                    results[topic.name, each.partition_index] = ErrorCode(each.error_code)
         return [by_producer.get(marker.producer_id, {}) for marker in markers]
 
 

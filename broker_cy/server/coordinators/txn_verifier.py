@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.coordinators.broker_calls import Batches, Caller, known_code
+from broker_cy.server.coordinators.broker_calls import Batches, Caller
 from broker_cy.server.coordinators.txn_runtime import Results
 from broker_cy.wire import messages
 
@@ -87,11 +87,11 @@ class TxnVerifier:
             broker_id, request, messages.AddPartitionsToTxnResponse, at_least=VERSION_BROKERS
         )
         if response.error_code:
-            raise KafkaError(known_code(response.error_code), f"the transaction coordinator on broker {broker_id}")
+            raise KafkaError(ErrorCode(response.error_code), f"the transaction coordinator on broker {broker_id}")
         by_id: dict[str, Results] = {}
         for answer in response.results_by_transaction:
             by_id[answer.transactional_id] = {
-                (topic.name, each.partition_index): known_code(each.partition_error_code)
+                (topic.name, each.partition_index): ErrorCode(each.partition_error_code)
                 for topic in answer.topic_results
                 for each in topic.results_by_partition
             }

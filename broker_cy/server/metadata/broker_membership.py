@@ -20,6 +20,7 @@ from broker_cy.controller.broker_states import Heartbeat
 from broker_cy.controller.registration import RegisterBroker
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
+from broker_cy.core.supervision import keep_running
 from broker_cy.metadata import features
 from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.server.metadata.cordons import CORDONED, cordoned_ids
@@ -211,7 +212,7 @@ class BrokerMembership:
     def run(self) -> None:
         """Send heartbeats."""
         self._config.on_change(lambda _: self._news.set(), CORDONED)
-        self._beating = self._loop.create_task(self._beat())
+        self._beating = keep_running(self._loop, self._beat, "heartbeats of this broker")
 
     def hurry(self) -> None:
         """Send a heartbeat now: another controller is active, this broker was fenced although it runs, or there is

@@ -29,12 +29,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.client.address import Address
 from broker_cy.client.connection import Connection, ConnectionFailed, ConnectionRefused, TimedOut, open_connection
 from broker_cy.client.deadline import Deadline
 from broker_cy.core.logs import facts
+from broker_cy.core.supervision import keep_running
 from broker_cy.quorum.election_state import NO_LEADER
 from broker_cy.server.metadata.liveness import Liveness
 
@@ -177,7 +179,9 @@ class BrokerWatch:
                     self._on_clear,
                     self._note_silent,
                 )
-                task = self._loop.create_task(self._watch_broker(watched_now))
+                task = keep_running(
+                    self._loop, partial(self._watch_broker, watched_now), f"the watch of broker {broker_id}"
+                )
                 self._tasks[broker_id] = (broker.epoch, task)
 
     def lead(self, leader_id: int, epoch: int, address: Address | None) -> None:
@@ -191,7 +195,9 @@ class BrokerWatch:
             self._leader_task = None
         if leader_id not in (NO_LEADER, self._node_id) and address is not None:
             watched = Watched(leader_id, epoch, (address,), self._to_controllers, _nobody, _nobody, self._leader_silent)
-            self._leader_task = self._loop.create_task(self._watch_leader(watched))
+            self._leader_task = keep_running(
+                self._loop, partial(self._watch_leader, watched), f"the watch of controller {leader_id}"
+            )
 
     def process_ended(self, broker_id: int, epoch: int) -> bool:
         """The parent of a shard says that this incarnation of it has ended: that is certain. Returns whether it was

@@ -141,6 +141,8 @@ class ControllerDuties:
         self._timers[name] = self._loop.call_later(delay_s, work)
 
     def _check_sessions(self) -> None:
+        # Before the check: an exception in it must not be the end of all checks.
+        self._later("sessions", CHECK_S, self._check_sessions)
         now_ms = int(self._clock.monotonic() * 1000)
         brokers = self._active.brokers
         # The broker of this process is alive, although a loop that stood still was late with its heartbeat.
@@ -150,8 +152,9 @@ class ControllerDuties:
             LOGGER.warning("the sessions of brokers have ended", extra=facts(brokers=ended))
             self._fence(FenceBrokers(tuple(ended), FenceReason.SESSION_TIMEOUT))
         next_ms = self._active.heartbeats.next_check_ms(brokers)
-        wait_s = CHECK_S if next_ms is None else (next_ms - now_ms) / 1000
-        self._later("sessions", min(max(wait_s, CHECK_S_MIN), CHECK_S), self._check_sessions)
+        if next_ms is not None and self._is_running:
+            self._timers["sessions"].cancel()
+            self._later("sessions", min(max((next_ms - now_ms) / 1000, CHECK_S_MIN), CHECK_S), self._check_sessions)
 
     def _steps(self, name: str, interval_s: float, operation: Callable[[], Operation[bool]]) -> None:
         """Run the operation every `interval_s`, and soon again while it leaves something to do."""

@@ -14,6 +14,7 @@ from uuid import UUID
 from broker_cy.controller.registration import RegisterController
 from broker_cy.core.errors import KafkaError
 from broker_cy.core.logs import facts
+from broker_cy.core.supervision import keep_running
 from broker_cy.metadata import features
 from broker_cy.wire import messages
 
@@ -72,7 +73,7 @@ class ControllerMembership:
             )
         self._was_registered = is_registered
         if self._is_missing and self._registering is None:
-            self._registering = self._loop.create_task(self._register())
+            self._registering = keep_running(self._loop, self._register, "the registration of this controller")
 
     async def stop(self) -> None:
         """Register no more."""
@@ -83,25 +84,23 @@ class ControllerMembership:
 
     async def _register(self) -> None:
         reason = ""
-        try:
-            while self._is_missing:
-                try:
-                    request = self._request()
-                    await self._controller.run(
-                        RegisterController(request),
-                        request,
-                        messages.ControllerRegistrationResponse,
-                        _nothing,
-                        ANSWER_S,
-                    )
-                except KafkaError as error:
-                    if str(error) != reason:
-                        reason = str(error)
-                        LOGGER.warning("could not register this controller; will retry", extra=facts(reason=reason))
-                await asyncio.sleep(self._backoff_s)
-                self._backoff_s = min(2 * self._backoff_s, BACKOFF_S_MAX)
-        finally:
-            self._registering = None
+        while self._is_missing:
+            try:
+                request = self._request()
+                await self._controller.run(
+                    RegisterController(request),
+                    request,
+                    messages.ControllerRegistrationResponse,
+                    _nothing,
+                    ANSWER_S,
+                )
+            except KafkaError as error:
+                if str(error) != reason:
+                    reason = str(error)
+                    LOGGER.warning("could not register this controller; will retry", extra=facts(reason=reason))
+            await asyncio.sleep(self._backoff_s)
+            self._backoff_s = min(2 * self._backoff_s, BACKOFF_S_MAX)
+        self._registering = None
 
     def _request(self) -> messages.ControllerRegistrationRequest:
         request = messages.ControllerRegistrationRequest

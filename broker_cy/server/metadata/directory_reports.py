@@ -19,6 +19,7 @@ from broker_cy.controller.rules import directory_of
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import KafkaError
 from broker_cy.core.logs import facts
+from broker_cy.core.supervision import keep_running
 from broker_cy.metadata import features
 from broker_cy.metadata.partition import NO_LEADER
 from broker_cy.wire import messages
@@ -65,7 +66,7 @@ class DirectoryReports:
             return
         parts = (part for topic in delta.topics if topic.after is not None for part in topic.after.partitions.values())
         if any(self._is_to_report(part) for part in parts):
-            self._reporting = self._loop.create_task(self._report())
+            self._reporting = keep_running(self._loop, self._report, "reports of the directories of replicas")
 
     async def stop(self) -> None:
         """Report no more."""
@@ -92,27 +93,23 @@ class DirectoryReports:
 
     async def _report(self) -> None:
         backoff_s, reason = BACKOFF_S, ""
-        try:
-            while found := self._found():
-                request = self._request(found)
-                try:
-                    await self._controller.run(
-                        AssignReplicasToDirectories(request),
-                        request,
-                        messages.AssignReplicasToDirsResponse,
-                        _nothing,
-                        ANSWER_S,
-                    )
-                except KafkaError as error:
-                    if str(error) != reason:
-                        reason = str(error)
-                        LOGGER.warning(
-                            "could not report the directory of replicas; will retry", extra=facts(reason=reason)
-                        )
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
-        finally:
-            self._reporting = None
+        while found := self._found():
+            request = self._request(found)
+            try:
+                await self._controller.run(
+                    AssignReplicasToDirectories(request),
+                    request,
+                    messages.AssignReplicasToDirsResponse,
+                    _nothing,
+                    ANSWER_S,
+                )
+            except KafkaError as error:
+                if str(error) != reason:
+                    reason = str(error)
+                    LOGGER.warning("could not report the directory of replicas; will retry", extra=facts(reason=reason))
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
+        self._reporting = None
 
     def _request(self, found: dict[UUID, list[int]]) -> messages.AssignReplicasToDirsRequest:
         kind = messages.AssignReplicasToDirsRequest

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker_cy.controller.partition_change import RECOVERED
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.logs import facts
+from broker_cy.core.supervision import keep_running
 from broker_cy.replica.in_sync import Altered, Proposal
 from broker_cy.server.replication.links import LinkFailed
 from broker_cy.wire import messages
@@ -55,36 +56,38 @@ class Alterations:
             return
         self._waiting[partition.topic_id, partition.index] = (partition, in_sync.sent())
         if self._task is None:
-            self._task = self._loop.create_task(self._send())
+            self._task = keep_running(self._loop, self._send, "changes of in-sync sets")
 
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
     async def _send(self) -> None:
-        try:
-            while self._waiting:
-                # Lets the turn end, in which other partitions may propose.
-                await asyncio.sleep(0)
-                sent, self._waiting = self._waiting, {}
-                try:
-                    response = await self._controller.alter_partition(self._request(sent))
-                except LinkFailed as error:
-                    LOGGER.debug("AlterPartition failed", extra=facts(reason=str(error)))
-                    await self._again(sent)
-                    continue
-                if response.error_code != ErrorCode.NONE:
-                    # The controller is not active, or does not know this broker's epoch yet.
-                    await self._again(sent)
-                    continue
-                self._answered(sent, response)
-                if self._waiting:
-                    await asyncio.sleep(RETRY_S)
-        finally:
-            self._task = None
+        while self._waiting:
+            # Lets the turn end, in which other partitions may propose.
+            await asyncio.sleep(0)
+            sent, self._waiting = self._waiting, {}
+            try:
+                response = await self._controller.alter_partition(self._request(sent))
+                # Otherwise the controller is not active, or does not know this broker's epoch yet.
+                is_answered = response.error_code == ErrorCode.NONE
+                if is_answered:
+                    self._answered(sent, response)
+            except LinkFailed as error:
+                LOGGER.debug("AlterPartition failed", extra=facts(reason=str(error)))
+                is_answered = False
+            except Exception:
+                # A defect. The leaders wait for answers to what they propose.
+                self._keep(sent)
+                raise
+            if self._waiting or not is_answered:
+                await asyncio.sleep(RETRY_S)
+            if not is_answered:
+                self._keep(sent)
+        self._task = None
 
-    async def _again(self, sent: dict[tuple[UUID, int], tuple[Partition, Proposal]]) -> None:
-        await asyncio.sleep(RETRY_S)
+    def _keep(self, sent: dict[tuple[UUID, int], tuple[Partition, Proposal]]) -> None:
+        """Send again what is still proposed."""
         for key, (partition, proposal) in sent.items():
             in_sync = partition.replica.in_sync
             if in_sync is not None and in_sync.proposal is proposal and not partition.closed:

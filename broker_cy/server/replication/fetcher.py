@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
+from broker_cy.core.supervision import keep_running
 from broker_cy.replica import follower_log, following
 from broker_cy.replica.following import Answer, Step
 from broker_cy.server.replication.fetch_session import SESSION_ENDED, Fetched, FetchSession
@@ -105,7 +106,7 @@ class LeaderFetcher:
         self._reachable = asyncio.Event()  # there is a reason to connect again now
         self.failures = 0  # connections that failed in a row, at most NEWS_MAX; it waits before the next one
         self._waits: dict[Partition, int] = {}  # how often each partition has waited for metadata, in a row
-        self._task = follower.loop.create_task(self._run(), name="fetcher")
+        self._task = keep_running(follower.loop, self._run, "fetcher")
 
     @property
     def is_idle(self) -> bool:
@@ -180,10 +181,6 @@ class LeaderFetcher:
             except (LinkFailed, WireError) as error:
                 LOGGER.debug("fetching failed", extra=facts(leader=self._leader_id, reason=str(error)))
                 await self._pause()
-            except Exception:
-                # A fetcher that ends leaves its partitions behind for good, and nobody would notice.
-                LOGGER.exception("fetching failed; will retry", extra=facts(leader=self._leader_id))
-                await asyncio.sleep(self._backoff_s)
             finally:
                 if link is not None:
                     link.close()

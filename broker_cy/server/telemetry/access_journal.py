@@ -98,10 +98,10 @@ class AccessJournal:
             self._note(Accesses(some, 0 if start else left_out, self._allow_if_no_acl))
 
     def _end_period(self) -> None:
+        self._period = self._loop.call_later(PERIOD_S, self._end_period)
         self.write()
         self._seen = {}
         self._room = dict(ROOM)
-        self._period = self._loop.call_later(PERIOD_S, self._end_period)
         self._on_period()
 
     def stop(self) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from broker_cy.core.supervision import keep_running
 from broker_cy.metrics.events import Commits, Committed
 from broker_cy.server.partitions.cold_lookup import look_up
 from broker_cy.storage.errors import StorageError
@@ -49,7 +50,7 @@ class CommitSampler:
                 self._due[place] = machine
 
     def start(self) -> None:
-        self._task = self._broker.loop.create_task(self._run())
+        self._task = keep_running(self._broker.loop, self._run, "samples of commits")
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -40,6 +40,7 @@ class LoopWatch:
     def _fire(self) -> None:
         late_ns = self._clock.monotonic_ns() - self._due_ns - TIMER_GRAIN_NS
         self.lag.observe_ns(max(0, late_ns))
+        # Before the call: an exception in it must not end the watch.
+        self.start()
         if self.on_tick is not None:
             self.on_tick()
-        self.start()

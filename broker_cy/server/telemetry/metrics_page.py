@@ -46,10 +46,8 @@ def api_name(key: int) -> str:
 
 def error_name(code: int) -> str:
     """Return Kafka's name of an error code, or the number of an unknown code."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
+    found = ErrorCode(code)
+    return found.name if found == code else str(code)
 
 
 async def render(broker: Broker, core: ServerCore, watch: LoopWatch, only: frozenset[str] | None = None) -> bytes:

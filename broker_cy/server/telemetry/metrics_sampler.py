@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from broker_cy.core.supervision import keep_running
 from broker_cy.metadata.topic_names import BROKER_METRICS
 from broker_cy.metrics import process
 from broker_cy.metrics.histogram import Snapshot
@@ -77,7 +78,7 @@ class MetricsSampler:
         self._quotas = QuotaSamples(broker.quotas)
 
     def start(self) -> None:
-        self._task = self._broker.loop.create_task(self._run())
+        self._task = keep_running(self._broker.loop, self._run, "samples of metrics")
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
+from broker_cy.core.supervision import keep_running
 from broker_cy.replica.replica import Role
 from broker_cy.server.metadata.internal_topics import creatable_topic
 from broker_cy.server.telemetry.own_topic_leader import NO_LEADER
@@ -97,7 +98,7 @@ class OwnTopic:
                 self._append(partition)
         elif partition is not None or self._leader.exists(self.name):
             if self._sending is None or self._sending.done():
-                self._sending = self._loop.create_task(self._send())
+                self._sending = keep_running(self._loop, self._send, f"records for {self.name}")
         elif self._creating is None or self._creating.done():
             self._creating = self._loop.create_task(self._create())
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.topic_names import OWN_CLIENT
-from broker_cy.server.coordinators.broker_calls import BrokerCalls, known_code
+from broker_cy.server.coordinators.broker_calls import BrokerCalls
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class OwnTopicLeader:
             ],
         )
         answer = await self._calls.ask(leader, request, messages.ProduceResponse, at_most=PRODUCE_VERSION)
-        code = known_code(answer.responses[0].partition_responses[0].error_code)
+        code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"broker {leader} refused a batch of {topic}")
 

@@ -21,6 +21,18 @@ def test_the_error_codes_are_those_of_the_table() -> None:
     assert [(int(error), error.name, error.retriable) for error in ErrorCode] == table
 
 
+@pytest.mark.parametrize("code", [134, 999, 32767, -2, -32768])
+def test_a_code_of_a_newer_version_is_an_error(code: int) -> None:
+    """If this fails, an answer of a newer Kafka ends the task that reads it: heartbeats, changes of in-sync sets."""
+    assert ErrorCode(code) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_what_cannot_be_a_code_is_refused() -> None:
+    for wrong in (32768, -32769, "NONE", None):
+        with pytest.raises(ValueError, match="is not a valid ErrorCode"):
+            ErrorCode(wrong)
+
+
 def test_errors_say_what_and_where() -> None:
     assert str(KafkaError(ErrorCode.INVALID_CONFIG, "segment.bytes must be at least 14")) == (
         "INVALID_CONFIG: segment.bytes must be at least 14"

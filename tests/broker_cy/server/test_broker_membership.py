@@ -9,9 +9,11 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.core import supervision
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.server.metadata import broker_membership
 from broker_cy.server.metadata.broker_membership import BrokerMembership
+from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
 
 
@@ -79,6 +81,43 @@ def test_what_a_broker_waits_for_is_in_its_log(
         assert reason.startswith(
             "no active controller was found. No controller answers at host:9093: connection refused."
         )
+        await membership.stop()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(work)
+
+
+class Defective:
+    """A controller whose first answers no one expects."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.asked = 0
+
+    async def run(self, *_: Any) -> Any:
+        self.asked += 1
+        if self.asked <= self.failures:
+            raise ValueError(f"999 is not a valid ErrorCode ({self.asked})")
+        return messages.BrokerHeartbeatResponse(is_fenced=False)
+
+
+def test_heartbeats_go_on_after_a_defect(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """If this fails, one answer that the broker does not understand ends its heartbeats without a line in the log, and
+    its session with them.
+    """
+    monkeypatch.setattr(supervision, "AGAIN_S", 0.001)
+
+    async def work() -> None:
+        config = MetadataBroker(Path("/nowhere")).config
+        loop = asyncio.get_running_loop()
+        controller = Defective(2)
+        membership = BrokerMembership(config, controller, loop, "id", UUID(int=1), MetadataImage, dict)
+        membership.run()
+        async with asyncio.timeout(30):
+            await membership.unfenced()
+        assert controller.asked == 3
+        assert caplog.text.count("heartbeats of this broker failed, and begins again") == 2
+        assert "999 is not a valid ErrorCode (2)" in caplog.text
         await membership.stop()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
+from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.coordinators import coordinator_service
 from broker_cy.server.coordinators.group_runtime import LoadState
@@ -269,6 +270,35 @@ def test_group_is_not_answered_while_it_loads(tmp_path: Path, monkeypatch: pytes
             listed = await broker.call(messages.ListGroupsRequest(), 5)
             assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             runtime.state = LoadState.ACTIVE
+
+    run(work)
+
+
+def test_a_defect_while_a_log_is_loaded_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If this fails, groups wait for a coordinator for ever, because a record that no one expects ended what loads the
+    logs.
+    """
+    right = GroupStateMachine.loaded
+
+    def loaded(self: GroupStateMachine, now: Any) -> Any:
+        if self.offsets.get(GROUP, "t", 0) is not None:
+            raise LookupError("a defect")
+        return right(self, now)
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            assert broker.runtime() is not broker.runtime("b")
+            assert await broker.commit(1) is ErrorCode.NONE
+            assert await broker.commit(3, group_id="b") is ErrorCode.NONE
+        monkeypatch.setattr(coordinator_service, "LOADERS_MAX", 1)
+        monkeypatch.setattr(GroupStateMachine, "loaded", loaded)
+        async with GroupBroker(tmp_path) as broker:
+            assert await broker.commit(1) is ErrorCode.NOT_COORDINATOR
+            assert await broker.committed(group_id="b") == 3
+        assert "loading __consumer_offsets failed" in caplog.text
 
     run(work)
 
