@@ -8,15 +8,18 @@ import importlib.util
 import io
 import json
 import re
+import shlex
 import tarfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
 
 from broker_cy.client.errors import ClientError
+from broker_cy.commands.alerts import command as alerts
 from broker_cy.metrics import definitions
 from dashboard.security.users import load_users
 from tests.deploy.playbooks import COLLECTION
@@ -54,6 +57,21 @@ def test_alert_rules_are_about_metrics_that_exist() -> None:
         assert used or "up{" in rule["expr"], rule["alert"]
         assert rule["severity"] in ("critical", "warning")
     assert len({rule["alert"] for rule in rules}) == len(rules)
+
+
+@pytest.mark.parametrize("webhook", ["", "https://hooks.example.com/alerts"])
+def test_the_service_of_alerts_notifies_the_webhook(webhook: str) -> None:
+    """If this fails, the service posts no alert to the webhook, or does not start because there is none."""
+    environment = jinja2.Environment()
+    environment.filters["quote"] = shlex.quote
+    template = COLLECTION / "roles/monitoring/templates/broker-cy-alerts.service.j2"
+    unit = environment.from_string(template.read_text()).render(
+        monitoring_alerts_every="10s", monitoring_prometheus_cluster="main", monitoring_webhook=webhook
+    )
+    (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    program, name, *arguments = shlex.split(line)
+    assert (Path(program).name, name) == ("broker-cy", "alerts")
+    assert alerts.make_context(name, arguments).params["notify"] == bool(webhook)
 
 
 def given(*found: dict[str, Any], exclusive: bool = False) -> dict[str, Any]:
