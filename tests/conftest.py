@@ -14,7 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from bench.launch.chromium import BrowserError, launched
-from tests.support.broker import Target, new_target
+from tests.support import needs
+from tests.support.broker import QUICK, Target, new_target
+from tests.support.kafka_peer import KafkaPeer
 from tests.support.run_summary import RunSummary
 from tests.support.scheduling import Scheduling
 
@@ -45,6 +47,18 @@ def broker(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
         yield target.start()
     finally:
         target.close()
+
+
+@pytest.fixture(scope="session")
+def live_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
+    """One Apache Kafka for the tests that do the same with ours and with it: they leave each other's topics alone."""
+    needs.require(needs.kafka)
+    # The coordinator would otherwise prevent a test from leaving a transaction open that is never ended.
+    peer = KafkaPeer(tmp_path_factory.mktemp("kafka"), {**QUICK, "transaction.partition.verification.enable": "false"})
+    try:
+        yield peer.start()
+    finally:
+        peer.close()
 
 
 @pytest.fixture

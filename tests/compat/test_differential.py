@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 
 from tests.compat.differential import answers
-from tests.compat.differential.brokers import SETTINGS, make_ready
+from tests.compat.differential.brokers import SETTINGS, make_ready, scripts_of
 from tests.compat.differential.deliberate import DELIBERATE
 from tests.compat.differential.script import SCRIPTS as _REGISTERED
 from tests.compat.differential.script import Entry, run_script
 from tests.compat.differential.scripts import SCRIPTS
+from tests.support import needs
 from tests.support.broker import BrokerProcess
+from tests.support.kafka_peer import KafkaPeer
 
 assert SCRIPTS is _REGISTERED
 
@@ -57,6 +60,26 @@ def test_answers_are_those_of_kafka(entry: Entry, brokers: dict[str, BrokerProce
         for path, their, our in answers.differences(theirs[label], ours[label])
         if answers.excuse(f"{entry.name}: {label}", path, their, our) is None
     ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.full
+@needs.kafka
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("broker", SETTINGS)
+def test_kafka_gives_the_recorded_answers(broker: str, tmp_path: Path, recorded: answers.Answers) -> None:
+    """If this fails, our answers are compared with those that no Kafka gives."""
+    peer = KafkaPeer(tmp_path, SETTINGS[broker])
+    try:
+        peer.start()
+        make_ready(peer)
+        wrong = [
+            f"{entry.name}: {path}: recorded {said!r}, now {now!r}"
+            for entry in scripts_of(broker)
+            for path, said, now in answers.differences(recorded[entry.name], run_script(peer, entry).answers)
+        ]
+    finally:
+        peer.close()
     assert not wrong, "\n" + "\n".join(wrong)
 
 

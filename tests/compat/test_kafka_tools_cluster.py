@@ -200,8 +200,8 @@ def test_the_tools_print_what_they_print_with_kafka(tmp_path: Path) -> None:
         assert session(nodes, tmp_path / "files") == RECORDED.read_text()
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
+@pytest.mark.full
+@pytest.mark.timeout(600)
 def test_kafka_itself_prints_what_was_recorded(tmp_path: Path) -> None:
     """If this fails, our cluster is compared with something that Kafka does not print."""
     assert of_kafka(tmp_path) == RECORDED.read_text()

@@ -168,7 +168,7 @@ def tool(
     user: str,
     password: str,
     mechanism: str,
-) -> subprocess.CompletedProcess[bytes]:
+) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's tools with a client.properties."""
     path = directory / f"{mechanism}-{user}.properties"
     settings = {
@@ -181,7 +181,8 @@ def tool(
     }
     write_properties(path, settings)
     connect = ("--bootstrap-server", broker.bootstrap, "--command-config", path)
-    return kafka_tools.run_tool(class_name, *connect, *arguments, stdin=given.encode(), check=False)
+    done = kafka_tools.run_tool(class_name, *connect, *arguments, stdin=given.encode(), check=False)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @needs.kafka
@@ -197,7 +198,7 @@ def test_java(broker: SaslBroker, mechanism: str, topic: str, tmp_path: Path) ->
         broker, tmp_path, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", topic, "--from-beginning",
         "--max-messages", "2", "--timeout-ms", "60000", **good,
     )  # fmt: skip
-    assert consumed.stdout.split() == [b"one", b"two"], consumed.stderr
+    assert consumed.stdout.split() == ["one", "two"], consumed.stderr
     bad = tool(
         broker,
         tmp_path,
@@ -208,7 +209,7 @@ def test_java(broker: SaslBroker, mechanism: str, topic: str, tmp_path: Path) ->
         mechanism=mechanism,
     )
     assert bad.returncode != 0
-    assert b"SaslAuthenticationException: Authentication failed" in bad.stdout + bad.stderr
+    assert "SaslAuthenticationException: Authentication failed" in bad.stdout + bad.stderr
 
 
 @needs.kafka

@@ -10,7 +10,6 @@ from typing import Protocol, TypeVar
 import pytest
 
 from broker_cy.admin import AdminClient
-from tests.support import needs
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.kafka_peer import KafkaPeer
 
@@ -18,7 +17,7 @@ T = TypeVar("T")
 
 # For the calls of tests: on a busy machine, a first call waits while Kafka makes the topics of its coordinators.
 TIMEOUT_S = 60.0
-# The coordinator would otherwise prevent a test from leaving a transaction open that is never ended.
+# As those of `live_kafka`.
 SETTINGS = {**QUICK, "transaction.partition.verification.enable": "false"}
 
 
@@ -38,21 +37,10 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         broker.close()
 
 
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
-    """One Apache Kafka 4.3.1 for the tests of the admin core."""
-    needs.require(needs.kafka)
-    peer = KafkaPeer(tmp_path_factory.mktemp("admin-kafka"), SETTINGS)
-    try:
-        yield peer.start()
-    finally:
-        peer.close()
-
-
 @pytest.fixture(params=["broker-cy", "kafka"])
 def cluster(request: pytest.FixtureRequest) -> BrokerProcess | KafkaPeer:
     """One of the two clusters after the other."""
-    peer: BrokerProcess | KafkaPeer = request.getfixturevalue("ours" if request.param == "broker-cy" else "kafka")
+    peer: BrokerProcess | KafkaPeer = request.getfixturevalue("ours" if request.param == "broker-cy" else "live_kafka")
     return peer
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from broker_cy.commands.quotas import parse_assignment
 from tests.broker_cy.commands.conftest import Cli, Said
-from tests.support import needs
 from tests.support.both_brokers import BOTH, running
 
 
 @pytest.fixture(scope="module", params=BOTH)
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if request.param == "kafka":
-        needs.require(needs.kafka)
+        yield request.getfixturevalue("live_kafka").bootstrap
+        return
     with running(request.param, tmp_path_factory.mktemp(request.param)) as target:
         yield target.bootstrap
 

@@ -19,7 +19,7 @@ from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, with_broker
 from tests.broker_cy.server.metadata_broker import until as in_time
 from tests.broker_cy.server.test_acl_handlers import CLUSTER, create, creation
-from tests.support import needs
+from tests.support import needs, recorded
 from tests.support.cluster import ask, topics
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.wait import until
@@ -141,22 +141,29 @@ def plain(response: Any) -> Any:
     return whole, sorted(found)
 
 
+@pytest.mark.full
 @needs.kafka
-def test_the_same_answers_as_kafka(tmp_path: Path) -> None:
-    """If this fails, a tool shows or changes other quotas here than with Kafka."""
+def test_kafka_gives_the_recorded_answers(tmp_path: Path) -> None:
+    """If this fails, our answers are compared with those that no Kafka gives."""
     kafka = KafkaPeer(tmp_path / "kafka", {})
     try:
         kafka.start()
-        theirs = [plain(ask(kafka.port, request, response_of(request))) for request in REQUESTS]
+        recorded.check("quotas", [plain(ask(kafka.port, request, response_of(request))) for request in REQUESTS])
     finally:
         kafka.close()
+
+
+def test_the_same_answers_as_kafka(tmp_path: Path) -> None:
+    """If this fails, a tool shows or changes other quotas here than with Kafka."""
+    theirs = recorded.of_kafka("quotas")
     ours = []
 
     async def work(broker: MetadataBroker) -> None:
         ours.extend([plain(await broker.call(request, 1)) for request in REQUESTS])
 
     with_broker(tmp_path / "ours", work)
-    different = [(r, one, other) for r, one, other in zip(REQUESTS, ours, theirs, strict=True) if one != other]
+    both = zip(REQUESTS, recorded.as_recorded(ours), theirs, strict=True)
+    different = [(request, one, other) for request, one, other in both if one != other]
     assert not different, "\n".join(map(str, different))
     assert len(theirs[-1][1]) > 10
 
@@ -274,22 +281,28 @@ def refused(response: Any) -> Any:
     return errors, response.throttle_time_ms > 0
 
 
+QUOTA_OF_CHANGES = alter(
+    entry({"user": None}, (CHANGES, 1e-3)), entry({"user": None, "client-id": AUTO}, (CHANGES, 1e-3))
+)
+# So that the bucket is of 110 partitions all the same.
+OF_CHANGES = {
+    "controller.quota.window.num": "11",
+    "controller.quota.window.size.seconds": "10000",
+    "num.partitions": "60",
+}
+
+
+@pytest.mark.full
 @needs.kafka
-def test_changes_beyond_the_quota_are_refused_as_by_kafka(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If this fails, a client creates more partitions than it may, or is refused what Kafka lets it do."""
-    quota = alter(entry({"user": None}, (CHANGES, 1e-3)), entry({"user": None, "client-id": AUTO}, (CHANGES, 1e-3)))
-    # So that the bucket is of 110 partitions all the same.
-    settings = {
-        "controller.quota.window.num": "11",
-        "controller.quota.window.size.seconds": "10000",
-        "num.partitions": "60",
-    }
+def test_kafka_gives_the_recorded_refusals(tmp_path: Path) -> None:
+    """If this fails, our refusals are compared with those that no Kafka gives."""
+    quota = QUOTA_OF_CHANGES
     answered: dict[type[Any], type[Any]] = {
         Topics: messages.CreateTopicsResponse,
         Deletion: messages.DeleteTopicsResponse,
         Partitions: messages.CreatePartitionsResponse,
     }
-    kafka = KafkaPeer(tmp_path / "kafka", settings)
+    kafka = KafkaPeer(tmp_path / "kafka", OF_CHANGES)
     theirs = []
     try:
         kafka.start()
@@ -306,10 +319,16 @@ def test_changes_beyond_the_quota_are_refused_as_by_kafka(tmp_path: Path, caplog
         ask(kafka.port, asked_for("late"), messages.MetadataResponse, AUTO)
     finally:
         kafka.close()
+    recorded.check("refused_changes", theirs)
+
+
+def test_changes_beyond_the_quota_are_refused_as_by_kafka(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """If this fails, a client creates more partitions than it may, or is refused what Kafka lets it do."""
+    theirs = recorded.of_kafka("refused_changes")
     ours = []
 
     async def work(broker: MetadataBroker) -> None:
-        await broker.call(quota, 1)
+        await broker.call(QUOTA_OF_CHANGES, 1)
         for request in CHANGES_OF_TOPICS:
             version = {Topics: 7, Deletion: 6, Partitions: 3}[type(request)]
             ours.append(refused(await broker.call(request, version)))
@@ -321,9 +340,9 @@ def test_changes_beyond_the_quota_are_refused_as_by_kafka(tmp_path: Path, caplog
         await in_time(lambda: "could not create topics" in caplog.text)
         assert broker.image.topics.by_name("late") is None
 
-    with_broker(tmp_path / "ours", work, settings)
+    with_broker(tmp_path / "ours", work, OF_CHANGES)
     assert caplog.records[-1].fields["reason"].startswith("THROTTLING_QUOTA_EXCEEDED")  # type: ignore[attr-defined]
-    for request, one, other in zip([*CHANGES_OF_TOPICS, "z"], ours, theirs, strict=True):
+    for request, one, other in zip([*CHANGES_OF_TOPICS, "z"], recorded.as_recorded(ours), theirs, strict=True):
         assert one == other, request
     assert [waits for _, waits in theirs] == [False, False, True, False, True, True, True]
 
