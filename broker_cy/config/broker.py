@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker_cy.config import dynamic, findings, startup, tls
+from broker_cy.config import dynamic, findings, providers, startup, tls
 from broker_cy.config.authorizer import authorizer_settings
 from broker_cy.config.checks import check_values, connections_per_ip_overrides
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, Support
 from broker_cy.config.listeners import Listener
-from broker_cy.config.providers import Providers
 from broker_cy.config.types import ConfigError
 from broker_cy.core.logs import Event, facts
 
@@ -273,12 +272,12 @@ class BrokerConfig(Mapping[str, Any]):
         """Return a stored value with the variables of config providers replaced. Raises ConfigError."""
         return self._providers(self.dynamic_default, self.dynamic_broker).resolve(text) if "${" in text else text
 
-    def _providers(self, *levels: Mapping[str, str]) -> Providers:
+    def _providers(self, *levels: Mapping[str, str]) -> providers.Providers:
         """The providers of the file and of these levels."""
         merged = dict(self.static)
         for level in levels:
             merged.update(level)
-        return Providers(merged, limits=self.static)
+        return providers.Providers(merged, limits=self.static)
 
     def _validated(self, properties: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:
         dynamic.check_names(properties, per_broker=per_broker)
@@ -316,7 +315,7 @@ class BrokerConfig(Mapping[str, Any]):
                 and setting.support is Support.EFFECTIVE
                 and (name in BROKER or name in BROKER_QUOTAS or startup.is_of_listener(name))
             )
-            if not served and before.get(name) != text:
+            if not served and not name.startswith(providers.PREFIX) and before.get(name) != text:
                 shown = startup.HIDDEN if name in hidden else text
                 startup.no_effect(name, shown).log(log, logging.WARNING)
 

@@ -28,10 +28,14 @@ from broker_cy.core.logs import Event
 
 # Names that one log line lists.
 LISTED_MAX: Final = 20
+# Unknown names in a file; each is compared with all known ones, which takes 3 ms.
+UNKNOWN_MAX: Final = 1000
 # Shorter values are parts of ordinary words; they are hidden only where a message quotes a value.
 _HIDDEN_BYTES_MIN: Final = 4
 _SEPARATORS: Final = re.compile(r"[,;\s]+")
 _ADVICE: Final = "remove it or correct its name"
+_HOW_TO_WRITE: Final = "write ${env:NAME} with a provider env, or the value"
+_ZOOKEEPER: Final = "zookeeper.connect"
 
 
 class Kind(Enum):
@@ -144,7 +148,7 @@ class Findings(NamedTuple):
 
 
 def examine(properties: Mapping[str, str], places: Mapping[str, Place]) -> Findings:
-    """Resolve the variables and judge each name. Raises ConfigError if node.id and broker.id differ."""
+    """Resolve the variables and judge each name. Raises ConfigError for what is no file of a broker."""
     given = providers.Providers(properties)
     found = [Finding(name, Kind.REFUSED, text) for name, text in given.problems.items()]
     texts, hidden, secrets = {}, set(), set()
@@ -160,7 +164,7 @@ def examine(properties: Mapping[str, str], places: Mapping[str, Place]) -> Findi
         if texts[name] is not text:
             hidden.add(name)
             secrets.add(texts[name])
-        elif _needs_value(name) and (bare := providers.bare_variable(text)) is not None:
+        if _needs_value(name) and (bare := providers.bare_variable(text)) is not None:
             found.append(Finding(name, Kind.REFUSED, f"{name}: {bare} names no provider: {_HOW_TO_WRITE}"))
     secrets |= given.values
     if hidden & {"node.id", "broker.id"}:
@@ -169,19 +173,19 @@ def examine(properties: Mapping[str, str], places: Mapping[str, Place]) -> Findi
         texts = complete(texts)
     except ConfigError as error:
         found.append(Finding("node.id" if "node.id" in properties else "broker.id", Kind.REFUSED, str(error)))
+    unknown = 0
     for name, text in texts.items():
         each = _judge(name, text, texts)
         if each is not None and name in properties:
             found.append(each._replace(detail=hide(each.detail, secrets)))
+            unknown += each.kind is Kind.UNKNOWN
+            if unknown > UNKNOWN_MAX:
+                raise ConfigError(f"there are more than {UNKNOWN_MAX} unknown settings: name the file of a broker")
     order = {name: number for number, name in enumerate(properties)}
     found.sort(key=lambda each: order[each.setting])
     # The file of a broker with ZooKeeper: no other problem of it is worth mending before.
     found.sort(key=lambda each: each.setting != _ZOOKEEPER or each.kind is not Kind.REFUSED)
     return Findings(texts, frozenset(hidden), frozenset(secrets), found, places)
-
-
-_ZOOKEEPER: Final = "zookeeper.connect"
-_HOW_TO_WRITE: Final = "write ${env:NAME} with a provider env, or the value"
 
 
 def _is_option(name: str, places: Mapping[str, Place]) -> bool:

@@ -126,6 +126,14 @@ def test_a_line_lists_twenty_names(tmp_path: Path) -> None:
     assert str(event.fields["settings"]).endswith("qqqq19.zzzz (line 20) and 30 more")
 
 
+def test_a_file_of_another_kind_is_refused_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a broker compares names for minutes before it starts with a file that is not for it."""
+    monkeypatch.setattr(findings, "UNKNOWN_MAX", 10)
+    BrokerConfig.from_properties({f"qqqq{number}.zzzz": "1" for number in range(10)})
+    with pytest.raises(ConfigError, match="there are more than 10 unknown settings: name the file of a broker"):
+        BrokerConfig.from_properties({f"qqqq{number}.zzzz": "1" for number in range(11)})
+
+
 @pytest.mark.parametrize(
     "line", ["foo.bar=1", "num.io.threads=8", "confluent.license=a", "log.message.format.version=2.8"]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,7 @@ def test_the_name_of_a_node_may_come_from_the_environment(monkeypatch: pytest.Mo
         ({}, "${e:KCY_SIZE}", "log.dirs: ${e:KCY_SIZE} names an unknown provider: add e to config.providers and set"),
         ({"config.providers": "e"}, "${e:KCY_SIZE}", "set config.providers.e.class"),
         (defined("e", ENV), "${KCY_SIZE}", "log.dirs: ${KCY_SIZE} names no provider"),
+        (defined("e", ENV), "${e:KCY_SIZE}${KCY_SIZE}", "log.dirs: ${KCY_SIZE} names no provider"),
         (defined("e", ENV), "a${e:KCY_NOT_SET}", "log.dirs: ${e:KCY_NOT_SET} is not set: export KCY_NOT_SET, or write"),
         (defined("e", ENV), "${e:/p:KCY_SIZE}", "${e:/p:KCY_SIZE} has a path: write ${e:KCY_SIZE}"),
         (defined("e", ENV, allowlist_pattern="KCY"), "${e:KCY_SIZE}", "allowlist.pattern=KCY does not match KCY_SIZE"),
@@ -198,12 +200,14 @@ def test_dynamic_settings(secrets: Path, caplog: pytest.LogCaptureFixture, monke
     assert {entry.name: entry.value for entry in broker_entries(config)}["log.segment.bytes"] == "3145728"
 
 
-def test_providers_that_are_defined_while_the_broker_runs(secrets: Path) -> None:
+def test_providers_that_are_defined_while_the_broker_runs(secrets: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As in Kafka, a level of dynamic settings may define providers, unless the file limits their classes."""
     text = {**defined("e", ENV), "log.segment.bytes": "${e:KCY_SIZE}"}
     config = BrokerConfig.from_properties({})
-    config.apply_dynamic({}, text)
+    with caplog.at_level(logging.WARNING):
+        config.apply_dynamic({}, text)
     assert config["log.segment.bytes"] == 2097153
+    assert "has no effect" not in caplog.text
     limited = BrokerConfig.from_properties({"brokercy.automatic.config.providers": "none"})
     with pytest.raises(ConfigError, match=r"is not allowed by brokercy.automatic.config.providers"):
         limited.validate_dynamic(text, per_broker=False)
