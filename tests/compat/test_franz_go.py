@@ -11,7 +11,7 @@ from bench.launch.processes import run
 from tests.support import needs
 from tests.support.broker import Target
 
-pytestmark = needs.go
+pytestmark = [pytest.mark.full, needs.go]
 
 
 @pytest.fixture(scope="session")

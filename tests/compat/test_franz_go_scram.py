@@ -15,6 +15,7 @@ from tests.support.sasl_broker import SaslBroker
 pytestmark = [
     pytest.mark.skipif(target_is_kafka(), reason="about our own settings"),
     needs.go,
+    pytest.mark.full,
 ]
 HERE = Path(__file__).with_name("franz_go")
 MODULE = "github.com/twmb/franz-go"

@@ -35,6 +35,7 @@ def environment(broker: TlsBroker, password: str = PASSWORD) -> Mapping[str, str
     return {**os.environ, "LIFE_USER": USER, "LIFE_PASSWORD": password, "LIFE_CA": str(authority)}
 
 
+@pytest.mark.full
 @pytest.mark.timeout(360)  # the first of them compiles
 @needs.go
 @pytest.mark.parametrize("scenario", ["records", "codecs", "group"])

@@ -109,6 +109,7 @@ def kinds_of(reported: Sequence[str]) -> set[str]:
     }
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_no_client_loses_a_record_or_reports_an_error(tmp_path: Path) -> None:
     """If this fails, users of a client lose acknowledged records, or see errors, when a broker dies."""

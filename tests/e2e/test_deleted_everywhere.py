@@ -36,7 +36,6 @@ def nodes_of(kind: str, directory: Path) -> Iterator[list[Node]]:
         with cluster(directory, settings=SETTINGS) as ours:
             yield list(ours)
     else:
-        needs.require(needs.kafka)
         with kafka_cluster(directory) as kafkas:
             yield list(kafkas)
 
@@ -70,7 +69,7 @@ def first_offset(node: Node) -> int:
     raise AssertionError("nothing can be read")
 
 
-@pytest.mark.parametrize("kind", ["ours", "kafka"])
+@pytest.mark.parametrize("kind", ["ours", pytest.param("kafka", marks=[pytest.mark.full, needs.kafka])])
 def test_the_answer_waits_for_all_replicas(tmp_path: Path, kind: str) -> None:
     """If this fails, records come back after their deletion was confirmed, when another replica leads, or a deletion
     waits for a broker that is down.

@@ -17,7 +17,7 @@ from tests.support.cluster import quorum
 from tests.support.migration import WAIT_S, Migration, brokers, migration
 from tests.support.wait import until
 
-pytestmark = needs.kafka
+pytestmark = [pytest.mark.full, needs.kafka]
 
 PREPARE, START, MOVE, EXCHANGE, RETURN = "1. Prepare", "2. Start", "3. Move", "4. Exchange", "5. The way back"
 

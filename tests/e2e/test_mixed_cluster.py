@@ -15,7 +15,7 @@ from tests.support.cluster import ask, create_topic, topics
 from tests.support.mixed_cluster import MixedNode, active_controller, depose, mixed_cluster
 from tests.support.wait import until
 
-pytestmark = needs.kafka
+pytestmark = [pytest.mark.full, needs.kafka]
 
 # Deaths of the active controller until each kind has led once.
 TURNS_MAX = 5

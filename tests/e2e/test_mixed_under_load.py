@@ -35,7 +35,7 @@ from tests.support.steady_client import SteadyClient
 from tests.support.tool_session import ToolSession
 from tests.support.wait import until
 
-pytestmark = needs.java
+pytestmark = [pytest.mark.full, needs.java]
 
 Alter = messages.AlterPartitionReassignmentsRequest
 Part = messages.MetadataResponse.MetadataResponsePartition

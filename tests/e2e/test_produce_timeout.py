@@ -13,6 +13,7 @@ import pytest
 from bench.launch.nodes import Node
 from broker_cy.client.address import Address
 from broker_cy.core.errors import ErrorCode
+from tests.support import needs
 from tests.support.cluster import cluster, create_topic, in_sync, topics
 from tests.support.kafka_cluster import kafka_cluster
 from tests.support.raw_wire import PRODUCE, Connection, RawBatch, parse_produced, produce_body
@@ -45,7 +46,7 @@ def send(node: Node, timeout_ms: int, acks: int = -1) -> tuple[int, int]:
         return answer.error, answer.base_offset
 
 
-@pytest.mark.parametrize("system", [ours, kafkas])
+@pytest.mark.parametrize("system", [ours, pytest.param(kafkas, marks=[pytest.mark.full, needs.kafka])])
 def test_a_record_that_followers_lack_is_answered_in_time_and_stays(system: object, tmp_path: Path) -> None:
     with system(tmp_path) as nodes:  # type: ignore[operator]
         address = Address(nodes[0].host, nodes[0].port)

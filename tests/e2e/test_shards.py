@@ -276,6 +276,7 @@ def test_a_shard_that_cannot_start(tmp_path: Path) -> None:
         blocker.close()
 
 
+@pytest.mark.full
 @needs.kafka
 def test_under_a_controller_of_kafka(tmp_path: Path) -> None:
     """If this fails, clients are sent to a shard that has ended until its session ends: here, ten minutes. Only the

@@ -1,8 +1,9 @@
 """The order of tests, and which of them share a worker of pytest-xdist (`--dist loadgroup`).
 
 The tests of a file run on one worker, so that its fixtures are set up once. Exceptions are the files of SPREAD, whose
-tests are long and independent, and tests with an `xdist_group` mark, which share a worker with their group. Whatever
-takes longest begins first: a file that begins last would run alone on one core.
+tests are long and independent, those of KAFKA, which all run on one worker, and tests with an `xdist_group` mark, which
+share a worker with their group. Whatever takes longest begins first: a file that begins last would run alone on one
+core.
 """
 
 from __future__ import annotations
@@ -15,6 +16,36 @@ if TYPE_CHECKING:
     import pytest
 
 SPREAD: Final = ("tests/fuzz/test_fuzz.py", "tests/sim/test_world.py", "tests/sim/test_quorum_simulation.py")
+# They share the JVM of Kafka's tools (tests/support/kafka_tools.py) and one running Kafka (`live_kafka`).
+KAFKA: Final = (
+    "tests/broker_cy/admin/test_calls.py",
+    "tests/broker_cy/admin/test_groups.py",
+    "tests/broker_cy/admin/test_lag.py",
+    "tests/broker_cy/admin/test_records.py",
+    "tests/broker_cy/admin/test_transactions.py",
+    "tests/broker_cy/commands/test_quotas.py",
+    "tests/broker_cy/controller/test_like_kafka.py",
+    "tests/broker_cy/quotas/test_like_kafka.py",
+    "tests/broker_cy/server/test_kafka_on_our_groups.py",
+    "tests/broker_cy/server/test_kafka_on_our_metadata.py",
+    "tests/broker_cy/server/test_storage_tool.py",
+    "tests/broker_cy/storage/test_kafka_reads.py",
+    "tests/compat/test_compaction_kafka.py",
+    "tests/compat/test_delegation_tokens.py",
+    "tests/compat/test_denied_answers.py",
+    "tests/compat/test_kafka_quorum_tools.py",
+    "tests/compat/test_kafka_tools.py",
+    "tests/compat/test_kafka_tools_cluster.py",
+    "tests/compat/test_kafka_transactions.py",
+    "tests/compat/test_quotas.py",
+    "tests/compat/test_recompression.py",
+    "tests/compat/test_sasl.py",
+    "tests/compat/test_stop_and_crash.py",
+    "tests/compat/test_tls.py",
+    "tests/compat/test_torn_tail.py",
+    "tests/compat/test_transactions.py",
+    "tests/support/test_kafka_tools.py",
+)
 # In this order; other files follow in the order of their names.
 FIRST: Final = (
     "tests/spark_analytics/",
@@ -40,6 +71,8 @@ def scope(nodeid: str) -> str:
     if test and "::" not in group and "]" not in group:
         return group
     file = nodeid.partition("::")[0]
+    if file in KAFKA:
+        return "kafka"
     return nodeid if file in SPREAD else file
 
 

@@ -11,7 +11,7 @@ from bench.launch.processes import ProcessError
 from tests.support import needs
 from tests.support.kafka_tools import run_program, run_tool
 
-pytestmark = [needs.kafka, pytest.mark.xdist_group("kafka")]
+pytestmark = needs.kafka
 STORAGE = "kafka.tools.StorageTool"
 
 

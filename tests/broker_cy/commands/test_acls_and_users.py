@@ -17,7 +17,8 @@ from tests.support.secured_broker import AUTHORIZED, SecuredBroker
 from tests.support.terminal import in_terminal
 from tests.support.wait import until
 
-TARGETS = ("ours", "kafka")
+WITH_KAFKA = pytest.param("kafka", marks=[pytest.mark.full, needs.kafka])
+TARGETS = ("ours", WITH_KAFKA)
 SECRET = "a-very-secret-password"
 
 
@@ -33,7 +34,6 @@ def where(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         finally:
             ours.close()
         return
-    needs.require(needs.kafka)
     kafka = KafkaPeer(directory, AUTHORIZED)
     kafka.start()
     try:
@@ -323,7 +323,7 @@ def test_a_change_is_tried_on_the_traffic_of_the_past(bare: Cli, secured: Secure
     assert "accesses" not in bare("events", "--bootstrap", secured.open_bootstrap, "-n", "1000").out
 
 
-@pytest.mark.parametrize("where", ["kafka"], indirect=True)
+@pytest.mark.parametrize("where", [WITH_KAFKA], indirect=True)
 def test_apache_kafka_notes_no_accesses(cli: Cli) -> None:
     """If this fails, "unused" reports every ACL of a Kafka cluster, as if nobody needed it."""
     for command in (("unused",), ("preview", "--add", "allow a read topic:x")):

@@ -18,6 +18,8 @@ from tests.support.kafka_cluster import kafka_cluster
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.wait import until
 
+pytestmark = [pytest.mark.full, needs.kafka]
+
 # The bytes of the topic, and a rate that needs much longer for them than a test.
 LINES, LINE_BYTES = 200, 50_000
 SLOW = "50k"
@@ -26,7 +28,6 @@ SLOW = "50k"
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KafkaPeer]]:
     """Three nodes for the tests of this module, which leave them balanced; the last one stops one."""
-    needs.require(needs.kafka)
     with kafka_cluster(tmp_path_factory.mktemp("operating")) as found:
         yield found
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.broker_cy.commands.conftest import TIMEOUT_S, Cli
 from tests.support import needs
 from tests.support.kafka_cluster import dynamic_quorum
 from tests.support.wait import until
 
+pytestmark = [pytest.mark.full, needs.kafka]
+
 
 def test_an_observer_becomes_a_voter_and_an_observer_again(bare: Cli, tmp_path: Path) -> None:
     """If this fails, a controller that broke cannot be replaced while the cluster runs."""
-    needs.require(needs.kafka)
     with dynamic_quorum(tmp_path, 2) as (first, second):
         where = ["--bootstrap", f"{first.bootstrap},{second.bootstrap}", "--timeout", str(TIMEOUT_S)]
 
@@ -34,7 +37,6 @@ def test_an_observer_becomes_a_voter_and_an_observer_again(bare: Cli, tmp_path: 
 
 def test_features_are_lowered_and_raised_again(bare: Cli, tmp_path: Path) -> None:
     """If this fails, a migration from Kafka needs Kafka's scripts for its first step."""
-    needs.require(needs.kafka)
     with dynamic_quorum(tmp_path, 1) as (node,):
         where = ["--bootstrap", node.bootstrap, "--timeout", str(TIMEOUT_S)]
 

@@ -151,6 +151,7 @@ class OldKafka(KafkaController):
         super().prepare()
 
 
+@pytest.mark.full
 @needs.kafka
 def test_levels_of_metadata_version_as_in_kafka(tmp_path: Path) -> None:
     """If this fails, kafka-features.sh refuses here what Kafka does, or loses metadata that Kafka keeps."""

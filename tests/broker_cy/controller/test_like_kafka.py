@@ -256,7 +256,7 @@ class Pair:
         self.cluster.run(FenceBrokers((broker_id,), FenceReason.PROCESS_ENDED))
 
 
-@pytest.mark.parametrize("elr", [True, False])
+@pytest.mark.parametrize("elr", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_answers_and_states_are_kafkas(kafka: KafkaController, elr: bool) -> None:
     """If this fails, brokers of Apache Kafka and of this project cannot be in one cluster, or elect other leaders."""
     compare(kafka, 0, elr, ACTS)
