@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from broker_cy.client.errors import ClientError
@@ -104,6 +105,7 @@ def test_an_orderly_stop_moves_leadership_first(tmp_path: Path) -> None:
         assert left[0].brokers() == 2
 
 
+@pytest.mark.full
 def test_a_broker_that_was_unregistered_while_it_runs_comes_back(tmp_path: Path) -> None:
     """If this fails, a broker that an operator unregistered too early never is in sync again, although it runs."""
     with cluster(tmp_path) as nodes:
@@ -158,6 +160,7 @@ def test_nothing_that_was_acknowledged_is_lost_with_a_leader(tmp_path: Path) -> 
         until(lambda: in_sync(victim.port, "t", 3), "three replicas in sync", 60)
 
 
+@pytest.mark.full
 def test_a_wiped_controller_comes_back_by_a_snapshot(tmp_path: Path) -> None:
     """If this fails, a controller with a new disk cannot join again when the others have written a snapshot."""
     settings = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
@@ -219,6 +222,7 @@ def test_controllers_and_brokers_of_their_own(tmp_path: Path) -> None:
         assert min(ids) >= 0
 
 
+@pytest.mark.full
 def test_a_broker_with_a_new_disk_leads_again_when_it_is_in_sync(tmp_path: Path) -> None:
     """If this fails, a broker whose disk was replaced never leads what it had: its partitions have no leader when the
     other brokers fail, although it has every record. Nor must it lead before it has them.

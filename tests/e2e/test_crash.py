@@ -215,6 +215,7 @@ def test_killed_two_hundred_times(make_broker: Callable[..., Target]) -> None:
         crash_again_and_again(broker, f"crash-{seed}", rounds=5, seed=seed)
 
 
+@pytest.mark.full
 def test_killed_while_it_recovers(make_broker: Callable[..., Target]) -> None:
     """If this fails, a broker that is killed again before it is ready loses what the first kill left."""
     broker = make_broker(SETTINGS)

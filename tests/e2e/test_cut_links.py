@@ -163,7 +163,7 @@ def acknowledged(producer: Producer) -> None:
     assert results == [None]
 
 
-@pytest.mark.parametrize("direction", ["requests", "answers"])
+@pytest.mark.parametrize("direction", ["requests", pytest.param("answers", marks=pytest.mark.full)])
 def test_a_one_way_cut_does_not_stop_producers(tmp_path: Path, direction: str) -> None:
     """If this fails, acks=all waits for replica.lag.time.max.ms when a link between two brokers loses everything."""
     with nodes_behind_proxies(tmp_path, {}) as nodes:

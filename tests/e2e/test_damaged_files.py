@@ -28,7 +28,7 @@ START_MS = 1_700_000_000_000
 COUNT = 60
 PARTITIONS = 16
 SETTINGS = {"segment.ms": "55", "retention.ms": "-1"}
-ENDS = pytest.mark.parametrize("end", ["kill", "stop"])
+ENDS = pytest.mark.parametrize("end", ["kill", pytest.param("stop", marks=pytest.mark.full)])
 # Root may read and write everything; without these two capabilities it has ordinary permissions.
 WITHOUT_PRIVILEGES = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", "--"]
 unprivileged = pytest.mark.skipif(
@@ -284,12 +284,12 @@ def test_an_older_segment_is_damaged(new_data: Callable[[str], Data], end: str) 
 @pytest.mark.parametrize(
     ("end", "content"),
     [
-        ("kill", b""),
+        pytest.param("kill", b"", marks=pytest.mark.full),
         ("stop", b""),
         ("kill", b"\xff\x00noise"),
-        ("stop", b"\xff\x00noise"),
-        ("kill", b"0\n5\nt 0 3\n"),
-        ("kill", b"9\n0\n"),
+        pytest.param("stop", b"\xff\x00noise", marks=pytest.mark.full),
+        pytest.param("kill", b"0\n5\nt 0 3\n", marks=pytest.mark.full),
+        pytest.param("kill", b"9\n0\n", marks=pytest.mark.full),
     ],
     ids=["empty-kill", "empty-stop", "noise-kill", "noise-stop", "short-kill", "version-kill"],
 )

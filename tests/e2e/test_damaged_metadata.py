@@ -86,7 +86,7 @@ def flip(path: Path, position: int) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("end", ["stop", pytest.param("kill", marks=pytest.mark.full)])
 def test_committed_metadata_are_damaged(down: Down, end: str) -> None:
     """If this fails, one wrong byte in the metadata removes all topics without an error."""
     if end == "kill":

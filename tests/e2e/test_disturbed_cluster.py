@@ -74,6 +74,7 @@ def run(tmp_path: Path, rounds: int) -> None:
             work.stop()
 
 
+@pytest.mark.full
 def test_clients_of_a_disturbed_cluster(tmp_path: Path) -> None:
     """If this fails, a cluster loses or repeats records, offsets or transactions when one of its brokers fails."""
     run(tmp_path, 1)

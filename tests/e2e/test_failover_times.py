@@ -23,6 +23,7 @@ def run(directory: Path, *options: str) -> dict[str, float]:
     return {run["label"]: run["figures"]["errors"] for run in json.loads(out.read_text())["runs"]}
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_a_producer_goes_on_when_a_node_fails(tmp_path: Path) -> None:
     """If this fails, a producer meets an error, or waits for ever, when a leader or the active controller is killed."""

@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
 from tests.support.cluster import ClusterNode, cluster, create_topic, in_sync, quorum, topics
@@ -83,6 +85,7 @@ def test_a_broker_that_stands_still_loses_its_leadership(tmp_path: Path) -> None
                 until(lambda node=node: node.brokers() == 3, "three brokers", WAIT_S)  # type: ignore[misc]
 
 
+@pytest.mark.full
 def test_a_broker_that_stands_still_may_be_left_to_its_session(tmp_path: Path) -> None:
     """If this fails, brokercy.liveness.interval.ms=0 does not give Kafka's behaviour."""
     settings = {**SETTINGS, "brokercy.liveness.interval.ms": "0"}

@@ -43,7 +43,7 @@ def members(broker: Target, topic: str, tmp_path: Path) -> Iterator[list[Child]]
         member.kill()
 
 
-@pytest.mark.parametrize("producer", ["confluent-kafka", "kcat"])
+@pytest.mark.parametrize("producer", ["confluent-kafka", pytest.param("kcat", marks=pytest.mark.full)])
 def test_nothing_is_lost_when_a_member_is_killed(
     broker: Target, topic: str, members: list[Child], tmp_path: Path, producer: str
 ) -> None:

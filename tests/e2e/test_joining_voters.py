@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from bench.launch.nodes import broker_command
 from bench.launch.processes import run
 from broker_cy.client.errors import ClientError
@@ -45,6 +47,7 @@ def test_new_controllers_and_one_whose_disk_was_replaced_join(tmp_path: Path) ->
         assert [node.stop() for node in nodes] == [0, 0, 0]
 
 
+@pytest.mark.full
 def test_a_second_process_with_the_id_of_a_voter(tmp_path: Path) -> None:
     """If this fails, a copied server.properties takes the vote of the node that it was copied from, and that one takes
     it back, for as long as both run.

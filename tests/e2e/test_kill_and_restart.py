@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.support import corpus
@@ -15,6 +16,7 @@ from tests.support.topics import create_topic
 MakeBroker = Callable[..., Target]
 
 
+@pytest.mark.full
 def test_every_client_reads_everything_after_kills(make_broker: MakeBroker, topic: str) -> None:
     """If this fails, after a crash some clients see other records than were acknowledged."""
     broker = make_broker({"log.segment.bytes": "1048576"})

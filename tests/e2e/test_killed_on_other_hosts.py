@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
 from tests.support.cluster import ClusterNode, create_topic, in_sync, quorum, running, topics
@@ -68,6 +70,7 @@ def test_a_killed_leader_has_successors_before_its_session_ends(tmp_path: Path) 
         until(lambda: in_sync(victim.address, "t", 3), "three replicas in sync", WAIT_S, tolerate=(ClientError,))
 
 
+@pytest.mark.full
 def test_a_killed_controller_has_a_successor_before_the_fetch_timeout_ends(tmp_path: Path) -> None:
     """If this fails, nothing is decided for seconds after the active controller was killed on another host."""
     with hosts(tmp_path, 3) as nodes:

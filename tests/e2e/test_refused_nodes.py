@@ -87,7 +87,7 @@ def test_a_second_broker_with_the_id_of_one_that_lives(nodes: list[ClusterNode],
     assert "give one of the two another node.id" in said
 
 
-@pytest.mark.parametrize("roles", ["controller", "broker,controller"])
+@pytest.mark.parametrize("roles", ["controller", pytest.param("broker,controller", marks=pytest.mark.full)])
 def test_a_second_voter_with_the_id_of_one_that_lives(nodes: list[ClusterNode], tmp_path: Path, roles: str) -> None:
     """If this fails, a copied server.properties makes a quorum that counts two processes as one voter."""
     node = another(nodes, tmp_path, CONTROLLER, roles)
@@ -103,7 +103,7 @@ def test_a_directory_that_another_process_uses(nodes: list[ClusterNode], tmp_pat
     assert f"is in use by another broker (process {nodes[1].child.pid}): stop it, or choose another" in refusal(node)
 
 
-@pytest.mark.parametrize("roles", ["broker", "broker,controller"])
+@pytest.mark.parametrize("roles", ["broker", pytest.param("broker,controller", marks=pytest.mark.full)])
 def test_a_node_of_another_cluster(nodes: list[ClusterNode], tmp_path: Path, roles: str) -> None:
     """If this fails, records of two clusters are mixed, or a wrong address is found only after a minute."""
     node = another(nodes, tmp_path, 3, roles)
@@ -165,7 +165,9 @@ def test_a_version_that_is_too_old(nodes: list[ClusterNode], tmp_path: Path) -> 
     assert "Use a version that supports the features of the cluster" in said
 
 
-@pytest.mark.parametrize("setting", ["controller.quorum.voters", "controller.quorum.bootstrap.servers"])
+@pytest.mark.parametrize(
+    "setting", ["controller.quorum.voters", pytest.param("controller.quorum.bootstrap.servers", marks=pytest.mark.full)]
+)
 @pytest.mark.parametrize("where", ["nobody", "clients"])
 def test_an_address_where_no_controller_is(nodes: list[ClusterNode], tmp_path: Path, setting: str, where: str) -> None:
     """If this fails, a wrong port in the file of a broker leaves it waiting, and its log does not say for what."""

@@ -122,7 +122,10 @@ def logged_in_again(nodes: Sequence[SaslNode], broker: SaslNode) -> bool:
 
 @pytest.mark.parametrize(
     ("mechanism", "roles"),
-    [("SCRAM-SHA-512", ROLES), ("PLAIN", ("controller", "broker", "broker", "broker"))],
+    [
+        ("SCRAM-SHA-512", ROLES),
+        pytest.param("PLAIN", ("controller", "broker", "broker", "broker"), marks=pytest.mark.full),
+    ],
 )
 def test_a_cluster_of_nodes_that_log_in(tmp_path: Path, mechanism: str, roles: tuple[str, ...]) -> None:
     """If this fails, nodes cannot replicate, or elect, where listeners want a login; or only until their first session
@@ -182,6 +185,7 @@ def token_settings(provider: Provider) -> dict[str, str]:
     return found
 
 
+@pytest.mark.full
 def test_nodes_with_tokens(tmp_path: Path) -> None:
     """If this fails, nodes cannot log in to each other with OAUTHBEARER, or only until their first token expires; or a
     node without the secret becomes a broker of the cluster.
@@ -216,6 +220,7 @@ def test_nodes_with_tokens(tmp_path: Path) -> None:
                 other.close()
 
 
+@pytest.mark.full
 @pytest.mark.skipif(kerberos_missing() is not None, reason=str(kerberos_missing()))
 def test_nodes_with_tickets(tmp_path: Path) -> None:
     """If this fails, nodes cannot log in to each other with GSSAPI, or not again."""

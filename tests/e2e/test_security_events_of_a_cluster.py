@@ -113,6 +113,7 @@ class ReportingNode(SaslNode):
         self.properties.write_text(text + "".join(f"{name}={value}\n" for name, value in settings.items()))
 
 
+@pytest.mark.full
 def test_a_controller_logs_in_to_brokers_to_report_refusals(bare: Cli, tmp_path: Path) -> None:  # noqa: F811
     """If this fails, nobody sees who tries to log in at a controller of a cluster whose brokers all want TLS."""
     pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")

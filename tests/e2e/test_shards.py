@@ -113,6 +113,7 @@ def test_killed_under_load(node: ShardedNode, tmp_path: Path) -> None:
     assert node.sample('broker_cy_shard_starts_total{shard="1"}') == 3
 
 
+@pytest.mark.full
 def test_frozen(node: ShardedNode, tmp_path: Path) -> None:
     """If this fails, clients of a process that stands still wait for their own timeouts, librdkafka for a minute."""
     make_topic(node, TOPIC, 2, 2)
@@ -162,6 +163,7 @@ def test_another_parent_adopts(node: ShardedNode) -> None:
     assert node.stop() == 0
 
 
+@pytest.mark.full
 def test_a_host_of_a_cluster(tmp_path: Path) -> None:
     """If this fails, two replicas of a partition share a host although there are two, or lanes mix."""
     controllers = free_ports(2)

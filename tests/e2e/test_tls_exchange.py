@@ -44,6 +44,7 @@ def exchanges(nodes: Sequence[TlsNode]) -> list[int]:
     return [(node.stdout() + node.stderr()).count("certificate exchanged") for node in nodes]
 
 
+@pytest.mark.full
 def test_nodes_change_to_another_authority(tmp_path: Path) -> None:
     """If this fails, a cluster has to stand still for certificates of another authority; or a node goes on with those
     of before for its own connections, and is cut off when the others trust the new ones alone.
