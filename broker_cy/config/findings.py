@@ -33,6 +33,8 @@ UNKNOWN_MAX: Final = 1000
 # Shorter values are parts of ordinary words; they are hidden only where a message quotes a value.
 _HIDDEN_BYTES_MIN: Final = 4
 _SEPARATORS: Final = re.compile(r"[,;\s]+")
+# The setting that a message begins with.
+_NAMED: Final = re.compile(r"setting ([\w.-]+)")
 _ADVICE: Final = "remove it or correct its name"
 _HOW_TO_WRITE: Final = "write ${env:NAME} with a provider env, or the value"
 _ZOOKEEPER: Final = "zookeeper.connect"
@@ -102,7 +104,9 @@ class Findings(NamedTuple):
 
     def located(self, error: ConfigError) -> ConfigError:
         """The error with the place of its setting, and without values of providers."""
-        return ConfigError(f"{self.at(error.setting)}{hide(str(error), self.secrets)}", error.setting)
+        named = _NAMED.match(str(error))
+        setting = error.setting or (named[1] if named is not None else "")
+        return ConfigError(f"{self.at(setting)}{hide(str(error), self.secrets)}", setting)
 
     def events(self) -> list[Event]:
         """The warnings for the log: one for each setting that has no effect yet, one for each reason why others have

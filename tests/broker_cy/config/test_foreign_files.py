@@ -166,6 +166,9 @@ def test_the_message_names_the_line_and_counts_the_others(tmp_path: Path) -> Non
     with pytest.raises(ConfigError) as caught:
         written(tmp_path, "node.id=1\n\nnum.partitions=x\n")
     assert str(caught.value).startswith(f"{file}: line 3: Invalid value x for configuration num.partitions")
+    with pytest.raises(ConfigError) as caught:
+        written(tmp_path, "node.id=1\n\n\nsasl.jaas.config=x\n")
+    assert str(caught.value).startswith(f"{file}: line 4: setting sasl.jaas.config must be prefixed")
 
 
 def test_all_problems_are_listed(tmp_path: Path) -> None:
