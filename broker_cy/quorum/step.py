@@ -220,13 +220,14 @@ DURABILITY_ORDER: Final = ("persist", "truncate_to", "replace_log", "append", "c
 
 
 class Output(NamedTuple):
-    """What one event leads to. The parts are carried out in DURABILITY_ORDER, each completely before the next:
+    """What one event leads to. The parts are carried out in DURABILITY_ORDER:
 
-    1. `persist` (None: unchanged) is on disk. Otherwise a node that crashes could vote twice in one epoch, or lead an
-       epoch twice. If that fails, nothing else of the output may be done, and the node must stop.
+    1. `persist` (None: unchanged) is on disk before 4 and 6. Otherwise a node that crashes could vote twice in one
+       epoch, or lead an epoch twice. It may be brought there while the machine takes further events. If that fails,
+       nothing is appended and nothing leaves any more, and the node must stop.
     2. The log is truncated to `truncate_to` (-1: it is not).
-    3. The log is emptied, and begins behind the snapshot `replace_log` (None: it is not), which is on disk. A start
-       that finds a snapshot that is newer than the end of the log does the same.
+    3. The log is emptied, and begins behind the snapshot `replace_log` (None: it is not), which is on disk. That is on
+       disk before 4 and 6. A start that finds a snapshot that is newer than the end of the log does the same.
     4. `append` is written to the log, all or nothing (else NotWritten follows). It need not be on disk: `Synced`
        reports that later, and only its output counts the entries, or fetches on behalf of them.
     5. `chunk` is written to the incomplete snapshot; ChunkWritten or SnapshotDone reports that later.

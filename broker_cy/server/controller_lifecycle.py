@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 STORAGE_TICK_S = 0.25
 # For fsync and snapshots.
 BACKGROUND_WORKERS = 2
+# See lifecycle.METADATA_WORKERS.
+METADATA_WORKERS = 2
 
 
 class ControllerServer:
@@ -46,6 +48,7 @@ class ControllerServer:
         self.metrics_server: MetricsServer | None = None
         self._executor = seams.workers.pool("background", BACKGROUND_WORKERS)
         self._jobs = LoopJobs(seams.loop, self._executor)
+        self._metadata_pool = seams.workers.pool("metadata", METADATA_WORKERS)
         self._controllers = ControllerListeners(self.broker, seams)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = LoopWatch(seams.loop, seams.clock)
@@ -83,6 +86,7 @@ class ControllerServer:
             broker.to_controllers,
             self._executor,
             broker.outgoing,
+            self._metadata_pool,
         )
         # It has no partition to write events to: refusals are sent to a broker, and brokers report what they see in the
         # metadata.
@@ -157,6 +161,7 @@ class ControllerServer:
             await self.metrics_server.stop()
         self._controllers.stop()
         self._jobs.stop()
+        self._metadata_pool.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
         self.broker.login_calls.stop()
         self.broker.log_manager.close(_no_partition, -1)

@@ -84,6 +84,8 @@ COLD_READERS = 4
 FETCH_SESSION_EVICTION_MS = 120_000
 # For fsync, removals and snapshots.
 BACKGROUND_WORKERS = 2
+# For votes and syncs of the metadata log, and what other nodes read of it: they do not wait for flushes of partitions.
+METADATA_WORKERS = 2
 # Threads of one round of group commit: a disk syncs several files at the same time, and they share a journal commit.
 SYNC_THREADS = 8
 # Cleaner threads beyond this number wait for each other; no machine needs more.
@@ -128,6 +130,7 @@ class BrokerServer:
         self._cold_reader = pool("cold-read", COLD_READERS)
         self.broker.cold_reader = self._cold_reader
         self._jobs = LoopJobs(loop, self._executor)
+        self._metadata_pool = pool("metadata", METADATA_WORKERS)
         # Notes of how far the logs were written: both background workers may wait for the disk.
         self._note_pool = pool("note", 1)
         self._note_jobs = LoopJobs(loop, self._note_pool)
@@ -375,6 +378,7 @@ class BrokerServer:
             broker.to_controllers,
             self._executor,
             broker.outgoing,
+            self._metadata_pool,
         )
         broker.auto_topics = AutoTopics(self.config, self.loop, broker.log_events)
         self._partitions = PartitionService(
@@ -642,6 +646,7 @@ class BrokerServer:
         self._note_pool.shutdown(wait=True, cancel_futures=True)
         self._open_pool.shutdown(wait=True, cancel_futures=True)
         self._sync_pool.shutdown(wait=True, cancel_futures=True)
+        self._metadata_pool.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._cold_reader.shutdown(wait=False, cancel_futures=True)
         self.broker.login_calls.stop()

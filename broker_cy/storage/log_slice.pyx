@@ -1,8 +1,13 @@
 """A part of a segment file that is sent directly from the file."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport EAGAIN
+
+from broker_cy.storage.disk cimport pread_all
+
 import os
 
-from broker_cy.storage.errors import StorageError
+from broker_cy.storage.errors import ColdRead, StorageError
 
 
 cdef class LogSlice:
@@ -18,9 +23,18 @@ cdef class LogSlice:
         return self.is_cut()
 
     def read(self):
-        """A copy of the bytes; raises StorageError."""
-        data = os.pread(self.fd, self.size, self.position)
-        if len(data) != self.size:
+        """A copy of the bytes; raises StorageError, and ColdRead while reads are confined (disk.confine_reads)."""
+        cdef Py_ssize_t got = 0
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, self.size)
+        cdef char* out = PyBytes_AS_STRING(data)
+        cdef int error
+        with nogil:
+            error = pread_all(self.fd, out, self.size, self.position, &got)
+        if error == EAGAIN:
+            raise ColdRead(self.segment.path, self.position, self.size)
+        if error != 0:
+            raise StorageError(f"cannot read {self.segment.path}: {os.strerror(error)}")
+        if got != self.size:
             raise StorageError(f"{self.segment.path} ends before byte {self.position + self.size}")
         return data
 

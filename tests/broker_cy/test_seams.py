@@ -163,7 +163,6 @@ DISK_MODULES = {
             "log",
             "log_files",
             "log_loader",
-            "log_slice",
             "maintenance",
             "metadata_check",
             "noted_state",

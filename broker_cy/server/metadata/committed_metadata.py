@@ -10,14 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker_cy.core.logs import facts
 from broker_cy.metadata.image import ImageDelta, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
-from broker_cy.storage.errors import StorageError
+from broker_cy.storage.errors import ColdRead, StorageError
+from broker_cy.storage.lookups import confined
+from broker_cy.storage.page_cache import warm_path
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from broker_cy.metadata.loader import Loader
     from broker_cy.server.metadata.metadata_log import MetadataLog
 
@@ -40,9 +45,11 @@ class CommittedMetadata:
         listeners: list[Listener],
         on_committed: Callable[[MetadataImage, int], None],
         on_damage: Callable[[str], None],
+        executor: Executor | None = None,
     ) -> None:
         """`listeners` are informed from `publish` on. `on_committed(image, bytes)` is called after them for each
         change, with the size of its records; `on_damage(reason)` if committed records cannot be read or applied.
+        `executor` reads what is not in memory; None: the loop's default one.
         """
         self._loader = loader
         self._files = files
@@ -52,7 +59,8 @@ class CommittedMetadata:
         self._on_damage = on_damage
         self._is_published = False
         self._end_offset = 0  # everything below it is committed
-        self._replaying: asyncio.Handle | None = None
+        self._replaying: asyncio.Handle | asyncio.Future[None] | None = None
+        self._executor = executor
 
     @property
     def image(self) -> MetadataImage:
@@ -107,14 +115,21 @@ class CommittedMetadata:
         """Apply nothing more."""
         if self._replaying is not None:
             self._replaying.cancel()
+            self._replaying = None
         self._end_offset = 0
 
-    def _replay(self) -> None:
+    def _replay(self, *, is_read: bool = False) -> None:
+        """Apply the next piece. `is_read`: a worker has just brought it into memory."""
         self._replaying = None
         if self.end_offset >= self._end_offset:
             return
         try:
-            content = self._files.read(self.end_offset, self._end_offset, REPLAY_BYTES)
+            read = partial(self._files.read, self.end_offset, self._end_offset, REPLAY_BYTES)
+            found = read() if is_read else confined(read)
+            if isinstance(found, ColdRead):
+                self._warm(found)
+                return
+            content = found
             if not content:
                 return
             delta = self._loader.follow(content)
@@ -124,3 +139,13 @@ class CommittedMetadata:
         if self.end_offset < self._end_offset:
             self._replaying = self._loop.call_soon(self._replay)
         self.changed(delta, len(content))
+
+    def _warm(self, cold: ColdRead) -> None:
+        work = self._loop.run_in_executor(self._executor, warm_path, cold.path, cold.position, cold.size)
+        self._replaying = asyncio.ensure_future(work)
+
+        def read(done: asyncio.Future[None]) -> None:
+            if not done.cancelled() and self._replaying is done:
+                self._replay(is_read=True)
+
+        self._replaying.add_done_callback(read)

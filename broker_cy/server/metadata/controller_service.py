@@ -104,11 +104,12 @@ class ControllerService:
         executor: Executor | None = None,
         on_committed: Callable[[int], None] = lambda end_offset: None,
         to_brokers: Outgoing | None = None,
+        log_executor: Executor | None = None,
     ) -> None:
         """`directory_ids` are those of the data directories, the one of the metadata log first; `randomness` gives ids,
-        `outgoing` the connections to controllers, `to_brokers` those to brokers (None: the same); `executor` runs what
-        blocks for the disk, None: the loop's default one; `on_committed(end_offset)` is called for each commit. See
-        `open`.
+        `outgoing` the connections to controllers, `to_brokers` those to brokers (None: the same); `executor` writes and
+        reads snapshots, `log_executor` syncs the log and the votes, None: the loop's default one;
+        `on_committed(end_offset)` is called for each commit. See `open`.
         """
         self.config = config
         self.node_id = config.node_id
@@ -123,13 +124,14 @@ class ControllerService:
         self._directory_ids = directory_ids
         self._cluster_id = cluster_id
         self._executor = executor
+        self._log_executor = log_executor
         self._randomness = randomness
         self._outgoing = outgoing
         self._to_brokers = outgoing if to_brokers is None else to_brokers
         self._listeners: list[Listener] = []
         self._driver: QuorumDriver
         self._committed: CommittedMetadata
-        self._leadership = Leadership(config, clock, loop, randomness, metadata_log, on_committed, self._halted)
+        self._leadership = Leadership(config, clock, loop, randomness, metadata_log, on_committed)
         self._membership: BrokerMembership | None = None
         self._controller_membership: ControllerMembership | None = None
         self._directory_reports: DirectoryReports | None = None
@@ -161,6 +163,7 @@ class ControllerService:
         outgoing: Outgoing,
         executor: Executor | None = None,
         to_brokers: Outgoing | None = None,
+        log_executor: Executor | None = None,
     ) -> ControllerService:
         """The service over the metadata log of the (locked and formatted) data directories. Blocks. Raises
         DataDirectoryError, StorageError, OSError.
@@ -188,6 +191,7 @@ class ControllerService:
             executor=executor,
             on_committed=log_manager.metadata_committed,
             to_brokers=to_brokers,
+            log_executor=log_executor,
         )
 
     def load(self, endpoints: tuple[VoterEndpoint, ...] = ()) -> None:
@@ -202,7 +206,7 @@ class ControllerService:
             # The process ended between the two: a snapshot of the leader was to replace the log.
             newest = self._files.newest_snapshot()
             assert newest is not None
-            self._files.replace(newest, self._clock.wall_ms())
+            self._files.replace(newest, self._clock.wall_ms())()
         elif loader.image.offset >= log.log_end_offset:
             raise MetadataLogError(
                 f"{self._files.directory}: the log ends at offset {log.log_end_offset}, before the newest snapshot"
@@ -307,24 +311,44 @@ class ControllerService:
         me = Voter(ReplicaKey(self.node_id, self._directory_ids[0]), self._endpoints)
         quorum, voters, loader = open_quorum(self.config, me, self._files, loader, self._randomness)
         self._bytes_since_snapshot = loader.log_bytes
-        reach = open_network(self.config, me, self._cluster_id, quorum, voters, self._files, self._loop, self._outgoing)
+        reach = open_network(
+            self.config,
+            me,
+            self._cluster_id,
+            quorum,
+            voters,
+            self._files,
+            self._loop,
+            self._outgoing,
+            self._log_executor,
+        )
         if reach is not None:
             self._pools, self._network, self._link = reach
             self._watch_brokers()
         leadership = self._leadership
         self._committed = CommittedMetadata(
-            loader, self._files, self._loop, self._listeners, self._image_changed, leadership.damaged
+            loader,
+            self._files,
+            self._loop,
+            self._listeners,
+            self._image_changed,
+            lambda reason: self._driver.halt(f"committed metadata cannot be read or applied ({reason})"),
+            self._log_executor,
         )
         self._driver = QuorumDriver(
             quorum,
             self._files,
             self._clock,
             self._loop,
-            self._executor,
+            self._log_executor,
             Owner(self._quorum_changed, leadership.not_written, self._halted, leadership.replaced),
             self._network,
+            self._executor,
         )
-        leadership.open(self._driver, self._committed, self._watch)
+        # Read now, because the loop must not wait for the disk when this node becomes the active controller.
+        is_new = self.config.is_controller and loader.image.features.metadata_version == 0
+        bootstrap = self._files.bootstrap_records(self._clock.wall_ms()) if is_new else []
+        leadership.open(self._driver, self._committed, self._watch, bootstrap)
         if self._network is not None:
             self._network.open(self._driver)
         if self._network is not None and self.config.is_controller:
@@ -383,10 +407,8 @@ class ControllerService:
         self._leadership.changed(output)
 
     def _halted(self, reason: str) -> None:
-        """The disk failed, committed metadata cannot be applied, or this node's metadata are those of another quorum:
-        it takes no part in the quorum until it is started again.
-        """
-        self._leadership.stopped(reason)
+        """This node takes no part in the quorum until it is started again (QuorumDriver.halt)."""
+        self._leadership.halted(reason)
         if not self.halted.done():
             self.halted.set_result(reason)
         if self._network is not None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
-from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.quorum.step import Output, Role
 from broker_cy.server.metadata.active_controller import ActiveController
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from broker_cy.controller.refusals import NoteRefusals
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
+    from broker_cy.metadata.loader import Loader
+    from broker_cy.metadata.records import VersionedRecord
     from broker_cy.metadata.snapshot import SnapshotId
     from broker_cy.server.metadata.broker_watch import BrokerWatch
     from broker_cy.server.metadata.committed_metadata import CommittedMetadata
@@ -62,9 +63,8 @@ class Leadership:
         randomness: Randomness,
         files: MetadataLog,
         on_committed: Callable[[int], None],
-        on_damaged: Callable[[str], None],
     ) -> None:
-        """`on_committed(end_offset)` is called for each commit, `on_damaged(reason)` where this node cannot go on."""
+        """`on_committed(end_offset)` is called for each commit."""
         self.active: ActiveController | None = None
         self.refusal: str | None = "the controller has not started"
         self._config = config
@@ -73,18 +73,25 @@ class Leadership:
         self._randomness = randomness
         self._files = files
         self._on_committed = on_committed
-        self._on_damaged = on_damaged
         self._driver: QuorumDriver
         self._committed: CommittedMetadata
         self._watch: BrokerWatch | None = None
+        self._bootstrap: list[VersionedRecord] = []
         self._duties: ControllerDuties | None = None
         self._sweeper: TokenSweeper | None = None
         self._epoch_start_offset = -1  # while this node leads: where its epoch begins in the log
         self._high_watermark = 0
         self._activated: asyncio.Future[None] = loop.create_future()
 
-    def open(self, driver: QuorumDriver, committed: CommittedMetadata, watch: BrokerWatch | None) -> None:
-        """`watch` is None on a node that no other node can reach."""
+    def open(
+        self,
+        driver: QuorumDriver,
+        committed: CommittedMetadata,
+        watch: BrokerWatch | None,
+        bootstrap: list[VersionedRecord],
+    ) -> None:
+        """`watch` is None on a node that no other node can reach. `bootstrap` has the first records of a cluster."""
+        self._bootstrap = bootstrap
         self._driver = driver
         self._committed = committed
         self._watch = watch
@@ -181,15 +188,9 @@ class Leadership:
         self.active = ActiveController(
             self._config, self._clock, self._randomness, self._loop, self._driver, self._committed
         )
-        try:
-            is_new = self._committed.image.features.metadata_version == 0
-            bootstrap = self._files.bootstrap_records(self._clock.wall_ms()) if is_new else []
-            self.active.activate(bootstrap).add_done_callback(_seen)
-        except (MetadataLogError, OSError) as error:
-            if self._watch is None:
-                raise
-            self.damaged(f"this node cannot be the active controller: {error}")
-            return
+        is_new = self._committed.image.features.metadata_version == 0
+        bootstrap, self._bootstrap = self._bootstrap, []
+        self.active.activate(bootstrap if is_new else []).add_done_callback(_seen)
         # What was committed before this node's epoch may have become so together with the beginning of the epoch. Then
         # the high watermark does not move again before somebody changes something, and until then operations without
         # records, such as heartbeats, would wait for it.
@@ -226,22 +227,10 @@ class Leadership:
         if self.active is not None:
             self.active.not_written(error, self._files.log.log_end_offset)
 
-    def stopped(self, reason: str) -> None:
+    def halted(self, reason: str) -> None:
         self.refusal = reason
 
-    def replaced(self, snapshot_id: SnapshotId) -> None:
-        """A snapshot of the leader has replaced the log."""
-        try:
-            loader = self._files.load_snapshot()
-        except (MetadataLogError, OSError) as error:
-            self.damaged(str(error))
-            return
+    def replaced(self, snapshot_id: SnapshotId, loader: Loader) -> None:
+        """A snapshot of the leader, loaded, has replaced the log."""
         LOGGER.info("loaded a metadata snapshot of the leader", extra=facts(file=snapshot_id.file_name))
         self._committed.replace(loader)
-
-    def damaged(self, reason: str) -> None:
-        """Committed records cannot be read or applied: what this node would answer is not what the cluster has."""
-        LOGGER.error("could not apply committed metadata", extra=facts(reason=reason))
-        self.refusal = reason
-        self._driver.stop()
-        self._on_damaged(reason)

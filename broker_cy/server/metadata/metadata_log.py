@@ -147,12 +147,14 @@ class MetadataLog:
                 raise StorageError(f"cannot begin a segment in {self.directory}: {error.strerror}") from error
         self.log.append(content, now_ms)
 
-    def replace(self, start: OffsetAndEpoch, now_ms: int) -> None:
-        """Empty the log: it begins behind the snapshot `start`, which is on disk. Raises StorageError, OSError."""
+    def replace(self, start: OffsetAndEpoch, now_ms: int) -> Callable[[], None]:
+        """Empty the log: it begins behind the snapshot `start`, which is on disk. Raises StorageError, OSError. Returns
+        what brings that to the disk (see begin_sync): otherwise the next start may look for what the snapshot has
+        replaced.
+        """
         maintenance.restart_at(self.log, start.offset, now_ms)
         self._synced_base = -1
-        # Otherwise the next start would look for what the snapshot has replaced.
-        self.begin_sync()()
+        return self.begin_sync()
 
     def begin_sync(self) -> Callable[[], None]:
         """Return a function that brings everything appended so far to the disk; it may be called in any thread, blocks,
@@ -211,10 +213,10 @@ class MetadataLog:
             raise
         sync_directory(self.directory)
 
-    def write_chunk(self, chunk: SnapshotChunk) -> SnapshotDone | None:
+    def write_chunk(self, chunk: SnapshotChunk) -> tuple[SnapshotDone, Loader] | None:
         """Write a part of a snapshot that the leader has sent. Blocks. The last part makes it a snapshot of this node,
-        which is on disk when the function returns. Raises OSError, and MetadataLogError if the snapshot does not parse;
-        then the parts are gone.
+        which is on disk when the function returns, and returned with its content. Raises OSError, and MetadataLogError
+        if the snapshot does not parse; then the parts are gone.
         """
         snapshot_id = SnapshotId(*chunk.snapshot_id)
         path = self._path(snapshot_id.file_name)
@@ -237,7 +239,7 @@ class MetadataLog:
             raise
         sync_directory(self.directory)
         voters = wire_log.from_record(loader.kraft.voters) if loader.kraft.voters is not None else None
-        return SnapshotDone(chunk.snapshot_id, loader.kraft.kraft_version, voters)
+        return SnapshotDone(chunk.snapshot_id, loader.kraft.kraft_version, voters), loader
 
     def read_snapshot(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
         """The size of a snapshot, and its bytes from `position` on. Raises FileNotFoundError, OSError."""

@@ -4,6 +4,9 @@ and on the network.
 Batches are staged in the turn of the loop that appends them, and written together at its end; a worker syncs them, and
 what is appended meanwhile waits for the next write. So everything before a write is on disk (metadata_log.append needs
 that), and the operations of a turn share one sync. Messages of an output that appends leave after the write.
+
+A vote, an epoch, and a log that a snapshot has replaced are brought to the disk by a worker, too. Until that is done,
+no message leaves and nothing is written: so whatever leaves this node can rely on them after a power loss.
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from broker_cy.core.clock import Clock
+    from broker_cy.metadata.loader import Loader
+    from broker_cy.quorum.election_state import ElectionState
     from broker_cy.quorum.quorum import Quorum
     from broker_cy.server.metadata.metadata_log import MetadataLog
 
@@ -91,8 +96,9 @@ class Owner(NamedTuple):
 
     changed: Callable[[Output], None]  # after each output that was carried out
     not_written: Callable[[KafkaError], None]  # what was appended since the last write is not in the log
-    stopped: Callable[[str], None]  # the node no longer knows what is on its disk
-    replaced: Callable[[SnapshotId], None]  # the log was emptied, and begins behind this snapshot, which is on disk
+    halted: Callable[[str], None]  # the node takes no part until its next start: why
+    # The log was emptied, and begins behind this snapshot, which is on disk, and loaded.
+    replaced: Callable[[SnapshotId, Loader], None]
 
 
 class QuorumDriver:
@@ -107,14 +113,18 @@ class QuorumDriver:
         executor: Executor | None,
         owner: Owner,
         outlet: Outlet | None = None,
+        snapshot_executor: Executor | None = None,
     ) -> None:
-        """The log is on disk as `quorum` knows it."""
+        """The log is on disk as `quorum` knows it. `executor` syncs the log and the votes; `snapshot_executor` writes
+        snapshots, which takes seconds.
+        """
         self.quorum = quorum
         self.appended_bytes = 0  # since the start
         self._files = files
         self._clock = clock
         self._loop = loop
         self._executor = executor
+        self._snapshot_executor = snapshot_executor
         self._owner = owner
         self._outlet = outlet if outlet is not None else Nobody()
         self._staged: list[bytes] = []
@@ -126,11 +136,18 @@ class QuorumDriver:
         self._correlation = 0
         self._write_scheduled = False
         self._syncing: asyncio.Future[None] | None = None
+        # What has to be on disk before anything leaves: the newest quorum-state, and the names of a log that was
+        # replaced. `_securing` is the worker's job for what was there when it began.
+        self._election_state: ElectionState | None = None
+        self._sync_replaced: Callable[[], None] | None = None
+        self._secure_scheduled: asyncio.Handle | None = None
+        self._securing: asyncio.Future[None] | None = None
+        self._fetched: Loader | None = None  # of the snapshot that the next step may replace the log by
         self._timer: asyncio.TimerHandle | None = None
         self._is_failing = False  # the last write failed, which was logged
 
     def start(self) -> None:
-        """Take part in the quorum. Raises OSError."""
+        """Take part in the quorum."""
         self.step(Start())
 
     def stop(self) -> None:
@@ -141,19 +158,22 @@ class QuorumDriver:
 
     def step(self, event: Event) -> Output:
         """Take the event and carry out the output; what it appends is written at the end of this turn of the loop.
-        Raises NotLeaderError; OSError if quorum-state could not be written, and then the node must stop.
+        Raises NotLeaderError; OSError if the log could not be changed, and then the node must halt.
         """
         asking, self._asking = self._asking, None
         output = self.quorum.step(event, self._now_ms())
         if output.persist is not None:
-            self._files.write_election_state(output.persist)
+            self._election_state = output.persist
+            self._secure_soon()
         if output.truncate_to >= 0:
             assert not self._staged, "a log is truncated only when everything in it is on disk"
             self._files.truncate(output.truncate_to, self._clock.wall_ms())
         if output.replace_log is not None:
             assert not self._staged, "a log is replaced only when everything in it is on disk"
-            self._files.replace(output.replace_log, self._clock.wall_ms())
-            self._owner.replaced(SnapshotId(*output.replace_log))
+            assert self._fetched is not None, "only a snapshot that was just fetched replaces the log"
+            self._sync_replaced = self._files.replace(output.replace_log, self._clock.wall_ms())
+            self._secure_soon()
+            self._owner.replaced(SnapshotId(*output.replace_log), self._fetched)
         if output.append:
             self._staged += map(self._encoded, output.append)
             if not self._write_scheduled and self._syncing is None:
@@ -168,6 +188,10 @@ class QuorumDriver:
         if not self._staged:
             self._send()
         if output.role is Role.CLOSED:
+            # What waits for the disk waits no longer.
+            for unsent in self._unsent:
+                if unsent.answer is not None:
+                    _give(unsent.answer, None)
             for answer in self._parked.values():
                 _give(answer, None)
             self._parked.clear()
@@ -215,39 +239,94 @@ class QuorumDriver:
         return asking if isinstance(message, Response) else None
 
     def take(self, event: Event) -> None:
-        """As `step`, for an event that nobody waits for: the node stops if quorum-state cannot be written."""
+        """As `step`, for an event that nobody waits for: the node halts if the log cannot be changed."""
         try:
             self.step(event)
         except (OSError, StorageError) as error:
-            self._halt(f"the files of the metadata log cannot be changed ({error}): restart the broker when they can")
+            self._cannot_change(error)
         except AssertionError as error:
             # Another node breaks the rules of the protocol, or this one does: what it has is still right.
-            self._halt(f"the metadata quorum is not consistent ({error}): {TWO_QUORUMS}")
+            self.halt(f"the metadata quorum is not consistent ({error}): {TWO_QUORUMS}")
 
-    def _halt(self, reason: str) -> None:
-        """Take part no longer, because the disk failed. Nothing may be sent that depends on what is not on it."""
+    def halt(self, reason: str) -> None:
+        """Take no part until the next start, because the disk failed, committed metadata cannot be read or applied, or
+        another node contradicts this one. Nothing leaves any more that depends on what may not be on the disk: a leader
+        only says that it leads no longer. Does nothing on a node that has stopped.
+        """
+        if self.quorum.role is Role.CLOSED:
+            return
         LOGGER.error("this node leaves the metadata quorum", extra=facts(reason=reason))
         self._staged.clear()
-        self._unsent.clear()
-        self._wake_at(-1)
-        self._owner.stopped(reason)
-        self._owner.changed(self.quorum.step(Stop(), self._now_ms()))
+        unsent, self._unsent = self._unsent, []
+        for each in unsent:
+            if each.answer is not None:
+                _give(each.answer, None)
+        self._owner.halted(reason)
+        self.stop()
+
+    def _cannot_change(self, error: object) -> None:
+        self.halt(f"the files of the metadata log cannot be changed ({error}): restart the broker when they can")
 
     def settle(self) -> None:
         """Write and sync what is staged. Blocks for the disk, so that only a start may use it. Raises StorageError,
         OSError.
         """
         assert self._syncing is None
+        assert self._securing is None
+        self._work_to_secure()()
         while self._staged:
             self._append()
             self._files.begin_sync()()
             self.step(Synced(self._files.log.log_end_offset))
 
+    # --- votes
+
+    def _secure_soon(self) -> None:
+        if self._secure_scheduled is None and self._securing is None:
+            self._secure_scheduled = self._loop.call_soon(self._secure)
+
+    @property
+    def _is_secured(self) -> bool:
+        """Whether everything is on disk that what leaves may rely on."""
+        return self._securing is None and self._secure_scheduled is None
+
+    def _work_to_secure(self) -> Callable[[], None]:
+        """Return a function, for a worker, that brings to the disk what has to be there. It raises OSError."""
+        if self._secure_scheduled is not None:
+            self._secure_scheduled.cancel()
+            self._secure_scheduled = None
+        state, self._election_state = self._election_state, None
+        sync, self._sync_replaced = self._sync_replaced, None
+
+        def work() -> None:
+            if state is not None:
+                self._files.write_election_state(state)
+            if sync is not None:
+                sync()
+
+        return work
+
+    def _secure(self) -> None:
+        self._securing = asyncio.ensure_future(self._loop.run_in_executor(self._executor, self._work_to_secure()))
+        self._securing.add_done_callback(self._secured)
+
+    def _secured(self, done: asyncio.Future[None]) -> None:
+        self._securing = None
+        error = asyncio.CancelledError("the broker was stopped") if done.cancelled() else done.exception()
+        if error is not None:
+            self._cannot_change(error)
+        elif self._election_state is not None or self._sync_replaced is not None:
+            self._secure()
+        elif self._staged:
+            self._write()
+        else:
+            self._send()
+
     # --- the log
 
     def _write(self) -> None:
         self._write_scheduled = False
-        if self._syncing is not None or not self._staged:
+        if self._syncing is not None or not self._staged or not self._is_secured:
             return
         try:
             self._append()
@@ -276,7 +355,7 @@ class QuorumDriver:
             LOGGER.error("could not write to the metadata log; will retry", extra=facts(reason=error))
         self._owner.not_written(error)
         if is_lasting:
-            self._halt(f"the metadata log cannot be written ({error}): restart the broker when the disk works again")
+            self.halt(f"the metadata log cannot be written ({error}): restart the broker when the disk works again")
             return
         self.take(NotWritten(self._files.log.log_end_offset))
 
@@ -284,7 +363,7 @@ class QuorumDriver:
         self._syncing = None
         error = asyncio.CancelledError("the broker was stopped") if done.cancelled() else done.exception()
         if error is not None:
-            self._halt(f"the metadata log cannot be synced ({error}): restart the broker when the disk works again")
+            self.halt(f"the metadata log cannot be synced ({error}): restart the broker when the disk works again")
             return
         self.take(Synced(end_offset))
         self._write()
@@ -295,10 +374,10 @@ class QuorumDriver:
     # --- snapshots of the leader
 
     def _write_chunk(self, chunk: SnapshotChunk) -> None:
-        work = self._loop.run_in_executor(self._executor, self._files.write_chunk, chunk)
+        work = self._loop.run_in_executor(self._snapshot_executor, self._files.write_chunk, chunk)
         work.add_done_callback(lambda done: self._chunk_written(chunk, done))
 
-    def _chunk_written(self, chunk: SnapshotChunk, done: asyncio.Future[SnapshotDone | None]) -> None:
+    def _chunk_written(self, chunk: SnapshotChunk, done: asyncio.Future[tuple[SnapshotDone, Loader] | None]) -> None:
         if done.cancelled() or self.quorum.role is Role.CLOSED:
             return
         error = done.exception()
@@ -306,12 +385,20 @@ class QuorumDriver:
             LOGGER.error("could not write a snapshot of the leader; will retry", extra=facts(reason=error))
             self.take(ChunkWritten(chunk.snapshot_id, -1))
             return
-        finished = done.result()
-        self.take(finished or ChunkWritten(chunk.snapshot_id, chunk.position + len(chunk.content)))
+        whole = done.result()
+        if whole is None:
+            self.take(ChunkWritten(chunk.snapshot_id, chunk.position + len(chunk.content)))
+            return
+        finished, self._fetched = whole
+        self.take(finished)
+        self._fetched = None
 
     # --- messages and time
 
     def _send(self) -> None:
+        """Let the messages leave, unless something that they may rely on is not on disk yet; they leave later then."""
+        if not self._is_secured:
+            return
         unsent, self._unsent = self._unsent, []
         for to, message, answer in unsent:
             if isinstance(message, Request):

@@ -43,11 +43,14 @@ from broker_cy.quorum.messages import (
 )
 from broker_cy.quorum.step import BOOTSTRAP, AddVoter, Received, Role
 from broker_cy.quorum.voters import ReplicaKey
+from broker_cy.server.partitions.cold_lookup import look_up
 from broker_cy.server.telemetry.log_events import RateLimit
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from broker_cy.core.clock import Clock
     from broker_cy.quorum.quorum import Quorum
     from broker_cy.server.metadata.metadata_log import MetadataLog
@@ -100,15 +103,18 @@ class QuorumNetwork:
         files: MetadataLog,
         clock: Clock,
         own: frozenset[Address] = frozenset(),
+        executor: Executor | None = None,
     ) -> None:
         """`address_of` returns the address of a node, or of a bootstrap server by its negative id. `request_ms` is how
-        long the machine waits for a response. `own` are the addresses at which other nodes reach this one.
+        long the machine waits for a response. `own` are the addresses at which other nodes reach this one. `executor`
+        reads what is not in memory, and snapshots; None: the loop's default one.
         """
         self._me = me
         self._own = own
         self.address_of = address_of
         self._pool = pool
-        self._loop = loop
+        self.loop = loop
+        self.cold_reader = executor
         self._request_s = request_ms / 1000
         self._files = files
         self._driver: QuorumDriver
@@ -145,7 +151,7 @@ class QuorumNetwork:
         key = (to, type(request))
         self._newest[key] = request
         if key not in self._tasks:
-            self._tasks[key] = self._loop.create_task(self._deliver(*key))
+            self._tasks[key] = self.loop.create_task(self._deliver(*key))
 
     async def _deliver(self, to: int, kind: type[Request]) -> None:
         key = (to, kind)
@@ -332,18 +338,22 @@ class QuorumNetwork:
 
     # --- requests of other nodes
 
-    def _with_content(self, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
-        """Add the bytes of the snapshot."""
+    async def _with_content(self, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
+        """Add the bytes of the snapshot, which a worker reads."""
         snapshot_id = SnapshotId(*response.snapshot_id)
+        size_max = min(response.max_bytes, FETCH_BYTES_MAX)
         try:
-            size, content = self._files.read_snapshot(
-                snapshot_id, response.position, min(response.max_bytes, FETCH_BYTES_MAX)
+            size, content = await self.loop.run_in_executor(
+                self.cold_reader, self._files.read_snapshot, snapshot_id, response.position, size_max
             )
         except OSError:
             return response._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND)
         if not 0 <= response.position < size:
             return response._replace(error=ErrorCode.POSITION_OUT_OF_RANGE)
         return response._replace(size=size, content=content)
+
+    def _records_from(self, offset: int) -> bytes:
+        return self._files.read(offset, self._files.log.written_end_offset, FETCH_BYTES_MAX)
 
     async def answer(self, request: Message, version: int, listener: str) -> Message:
         """The response to a request that arrived on `listener`."""
@@ -365,9 +375,9 @@ class QuorumNetwork:
             response = _refusal(quorum, value)
         records = b""
         if isinstance(response, FetchResponse) and response.offset >= 0:
-            records = self._files.read(response.offset, self._files.log.written_end_offset, FETCH_BYTES_MAX)
+            records = await look_up(self, self._records_from, response.offset)
         elif isinstance(response, FetchSnapshotResponse) and response.error is ErrorCode.NONE:
-            response = self._with_content(response)
+            response = await self._with_content(response)
         return wire.to_response(response, version, listener, records)
 
 

@@ -19,6 +19,7 @@ from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:
     import asyncio
+    from concurrent.futures import Executor
 
     from broker_cy.client.address import Address
     from broker_cy.client.outgoing import Outgoing
@@ -85,6 +86,7 @@ def open_network(
     files: MetadataLog,
     loop: asyncio.AbstractEventLoop,
     outgoing: Outgoing,
+    executor: Executor | None,
 ) -> Reach | None:
     """Return what reaches other nodes; None for the only voter without a listener that others could reach."""
     if voters.ids == (config.node_id,) and not config.network.controller_listeners:
@@ -109,6 +111,7 @@ def open_network(
         files,
         outgoing.clock,
         frozenset(Address(one.host, one.port) for one in me.endpoints),
+        executor,
     )
     link = ControllerLink(config.node_id, own, forwarded, lambda: quorum.leader_id, address_of)
     return Reach(pools, network, link)

@@ -4,21 +4,30 @@ loop.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from broker_cy.storage.errors import ColdRead
 from broker_cy.storage.lookups import confined
 from broker_cy.storage.page_cache import warm_path
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
-
-    from broker_cy.server.broker import Broker
+    from concurrent.futures import Executor
 
 T = TypeVar("T")
 
 
-async def look_up(broker: Broker, function: Callable[..., T], *arguments: object) -> T:
+class Reader(Protocol):
+    """Whose lookups these are: the broker. `cold_reader` are the workers that read; None: the loop's default ones."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def cold_reader(self) -> Executor | None: ...
+
+
+async def look_up(broker: Reader, function: Callable[..., T], *arguments: object) -> T:
     """Return `function(*arguments)`. It is called again each time a part of a file had to be read from the disk.
 
     The function may be called any number of times, with other work in between. If a part was evicted right after it was

@@ -91,22 +91,22 @@ def test_leadership_ends_behind_a_control_record() -> None:
     run(work)
 
 
-def test_a_node_that_cannot_read_committed_metadata_ends() -> None:
+def test_a_node_that_cannot_read_committed_metadata_ends(tmp_path: Path) -> None:
     """If this fails, a broker serves metadata that the cluster has changed since, for as long as nobody restarts it."""
 
     async def work() -> None:
-        loop, files, driver = asyncio.get_running_loop(), Files(), Driver()
-        ended: list[str] = []
-        config = MetadataBroker(Path("/nowhere")).config
-        leading = Leadership(config, ManualClock(), loop, MACHINE_RANDOMNESS, files, lambda _: None, ended.append)  # type: ignore[arg-type]
-        committed = CommittedMetadata(Loader(), files, loop, [], lambda *_: None, leading.damaged)  # type: ignore[arg-type]
-        leading.open(driver, committed, None)  # type: ignore[arg-type]
-        leading.refusal = None
-        files.content = b"\0" * 64
-        committed.advance(1)
-        assert ended == [leading.refusal]
-        assert driver.is_stopped
-        assert not leading.can_submit
+        async with MetadataBroker(tmp_path) as broker:
+            controller = broker.controller
+            files: Any = Files()
+            files.content = b"\0" * 64
+            loop = asyncio.get_running_loop()
+            committed = CommittedMetadata(Loader(), files, loop, [], lambda *_: None, controller._driver.halt)
+            committed.advance(1)
+            assert "records from offset 0 on" in controller.halted.result()
+            assert controller._driver.quorum.role is Role.CLOSED
+            with pytest.raises(KafkaError, match="records from offset 0 on"):
+                controller.submit(Question())
+            assert not controller.is_active
 
     run(work)
 
@@ -147,9 +147,9 @@ def test_a_leader_answers_when_its_epoch_and_what_was_before_it_are_committed_to
         loop, files, driver = asyncio.get_running_loop(), Batches(), Driver()
         damage: list[str] = []
         config = MetadataBroker(Path("/nowhere")).config
-        leading = Leadership(config, ManualClock(), loop, MACHINE_RANDOMNESS, files, lambda _: None, damage.append)  # type: ignore[arg-type]
+        leading = Leadership(config, ManualClock(), loop, MACHINE_RANDOMNESS, files, lambda _: None)  # type: ignore[arg-type]
         committed = CommittedMetadata(Loader(), files, loop, [], lambda *_: leading.activate(), damage.append)  # type: ignore[arg-type]
-        leading.open(driver, committed, None)  # type: ignore[arg-type]
+        leading.open(driver, committed, None, [])  # type: ignore[arg-type]
         leading.refusal = None
 
         first = default_bootstrap()

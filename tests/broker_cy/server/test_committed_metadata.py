@@ -22,6 +22,7 @@ from broker_cy.server.metadata import committed_metadata
 from broker_cy.server.metadata.committed_metadata import CommittedMetadata
 from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.metadata.metadata_snapshots import SnapshotKeeper
+from broker_cy.storage import disk
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_manager import LogManager
@@ -229,5 +230,37 @@ def test_records_that_cannot_be_applied_are_reported(tmp_path: Path) -> None:
             assert len(damage) == 1
             assert damage[0].startswith("log: the records from offset 0 on: batch at byte 0")
             assert loader.image.offset == -1
+
+    run(work)
+
+
+def test_committed_records_that_are_not_in_memory_are_read_by_a_worker(tmp_path: Path) -> None:
+    """If this fails, the event loop of a broker that starts again waits for the disk while it applies the metadata log,
+    or never applies it.
+    """
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            loop, damage = asyncio.get_running_loop(), list[str]()
+            files: Any = broker.controller._files
+            follower = CommittedMetadata(Loader(), files, loop, [], lambda *_: None, damage.append)
+            disk.set_read_refusals(1)
+            try:
+                follower.advance(broker.image.offset + 1)
+                assert follower.image.offset == -1
+                follower.advance(broker.image.offset + 1)
+                await until(lambda: follower.image.offset == broker.image.offset)
+                # If the node stops meanwhile, nothing is applied any more.
+                stopped = CommittedMetadata(Loader(), files, loop, [], lambda *_: None, damage.append)
+                disk.set_read_refusals(1)
+                stopped.advance(broker.image.offset + 1)
+                reading = stopped._replaying
+                assert reading is not None
+                stopped.stop()
+                await until(lambda: reading.cancelled())
+                assert stopped.image.offset == -1
+            finally:
+                disk.set_read_refusals(0)
+            assert not damage
 
     run(work)
