@@ -390,6 +390,7 @@ class BrokerServer:
             broker.log_events,
             self._on_online,
             self._on_opened,
+            self._on_late_role,
             on_creating=self._on_creating,
         )
         broker.topic_settings = self._partitions.settings
@@ -503,6 +504,10 @@ class BrokerServer:
     def _on_online(self, topic: str, index: int) -> None:
         self.broker.groups.partition_online(topic, index)
         self.broker.transactions.partition_online(topic, index)
+
+    def _on_late_role(self, topic: str, index: int) -> None:
+        self.broker.groups.partition_led(topic)
+        self.broker.transactions.partition_led(topic)
 
     def _on_creating(self, is_creating: bool) -> None:
         """Have requests wait for logs that are not there yet, while there are such."""

@@ -46,6 +46,7 @@ from broker_cy.storage.removal import Removal, rename_away
 from broker_cy.storage.retention import Retention
 from broker_cy.storage.segment import OpenFiles
 from broker_cy.storage.settings import StorageSettings
+from broker_cy.storage.truncations import Truncations
 from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot, note_epoch
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class LogManager:
         # Partitions that cannot be served, with the reason; and the directories of those that `reopen` may load again.
         self.offline: dict[TopicPartition, str] = {}
         self._short_of_room: dict[TopicPartition, str] = {}
+        self._reopening: set[TopicPartition] = set()
         self.checkpoints = OffsetCheckpoints([directory.path for directory in directories], self.topic_ids)
         ends = {directory.path: directory.clean_broker_epoch() for directory in directories}
         self.clean = {path: epoch is not None for path, epoch in ends.items()}
@@ -89,6 +91,9 @@ class LogManager:
         self.opener = LogOpener(open_jobs or jobs, self._opened_late)
         self.checkpoints.unopened = self.opener.unopened
         self.on_opened: Callable[[TopicPartition], None] = lambda key: None
+        # Truncated logs to which nothing may be appended yet. `on_settled` is called for each once that is over.
+        self.truncations = Truncations(self.logs, self.offline, self.checkpoints, jobs)
+        self.on_settled: Callable[[Log], None] = lambda log: None
         # A segment takes two descriptors; half of the descriptors of the process are left for connections.
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 4)))
@@ -268,7 +273,13 @@ class LogManager:
 
     def _opened_late(self, partition: Unopened, log: Log | None, error: Exception | None) -> None:
         key = partition.key
-        if log is None:
+        is_again = key in self._reopening
+        self._reopening.discard(key)
+        if log is None and is_again and errno_of(error) in SHORTAGES:
+            # It was reported when it began. Nothing else is known of the log.
+            self.offline[key] = str(error)
+            self._short_of_room[key] = partition.path
+        elif log is None:
             self._take_offline(key, partition.path, error or StorageError("the log was not loaded"), late=True)
         else:
             self._loading.adopt(log)
@@ -344,27 +355,20 @@ class LogManager:
             if late and self.totals.on_damage is not None:
                 self.totals.on_damage(path)
 
-    def reopen(self, topic: str, partition: int, config: LogConfig, now_ms: int) -> Log | None:
-        """Try again to load a partition that is offline for lack of space, descriptors or memory. None if that fails
-        again, or if the partition is offline for another reason.
+    def may_reopen(self, key: TopicPartition) -> bool:
+        """Whether a partition is offline for lack of space, descriptors or memory."""
+        return key in self._short_of_room
+
+    def reopen(self, key: TopicPartition, config_of: Callable[[str], LogConfig], now_ms: int) -> None:
+        """Try again, in a worker, to load a partition that `may_reopen`. `on_opened` is called when it is served, or
+        offline again.
         """
-        key = (topic, partition)
-        path = self._short_of_room.get(key)
-        if path is None:
-            return None
+        path = self._short_of_room.pop(key)
+        del self.offline[key]
+        self._reopening.add(key)
         context = replace(self._context(os.path.dirname(path), now_ms), clean=False)
-        try:
-            log = self._loading.load(key, path, config, context)
-        except (StorageError, OSError, ValueError) as error:
-            if errno_of(error) not in SHORTAGES:
-                logger.error("partition is still offline", extra=facts(partition=f"{topic}-{partition}", reason=error))
-                self.offline[key] = str(error)
-                del self._short_of_room[key]
-            return None
-        del self.offline[key], self._short_of_room[key]
-        self.flusher.sync_loaded([log])
-        self._add_late(key, log)
-        return log
+        self.opener.add(Unopened(key, path, False, partial(self._loading.late, key, path, config_of, context)))
+        self.opener.ask(key)
 
     # --- creating and deleting partitions
 
@@ -406,6 +410,7 @@ class LogManager:
         log = self.logs.pop(key, None)
         reason = self.offline.pop(key, None)
         self._short_of_room.pop(key, None)
+        self._reopening.discard(key)
         topic_id = self.topic_ids.pop(key, NO_TOPIC_ID)
         self.checkpoints.forget(key)
         if self.cleaner is not None:
@@ -436,32 +441,38 @@ class LogManager:
 
     # --- truncation and old records
 
-    def truncate_to(self, log: Log, offset: int, now_ms: int) -> None:
-        """Drop everything at or after `offset` (maintenance.truncate_to). Blocks until recovery point and written point
-        are checkpointed: if one of them were higher than the log end, records appended later would not be checked after
-        a crash. Raises OffsetOutOfRange, StorageError.
+    def truncate_to(self, log: Log, offset: int, now_ms: int, done: Callable[[], None]) -> bool:
+        """Drop everything at or after `offset` (maintenance.truncate_to). If it returns True, nothing may be appended
+        until `done()` is called, on the loop and after this turn: see Truncations. Raises OffsetOutOfRange,
+        StorageError.
         """
         if self.cleaner is not None:
             self.cleaner.truncated((log.topic, log.partition), offset)
+        generation = log.generation
         try:
-            if maintenance.truncate_to(log, offset, now_ms):
-                names = (checkpoints.RECOVERY_POINTS, WRITTEN_POINTS)
-                self.checkpoints.write(self.checkpoints.collect(names, self.logs, self.offline))
+            return bool(maintenance.truncate_to(log, offset, now_ms))
         except OSError as error:
             raise StorageError(f"cannot truncate {log.directory}: {error.strerror}") from error
+        finally:
+            # Also if it failed on the way: it may end earlier than before.
+            if log.generation != generation:
+                self.truncations.add(log, partial(self._settled, log, done))
 
-    def restart_at(self, log: Log, offset: int, now_ms: int) -> None:
-        """Replace a log by an empty one that begins at `offset` (maintenance.restart_at). Blocks until the checkpoints
-        have its new start and end. Raises StorageError.
+    def restart_at(self, log: Log, offset: int, now_ms: int, done: Callable[[], None]) -> None:
+        """Replace a log by an empty one that begins at `offset` (maintenance.restart_at). Nothing may be appended until
+        `done()` is called, as in `truncate_to`. Raises StorageError.
         """
         if self.cleaner is not None:
             self.cleaner.truncated((log.topic, log.partition), 0)
         try:
             maintenance.restart_at(log, offset, now_ms)
-            names = (checkpoints.LOG_START_OFFSETS, checkpoints.RECOVERY_POINTS, WRITTEN_POINTS)
-            self.checkpoints.write(self.checkpoints.collect(names, self.logs, self.offline))
         except OSError as error:
             raise StorageError(f"cannot begin {log.directory} again at {offset}: {error.strerror}") from error
+        self.truncations.add(log, partial(self._settled, log, done))
+
+    def _settled(self, log: Log, done: Callable[[], None]) -> None:
+        done()
+        self.on_settled(log)
 
     def delete_records_before(self, log: Log, offset: int, now_ms: int | None = None) -> None:
         """Move a log's start offset (KIP-107); segments before it are removed after file.delete.delay.ms. Raises

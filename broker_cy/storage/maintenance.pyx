@@ -43,10 +43,11 @@ cdef int refuse_staged(Log log) except -1:
 
 
 def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, snapshot_offsets=None, int64_t noted_offset=0,
-                     int64_t synced_offset=OFFSET_ANY):
+                     int64_t synced_offset=OFFSET_ANY, bint sync=True):
     """Load the producer state at the log end offset from the newest usable snapshot, and from the batches after it. Removes
-    snapshots that are damaged or after the log's end. `snapshot_offsets` are those in the directory, if they are known;
-    `noted_offset` is the checkpointed written point. Raises OSError, StorageError.
+    snapshots that are damaged or after the log's end, and syncs that; without `sync`, the next sync of the log includes it.
+    `snapshot_offsets` are those in the directory, if they are known; `noted_offset` is the checkpointed written point. Raises
+    OSError, StorageError.
 
     The transaction indexes may lack entries at or after `synced_offset`: a snapshot taken at a later offset is not used, so that
     reading the batches makes the indexes complete again.
@@ -84,9 +85,11 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
         except (WireError, ValueError) as error:
             logger.warning("removed damaged producer state", extra=facts(path=snapshots.path_of(log.directory, offset), reason=error))
             snapshots.remove(log.directory, offset)
-    if lost:
+    if lost and sync:
         # Otherwise a power loss may bring them back when the log has other records before their offsets.
         sync_directory(log.directory)
+    elif lost:
+        log.syncs.names_changed += 1
     if log.producers.end_offset < log.written_end_offset:
         for segment in log.segments[log.segment_number(log.producers.end_offset):]:
             recovery.replay_producers(segment, log.producers)
@@ -122,8 +125,8 @@ cdef set base_offsets(Log log):
 def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
     """Drop everything at or after `offset`; returns False if there is nothing. For a follower whose leader has other records.
 
-    A batch that contains `offset` is dropped as a whole, and the log then ends where that batch began. Raises OffsetOutOfRange below
-    the log start offset, OSError, StorageError.
+    A batch that contains `offset` is dropped as a whole, and the log then ends where that batch began. Nothing is synced. Raises
+    OffsetOutOfRange below the log start offset, OSError, StorageError.
     """
     cdef Segment segment
     cdef BatchHeader header
@@ -164,7 +167,7 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
     # Other records may be written in place of those that the noted state describes.
     noted_state.forget(log.directory)
     log.noted_slot = -1
-    reload_producers(log, -1, 0)
+    reload_producers(log, -1, 0, sync=False)
     return True
 
 

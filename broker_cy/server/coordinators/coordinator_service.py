@@ -200,6 +200,8 @@ class CoordinatorService(Generic[S, M]):
             partition = self._partitions.get(self.topic, index)
             if partition is None or index in self.runtimes:
                 continue
+            if partition.assigned is not None and partition.assigned.leader_epoch != leader_epoch:
+                continue  # it takes this role a little later: `partition_led`
             runtime = self.runtimes[index] = self._new_runtime(partition, leader_epoch)
             runtime.on_event = self.on_event
             runtime.on_loaded = partial(self.waiters.wake, index)
@@ -218,6 +220,11 @@ class CoordinatorService(Generic[S, M]):
         runtime = self.runtimes.get(index)
         if topic == self.topic and runtime is not None and runtime.state is LoadState.FAILED and not self._stopped:
             del self.runtimes[index]
+            self._open_runtimes(self._led_epochs(self._image))
+
+    def partition_led(self, topic: str) -> None:
+        """A partition may lead only now, although the metadata say so for some time."""
+        if topic == self.topic and not self._stopped:
             self._open_runtimes(self._led_epochs(self._image))
 
     async def _load(self) -> None:

@@ -69,12 +69,12 @@ class PartitionService:
         log_events: LogEvents,
         on_online: Callable[[str, int], None] | None = None,
         on_opened: Callable[[str, int], None] | None = None,
-        on_role: Callable[[Partition, bool], None] | None = None,
+        on_late_role: Callable[[str, int], None] | None = None,
         on_creating: Callable[[bool], None] = lambda is_creating: None,
     ) -> None:
         """`on_online(topic, index)` is called for partitions that were offline and are served now,
         `on_opened(topic, index)` for those that were unopened and are served now, offline or deleted,
-        `on_role(partition, leads)` for those with several replicas whose role or leader epoch has changed, and
+        `on_late_role(topic, index)` for those that took a role later than the metadata gave it to them, and
         `on_creating` when logs of new partitions wait to be created, and when none does any more.
         """
         self._config = config
@@ -87,7 +87,7 @@ class PartitionService:
         self._image: MetadataImage
         self._on_online = on_online
         self._on_opened = on_opened
-        self._on_role = on_role
+        self._on_late_role = on_late_role
         # Set by whoever has connections to other brokers; None: nothing is fetched.
         self.replication: Replication | None = None
         # The brokers of the image, shared by the leaders' InSync.
@@ -126,6 +126,7 @@ class PartitionService:
             return topic.topic_id if topic is not None else None
 
         self._logs.on_opened = self._opened
+        self._logs.on_settled = self._settled
         self._logs.load(self._log_config, now_ms, topic_id_of, late=True)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
@@ -247,6 +248,9 @@ class PartitionService:
         leads = image.leader == self._config.node_id
         before = partition.assigned
         is_new = before is None or image.leader_epoch > before.leader_epoch
+        if is_new and partition.log in self._logs.truncations:
+            # A leader appends. For as long as a worker needs, this broker goes on as if it did not know that yet.
+            return
         if is_new:
             self._flush()  # what is staged belongs to the epoch before
         partition.assign(image, leads, self._new_in_sync, self._logs.high_watermarks.get(key, -1))
@@ -261,8 +265,18 @@ class PartitionService:
                 self.replication.leave(partition)
             else:
                 self.replication.follow(partition, image.leader)
-        if self._on_role is not None:
-            self._on_role(partition, leads)
+
+    def _settled(self, log: Log) -> None:
+        """A log that was truncated can be appended to: its partition takes the role that it has by now."""
+        partition = self._table.get(log.topic, log.partition)
+        topic = self._image.topics.by_name(log.topic)
+        if partition is None or partition.log is not log or topic is None or topic.topic_id != partition.topic_id:
+            return
+        image = topic.partitions[partition.index]
+        if image is not partition.assigned:
+            self._assign(partition, image)
+            if self._on_late_role is not None:
+                self._on_late_role(log.topic, log.partition)
 
     def _new_in_sync(self) -> InSync:
         """For a partition that begins to lead; it sets min.insync.replicas."""
@@ -336,7 +350,12 @@ class PartitionService:
             self._offline[key] = partition
         else:
             log.reconfigure(self._log_config(partition.topic))
-            self._come_online(partition, log)
+            if key in self._offline:
+                self._bring_online(partition, log)
+                # The shortage is over: the others need not wait for their turn.
+                self._reopen(len(self._offline))
+            else:
+                self._come_online(partition, log)
         if self._on_opened is not None:
             self._on_opened(*key)
 
@@ -351,8 +370,9 @@ class PartitionService:
         return self._logs.create(topic, index, topic_id, config, self._clock.wall_ms())
 
     def retry(self) -> None:
-        """Retry to open logs that are offline because of a shortage, and have slow and silent followers leave in-sync
-        sets. Cheap where there is nothing to do; called at least each silence.LATE_MS.
+        """Retry to open logs that are offline because of a shortage, one of those that exist and at most AT_ONCE new
+        ones, and have slow and silent followers leave in-sync sets. Cheap if there is nothing to do; called at least
+        each silence.LATE_MS.
         """
         now_s = self._clock.monotonic()
         if self._led:
@@ -360,23 +380,35 @@ class PartitionService:
         if not self._offline or now_s - self._last_retry_s < RETRY_S:
             return
         self._last_retry_s = now_s
+        self._reopen(1)
+        created = 0
         for key, partition in list(self._offline.items()):
+            if key in self._logs.offline or key in self._logs.unopened:
+                continue
+            if created == creations.AT_ONCE:
+                return
             try:
-                if key in self._logs.offline:
-                    config = LogConfig.from_settings(self.settings(partition.topic))
-                    log = self._logs.reopen(*key, config, self._clock.wall_ms())
-                else:
-                    log = self._create_log(*key, partition.topic_id)
+                log = self._create_log(*key, partition.topic_id)
             except StorageError:
                 # There is still no space, and the other logs would fail, too.
                 return
-            if log is None:
-                continue
-            del self._offline[key]
-            self._come_online(partition, log)
-            LOGGER.info("partition online", extra=facts(partition=f"{key[0]}-{key[1]}"))
-            if self._on_online is not None:
-                self._on_online(*key)
+            created += 1
+            self._bring_online(partition, log)
+
+    def _reopen(self, count: int) -> None:
+        """Have workers load again up to `count` logs that are offline because of a shortage."""
+        wanted = [key for key in self._offline if self._logs.may_reopen(key)]
+        for key in wanted[:count]:
+            self._logs.reopen(key, self._log_config, self._clock.wall_ms())
+
+    def _bring_online(self, partition: Partition, log: Log) -> None:
+        """Serve the log of a partition that was offline."""
+        key = (partition.topic, partition.index)
+        del self._offline[key]
+        self._come_online(partition, log)
+        LOGGER.info("partition online", extra=facts(partition=f"{key[0]}-{key[1]}"))
+        if self._on_online is not None:
+            self._on_online(*key)
 
     def _drop_slow(self, now_s: float) -> None:
         silence = self.silence()

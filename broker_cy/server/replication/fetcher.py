@@ -18,6 +18,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
@@ -51,6 +52,8 @@ LATEST = -1
 NEWS_S = 0.01
 # After so many waits the time is that of the backoff in any case.
 NEWS_MAX = 16
+# Logs that are cut because of one answer. Each takes half a millisecond; the others are fetched again in the next turn.
+CUT_MAX = 50
 _NEWS = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -105,6 +108,7 @@ class LeaderFetcher:
         self._deadline = 0.0  # of the answer, on the time of the loop
         self._reachable = asyncio.Event()  # there is a reason to connect again now
         self.failures = 0  # connections that failed in a row, at most NEWS_MAX; it waits before the next one
+        self._cut = 0  # logs that were cut since the last answer
         self._waits: dict[Partition, int] = {}  # how often each partition has waited for metadata, in a row
         self._task = keep_running(follower.loop, self._run, "fetcher")
 
@@ -278,6 +282,7 @@ class LeaderFetcher:
         # A partition of which only the high watermark came reports that at once: a request that it caused would be made
         # before the write of the others, and leave them out until the leader has answered it.
         self._is_due = True
+        self._cut = 0
         out_of_range = []
         for found in answers:
             if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -330,7 +335,7 @@ class LeaderFetcher:
         self._retry_later(partition, min(NEWS_S * 2**waits, self._backoff_s))
 
     def _retry(self, partition: Partition) -> None:
-        if self._session.has(partition) and not partition.closed:
+        if self._session.has(partition) and not partition.closed and not self._is_settling(partition):
             self._continue(partition)
 
     # --- answers
@@ -350,18 +355,30 @@ class LeaderFetcher:
             throttle.record(len(records), self._now_ms)
         spans = follower_log.spans(partition, records) if records is not None else []
         answer = Answer(found.high_watermark, found.log_start_offset, found.diverging, spans)
-        self._carry_out(
-            partition, following.take(partition.replica, found.asked, answer, partition.log.epochs), records
-        )
+        step = following.take(partition.replica, found.asked, answer, partition.log.epochs)
+        if not self._carry_out(partition, step, records):
+            return
         if (records is not None and len(records) >= self._session.share_bytes) != self._is_far_behind:
             self._misplaced(found)
 
-    def _carry_out(self, partition: Partition, step: Step, records: memoryview | None) -> None:
-        """Do what a step says, in its order. Raises KafkaError, StorageError."""
+    def _is_settling(self, partition: Partition) -> bool:
+        """Whether the log was truncated, and nothing may be appended yet."""
+        return partition.log in self._follower.logs.truncations
+
+    def _carry_out(self, partition: Partition, step: Step, records: memoryview | None) -> bool:
+        """Do what a step says, in its order. Returns False if the partition is fetched again later: its log was cut,
+        and a worker has to checkpoint that before anything is appended. Raises KafkaError, StorageError.
+        """
         if step.is_ignored:
-            return
+            return True
+        if self._is_settling(partition):
+            return False
         now_ms = self._follower.clock.wall_ms()
         if step.truncate_to != following.NONE or step.restart_at != following.NONE:
+            if self._cut == CUT_MAX:
+                self._retry_later(partition, 0.0)
+                return False
+            self._cut += 1
             self._follower.flush()
         if step.truncate_to != following.NONE:
             offset = max(step.truncate_to, partition.log.log_start_offset)
@@ -369,16 +386,23 @@ class LeaderFetcher:
                 "truncating a log to what its leader has",
                 extra=facts(partition=f"{partition.topic}-{partition.index}", offset=offset),
             )
-            self._follower.logs.truncate_to(partition.log, offset, now_ms)
+            settling = self._follower.logs.truncate_to(partition.log, offset, now_ms, partial(self._retry, partition))
             follower_log.was_truncated(partition)
+            if settling:
+                self._session.pause(partition)
+                return False
         if step.restart_at != following.NONE:
-            self._follower.logs.restart_at(partition.log, step.restart_at, now_ms)
+            self._follower.logs.restart_at(partition.log, step.restart_at, now_ms, partial(self._retry, partition))
             follower_log.was_restarted(partition)
+            # What was fetched is fetched again.
+            self._session.pause(partition)
+            return False
         if step.append and records is not None:
             follower_log.append_fetched(partition, records, step.append, now_ms)
         if step.high_watermark != following.NONE:
             follower_log.learn(partition, step.high_watermark, step.log_start_offset)
         self._session.note(partition)
+        return True
 
     async def _look_up(self, link: Link, found: list[Fetched]) -> None:
         """Ask where the logs of the leader begin and end that do not have what was asked for. Raises LinkFailed,

@@ -22,14 +22,16 @@ from broker_cy.replica.silence import FollowerSilence
 from broker_cy.replica.standing import Standing
 from broker_cy.replica.throttle import ReplicaThrottle
 from broker_cy.server.handlers import list_offsets as _list_offsets  # noqa: F401 (registers it)
+from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.replication.alterations import Alterations
 from broker_cy.server.replication.broker_links import BrokerLink
 from broker_cy.server.replication.fetcher import Follower
 from broker_cy.server.replication.links import Link, LinkFailed
 from broker_cy.server.replication.replicas import Replicas
-from broker_cy.storage import maintenance
-from broker_cy.storage.log import Log
+from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, decode_batches, encode_batch
@@ -38,6 +40,7 @@ from .harness import SETTINGS, CoreHarness, produce_request
 
 TOPIC = "t"
 LAG_MS = 10_000
+CLUSTER_ID = "clusterclusterclustert"
 CONFIG = {
     "replica.fetch.max.bytes": 1 << 20,
     "replica.fetch.wait.max.ms": 500,
@@ -91,16 +94,6 @@ class Cluster:
             node.close()
 
 
-class Logs:
-    """As much of a LogManager as a follower needs."""
-
-    def truncate_to(self, log: Log, offset: int, now_ms: int) -> None:
-        maintenance.truncate_to(log, offset, now_ms)
-
-    def restart_at(self, log: Log, offset: int, now_ms: int) -> None:
-        maintenance.restart_at(log, offset, now_ms)
-
-
 class Node:
     def __init__(self, cluster: Cluster, node_id: int, config: LogConfig) -> None:
         self.cluster = cluster
@@ -120,7 +113,11 @@ class Node:
 
     def make(self) -> None:
         core, clock = self.harness.core, self.harness.core.clock
-        log = Log.create(f"{self.harness.directory.name}/{TOPIC}-0", TOPIC, 0, self.log_config, clock.wall_ms())
+        self.jobs = LoopJobs(self.harness.loop, self.harness.executor)
+        directories = open_directories([self.harness.directory.name], self.node_id, lambda: CLUSTER_ID, uuid.uuid4)
+        self.logs = LogManager(directories, StorageSettings(), self.jobs)
+        self.logs.on_settled = lambda log: self.take_image()
+        log = self.logs.create(TOPIC, 0, self.cluster.topic_id, self.log_config, clock.wall_ms())
         self.partition = Partition(
             core, TOPIC, 0, self.cluster.topic_id, None, 0, replication_factor=len(self.cluster.ids)
         )
@@ -137,7 +134,7 @@ class Node:
             clock,
             self.harness.loop,
             self,
-            cast(Any, Logs()),
+            self.logs,
             core.flush,
             self.throttle,
         )
@@ -164,6 +161,8 @@ class Node:
         cast(Any, self.harness.core.broker).image.topics.put(TopicImage(TOPIC, self.cluster.topic_id, {0: image}))
         before = self.partition.assigned
         leads = image.leader == self.node_id
+        if before is not None and before.leader_epoch < image.leader_epoch and self.log in self.logs.truncations:
+            return  # until it is settled, as in PartitionService
         self.harness.core.flush()
         self.partition.assign(image, leads, self.new_in_sync, -1)
         if self.partition.replica.role == Role.OFFLINE:
@@ -211,6 +210,9 @@ class Node:
             self.replicas.close()
             self.alterations.close()
             self.close_links(self.node_id)
+            self.jobs.stop()
+            for directory in self.logs.data_directories:
+                directory.close()
 
         self.harness.on_loop(stop)
         self.harness.wait_until(lambda: not [each for each in asyncio.all_tasks() if each.get_name() == "fetcher"])

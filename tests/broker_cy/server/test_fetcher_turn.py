@@ -7,15 +7,19 @@ import uuid
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from broker_cy.core.clock import ManualClock
 from broker_cy.metadata.image import PartitionImage
 from broker_cy.replica import follower_log
 from broker_cy.replica.flush_group import FlushGroup
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.throttle import ReplicaThrottle
+from broker_cy.server.replication import fetcher as fetcher_module
 from broker_cy.server.replication.fetch_session import FetchSession
 from broker_cy.server.replication.fetcher import Follower, Lane, LeaderFetcher
 from broker_cy.server.replication.links import Asking
+from broker_cy.storage import maintenance
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire import codec, messages
@@ -58,6 +62,17 @@ def part(index: int, high_watermark: int, records: bytes | None = None) -> messa
     )
 
 
+class Logs:
+    """The truncations of a log manager, which are never checkpointed."""
+
+    def __init__(self) -> None:
+        self.truncations: list[Log] = []
+
+    def truncate_to(self, log: Log, offset: int, now_ms: int, done: object) -> bool:
+        self.truncations.append(log)
+        return maintenance.truncate_to(log, offset, now_ms)
+
+
 class Leader:
     """Answers the first request, and none after it."""
 
@@ -92,7 +107,7 @@ def test_the_next_request_has_what_came_beside_a_high_watermark(tmp_path: Path) 
         leader = Leader([part(0, 3), part(1, 2, batch(2))])
         throttle = ReplicaThrottle(11, 1000)
         everything = Follower(
-            2, lambda: 9, cast(Any, CONFIG), clock, loop, cast(Any, leader), cast(Any, None), group.flush, throttle
+            2, lambda: 9, cast(Any, CONFIG), clock, loop, cast(Any, leader), cast(Any, Logs()), group.flush, throttle
         )
         fetcher = LeaderFetcher(everything, Lane(1, is_far_behind=False), lambda found: None)
         fetcher.add(known)
@@ -180,7 +195,7 @@ def test_a_partition_that_is_fetched_from_now_on_waits_for_no_answer(tmp_path: P
         leader = Holding()
         throttle = ReplicaThrottle(11, 1000)
         everything = Follower(
-            2, lambda: 9, cast(Any, CONFIG), clock, loop, cast(Any, leader), cast(Any, None), group.flush, throttle
+            2, lambda: 9, cast(Any, CONFIG), clock, loop, cast(Any, leader), cast(Any, Logs()), group.flush, throttle
         )
         fetcher = LeaderFetcher(everything, Lane(1, is_far_behind=False), lambda found: None)
         fetcher.add(one)
@@ -199,5 +214,49 @@ def test_a_partition_that_is_fetched_from_now_on_waits_for_no_answer(tmp_path: P
             {part.partition: part.fetch_offset for part in topic.partitions} for topic in leader.requests[2].topics
         ]
         assert asked == [{1: 2}]
+
+    asyncio.run(work())
+
+
+def test_an_answer_cuts_few_logs_and_nothing_is_fetched_into_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, a failover after which a thousand partitions diverge blocks the event loop of a follower for half
+    a second, or the follower appends to logs whose truncation a power loss would undo.
+    """
+    monkeypatch.setattr(fetcher_module, "CUT_MAX", 2)
+
+    async def work() -> None:
+        loop, clock = asyncio.get_running_loop(), ManualClock()
+        group = FlushGroup(loop, clock)
+        diverged = [follower(group, tmp_path, each, 3) for each in range(3)]
+        parts = [part(each, 0) for each in range(3)]
+        for found in parts:
+            found.diverging_epoch = messages.FetchResponse.EpochEndOffset(epoch=LEADER_EPOCH, end_offset=1)
+        leader, logs = Leader(parts), Logs()
+        everything = Follower(
+            2,
+            lambda: 9,
+            cast(Any, CONFIG),
+            clock,
+            loop,
+            cast(Any, leader),
+            cast(Any, logs),
+            group.flush,
+            ReplicaThrottle(11, 1000),
+        )
+        fetcher = LeaderFetcher(everything, Lane(1, is_far_behind=False), lambda found: None)
+        for each in diverged:
+            fetcher.add(each)
+        try:
+            async with asyncio.timeout(30):
+                await leader.is_asked_twice.wait()
+        finally:
+            fetcher.close()
+        assert logs.truncations == [each.log for each in diverged[:2]]
+        assert [each.log.log_end_offset for each in diverged] == [1, 1, 3]
+        asked = {part.partition: part.fetch_offset for topic in leader.requests[-1].topics for part in topic.partitions}
+        assert asked.get(2, 3) == 3
+        assert not {0, 1} & set(asked), "a log that was cut is fetched before that is on disk"
 
     asyncio.run(work())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import pytest
@@ -11,6 +12,7 @@ from broker_cy.core.clock import MACHINE_CLOCK
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta
 from broker_cy.replica.partition import Partition
+from broker_cy.replica.replica import Role
 from broker_cy.replica.standing import Standing
 from broker_cy.replica.throttle import EVERY, UNLIMITED, ReplicaThrottle
 from broker_cy.server.handlers import list_offsets as _list_offsets  # noqa: F401 (registers it)
@@ -18,7 +20,9 @@ from broker_cy.server.replication import fetcher
 from broker_cy.server.replication.fetcher import Lane
 from broker_cy.server.replication.replicas import Replicas
 from broker_cy.storage import maintenance
+from broker_cy.storage.checkpoints import RECOVERY_POINTS, read_entries
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.offset_checkpoints import Content
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from tests.support.wait import until
@@ -191,6 +195,42 @@ def test_a_deposed_leader_truncates_what_only_it_had(cluster: Cluster) -> None:
         lambda partition: partition.replica.in_sync is not None and 1 in partition.replica.in_sync.isr
     )
     assert cluster.image.isr == (1, 2, 3)
+
+
+def test_a_follower_appends_when_a_worker_has_checkpointed_its_truncation(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, each diverging partition blocks the event loop for three syncs: a broker with a thousand of
+    them is fenced; or a power loss leaves records that no start checks.
+    """
+    deposed = cluster.nodes[1]
+    checkpoints = deposed.logs.checkpoints
+    may_write, threads, ends = threading.Event(), [], []
+    right = checkpoints.write
+
+    def write(wanted: Iterable[Content]) -> None:
+        threads.append(threading.get_ident())
+        assert may_write.wait(60)
+        right(wanted)
+        ends.append(deposed.log.log_end_offset)
+
+    monkeypatch.setattr(checkpoints, "write", write)
+    assert produce(cluster, 1, b"shared") == ErrorCode.NONE
+    deposed.cut()
+    assert produce(cluster, 1, b"lost", acks=1) == ErrorCode.NONE
+    deposed.is_cut = False
+    cluster.give(leader=2, isr=(2, 3))
+    assert produce(cluster, 2, b"kept") == ErrorCode.NONE
+    deposed.wait(lambda partition: bool(threads))
+    assert deposed.records() == [b"shared"]
+    # It would lead, and append, with the next image.
+    cluster.give(leader=1, isr=(1, 2, 3))
+    assert produce(cluster, 1, b"too early") != ErrorCode.NONE
+    assert deposed.harness.thread.ident not in threads
+    may_write.set()
+    deposed.wait(lambda partition: partition.replica.role == Role.LEADER)
+    assert ends == [1]
+    assert read_entries(f"{deposed.logs.directories[0]}/{RECOVERY_POINTS}").offsets[TOPIC, 0] <= 1
 
 
 def test_replicas_join_after_an_unclean_election(cluster: Cluster) -> None:

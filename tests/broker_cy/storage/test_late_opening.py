@@ -323,9 +323,36 @@ def test_a_log_that_lacks_descriptors_is_opened_again(tmp_path: Path, monkeypatc
     run_held(jobs)
     assert list(manager.offline) == [KEYS[0]]
     monkeypatch.setattr(log_loading, "load_log", load_log)
-    log = manager.reopen(*KEYS[0], CONFIG, 0)
-    assert log is not None
-    assert contents(log) == expected[KEYS[0]]
+    assert manager.may_reopen(KEYS[0])
+    manager.reopen(KEYS[0], lambda topic: CONFIG, 0)
+    assert KEYS[0] not in manager.logs, "a log was loaded on the loop"
+    run_held(jobs)
+    assert contents(manager.logs[KEYS[0]]) == expected[KEYS[0]]
+    assert not manager.offline
+    manager.crash()
+
+
+def test_a_log_that_still_lacks_descriptors_is_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If this fails, a full disk fills the log of the broker, too, or its partitions are not tried again."""
+    written(tmp_path)
+    jobs = HeldJobs()
+    manager = open_late(tmp_path, jobs)
+
+    def short(directory: str, *_: object) -> Log:
+        raise OSError(errno.EMFILE, "Too many open files", directory)
+
+    monkeypatch.setattr(log_loading, "load_log", short)
+    manager.opener.ask(KEYS[0])
+    for _ in range(3):
+        run_held(jobs)
+        assert list(manager.offline) == [KEYS[0]]
+        manager.reopen(KEYS[0], lambda topic: CONFIG, 0)
+    run_held(jobs)
+    assert [each.message for each in caplog.records].count("partition offline") == 1
+    manager.delete(*KEYS[0])
+    assert not manager.may_reopen(KEYS[0])
     manager.crash()
 
 

@@ -93,7 +93,8 @@ class LogMachine(RuleBasedStateMachine):
     @rule(at=st.integers(0, 400))
     def truncate(self, at: int) -> None:
         offset = self.start + at % (self.end - self.start + 1)
-        self.manager.truncate_to(self.log, offset, 0)
+        self.manager.truncate_to(self.log, offset, 0, lambda: None)
+        self.manager.jobs.run_due()
         # A batch that contains the offset goes, and the log ends where it began.
         offset = max(self.start, min([offset, *(entry[0] for entry in self.batches if entry[1] >= offset)]))
         self.batches = [entry for entry in self.batches if entry[1] < offset]

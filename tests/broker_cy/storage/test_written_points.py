@@ -152,7 +152,8 @@ def test_truncation_takes_the_written_point_along(tmp_path: Path) -> None:
     """
     manager = noted(tmp_path)
     log = manager.logs["t", 0]
-    manager.truncate_to(log, 10, 5)
+    assert manager.truncate_to(log, 10, 5, lambda: None)
+    manager.jobs.run_due()
     assert log.written_point == 10
     assert read_points(str(tmp_path / WRITTEN_POINTS)).offsets == {("t", 0): 10}
     fill(log, 5)
@@ -276,7 +277,7 @@ def test_noted_producers_of_other_records_are_not_believed(tmp_path: Path) -> No
     assert log.written_point == 160
     assert noted_state.read(log.directory, 160) == (0, log.producers.encode(committed=True))
     assert [noted_state.read(log.directory, 500 + slot) for slot in range(noted_state.SLOTS)] == [None, None]
-    manager.truncate_to(log, 10, 5)
+    manager.truncate_to(log, 10, 5, lambda: None)
     assert noted_state.read(log.directory, 160) is None
     manager.crash()
 

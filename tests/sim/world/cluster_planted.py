@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -68,9 +69,8 @@ def empty_epochs_are_not_cut(patch: pytest.MonkeyPatch) -> None:
     """A truncation to the end of a log leaves an epoch without records (KAFKA-10706)."""
     right = LogManager.truncate_to
 
-    def wrong(self: LogManager, log: Log, offset: int, now_ms: int) -> None:
-        if offset < log.log_end_offset:
-            right(self, log, offset, now_ms)
+    def wrong(self: LogManager, log: Log, offset: int, now_ms: int, done: Callable[[], None]) -> bool:
+        return offset < log.log_end_offset and right(self, log, offset, now_ms, done)
 
     patch.setattr(LogManager, "truncate_to", wrong)
 

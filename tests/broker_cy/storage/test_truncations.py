@@ -1,0 +1,124 @@
+"""Checkpoints of truncated logs: one job of a worker for all of them, before anything is appended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_cy.storage import offset_checkpoints
+from broker_cy.storage.checkpoints import RECOVERY_POINTS, read_entries, write_offsets
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from tests.broker_cy.storage.batches import fill
+from tests.broker_cy.storage.managing import TOPIC_ID, HeldJobs, Manager, open_manager
+
+COUNT = 50
+
+
+def filled(manager: Manager, count: int = COUNT) -> list[Log]:
+    logs = [manager.create("t", index, TOPIC_ID, LogConfig(), 0) for index in range(count)]
+    for log in logs:
+        fill(log, 20)
+    return logs
+
+
+def noting(settled: list[int], log: Log) -> Callable[[], None]:
+    return lambda: settled.append(log.partition)
+
+
+def test_the_truncations_of_a_turn_share_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a broker with a thousand partitions that diverge after a failover is blocked for longer than its
+    session, is fenced, and truncates again.
+    """
+    jobs = HeldJobs()
+    manager = open_manager(tmp_path, jobs=jobs)
+    logs = filled(manager)
+    manager.flusher.start()
+    while jobs.held:
+        jobs.held.pop(0)()
+    path = str(tmp_path / RECOVERY_POINTS)
+    assert set(read_entries(path).offsets.values()) == {40}
+    written: list[str] = []
+
+    def write(path: str, *more: Any) -> None:
+        written.append(path)
+        write_offsets(path, *more)
+
+    monkeypatch.setattr(offset_checkpoints, "write_offsets", write)
+    settled: list[int] = []
+    for log in logs[:-1]:
+        assert manager.truncate_to(log, 10, 0, noting(settled, log))
+    manager.restart_at(logs[-1], 90, 0, noting(settled, logs[-1]))
+    jobs.run_due()
+    assert not written, "a checkpoint was written on the loop"
+    assert all(log in manager.truncations for log in logs)
+    assert len(jobs.held) == 1
+    # What is truncated while the job runs is in the next one.
+    later = manager.create("u", 0, TOPIC_ID, LogConfig(), 0)
+    fill(later, 20)
+    assert manager.truncate_to(later, 10, 0, noting(settled, later))
+    assert not settled
+    jobs.held.pop()()
+    assert settled == list(range(COUNT))
+    assert len(set(written)) == len(written) <= 2, "one write of each file"
+    assert sorted(set(read_entries(path).offsets.values())) == [10, 90]
+    assert later in manager.truncations
+    jobs.run_due()
+    jobs.held.pop()()
+    assert later not in manager.truncations
+    assert not jobs.held
+    manager.crash()
+
+
+def test_a_dead_disk_holds_only_its_own_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, one disk that refuses checkpoints stops the replication of partitions on all others, or a follower
+    goes on to append although a start would not check it.
+    """
+    jobs = HeldJobs()
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.mkdir()
+    manager = open_manager(*paths, jobs=jobs)
+    logs = filled(manager, 2)
+    assert [log.directory for log in logs] == [f"{paths[0]}/t-0", f"{paths[1]}/t-1"]
+    is_dead = True
+
+    def write(path: str, *more: Any) -> None:
+        if is_dead and path.startswith(f"{paths[0]}/"):
+            raise OSError(5, "Input/output error")
+        write_offsets(path, *more)
+
+    monkeypatch.setattr(offset_checkpoints, "write_offsets", write)
+    settled: list[int] = []
+    for log in logs:
+        manager.truncate_to(log, 10, 0, noting(settled, log))
+    for _ in range(2):
+        jobs.run_due()
+        jobs.held.pop()()
+        assert settled == [1]
+    assert logs[0] in manager.truncations
+    is_dead = False
+    jobs.run_due()
+    jobs.held.pop()()
+    assert settled == [1, 0]
+    manager.crash()
+
+
+def test_a_deleted_log_waits_for_nothing(tmp_path: Path) -> None:
+    """If this fails, deleted partitions stay in memory."""
+    jobs = HeldJobs()
+    manager = open_manager(tmp_path, jobs=jobs)
+    (log,) = filled(manager, 1)
+    settled: list[int] = []
+    manager.truncate_to(log, 10, 0, noting(settled, log))
+    manager.delete("t", 0)
+    jobs.run_due()
+    while jobs.held:
+        jobs.held.pop()()
+    assert settled == [0]
+    assert log not in manager.truncations
+    assert not manager.truncate_to(manager.create("t", 0, TOPIC_ID, LogConfig(), 0), 5, 0, lambda: None)
+    manager.crash()
