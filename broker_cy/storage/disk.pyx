@@ -1,6 +1,7 @@
 """The system calls that write segments and indexes: they complete short writes, and return failures as errno values.
 
-`set_write_budget` lets a test fill the disk at an exact byte; `set_read_refusals` lets it empty the page cache at an exact read.
+`set_write_budget` lets a test fill the disk at an exact byte; `set_read_refusals` lets it empty the page cache at an exact read;
+`set_read_watcher` shows it each read that may wait for the disk.
 `confine_reads` confines the reads of a thread that must not wait for the disk (the loop, while it looks up what a consumer
 requested) to the page cache.
 """
@@ -40,6 +41,24 @@ cdef int write_errno = 0
 
 # Number of reads under confine_reads that still return EAGAIN.
 cdef int64_t read_refusals = 0
+
+
+# Called with the size of each read that may wait for the disk; None: no call.
+cdef object read_watcher = None
+cdef bint reads_are_watched = False
+
+
+def set_read_watcher(watcher):
+    """Let `watcher(size_bytes)` be called, in the thread that reads, for each read that is not confined to the page cache; None: no
+    call. It must not raise. For tests.
+    """
+    global read_watcher, reads_are_watched
+    read_watcher = watcher
+    reads_are_watched = watcher is not None
+
+
+cdef void report_read(size_t size) noexcept with gil:
+    read_watcher(size)
 
 
 def set_read_refusals(int64_t count):
@@ -126,6 +145,8 @@ cdef int pread_all(int fd, void* out, size_t size, int64_t position, Py_ssize_t*
     if not wait and read_refusals > 0:
         read_refusals -= 1
         return EAGAIN
+    if wait and reads_are_watched:
+        report_read(size)
     while size > 0:
         n = c_pread(fd, p, size, position) if wait else read_cached(fd, p, size, position)
         if n < 0:

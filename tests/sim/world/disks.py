@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from broker_cy.storage import disk as system
+from tests.sim.world import blocking
 from tests.support.disk_faults import UNLIMITED
 from tests.support.power import CALLS, Disk, PowerCut, replaced
 
@@ -98,7 +99,7 @@ def _forward(module: Any, name: str, method: str) -> Callable[..., Any]:
         current.count()
         return getattr(current.disk, method)(*arguments, **named)
 
-    return call
+    return blocking.watched(method, call)
 
 
 class use:

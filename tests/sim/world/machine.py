@@ -20,7 +20,7 @@ from broker_cy.server.controller_lifecycle import ControllerServer
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.seams import Seams
 from broker_cy.storage.data_directory import DataDirectory
-from tests.sim.world import disks
+from tests.sim.world import blocking, disks
 from tests.sim.world.checks import check_partitions
 from tests.sim.world.clock import MachineClock
 from tests.sim.world.cluster import node_of
@@ -278,7 +278,7 @@ class Machine:
         if self.world.time.now_us < self.paused_until_us:
             self._schedule_at(self.paused_until_us)
             return
-        self.run(self.loop.turn)
+        self.run(self._make_turn)
         self._gathering.collect()
         if self.world.cluster.committed is not None:
             self.world.cluster.committed.check(self)
@@ -298,6 +298,11 @@ class Machine:
             begin, self.when_ending = self.when_ending, None
             begin()
         self._schedule()
+
+    def _make_turn(self) -> None:
+        assert self.loop is not None
+        with blocking.turn_of(self.host, is_watched=self.is_started and not self.is_stopping):
+            self.loop.turn()
 
     def run(self, work: Callable[[], object]) -> None:
         """Let the process do something; it may end meanwhile. Raises what its loop caught."""

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from broker_cy.coordinator.txn import end, init, state
+from broker_cy.server.metadata import committed_metadata
 from broker_cy.storage import flusher
+from tests.sim.world.blocking import REPLAY_BYTES
 from tests.sim.world.draws import Trace
 from tests.sim.world.plan import EVERYTHING, Plan, plan_of
 from tests.sim.world.world import World
@@ -62,11 +64,12 @@ class Result:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without log lines, with notes of small logs, and few epochs."""
+    """Without log lines, with notes of small logs, few epochs, and metadata that are applied in small pieces."""
     patch = pytest.MonkeyPatch()
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     patch.setattr(flusher, "NOTE_LOG_BYTES", NOTE_LOG_BYTES)
+    patch.setattr(committed_metadata, "REPLAY_BYTES", REPLAY_BYTES)
     for module in (state, init, end):
         patch.setattr(module, "EPOCH_MAX", EPOCH_MAX)
     try:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from tests.sim.world import blocking
+
 Job = tuple[Future[Any], Callable[[], Any]]
 
 
@@ -45,7 +47,8 @@ class Workers(Executor):
         self._free += 1
         future, work = job
         try:
-            result = work()
+            with blocking.worker():
+                result = work()
         except Exception as error:
             future.set_exception(error)
         else:

@@ -19,7 +19,7 @@ from uuid import UUID
 from broker_cy.storage import data_directory, written_points
 from tests.history.checker import check
 from tests.history.operations import Compact, Recorder, Unclean
-from tests.sim.world import disks, faults
+from tests.sim.world import blocking, disks, faults
 from tests.sim.world.clients.admins import Admin
 from tests.sim.world.clients.base import Client, Spot
 from tests.sim.world.clients.cluster_admins import ClusterAdmin
@@ -166,7 +166,7 @@ class World:
         # Modules that draw from the global stream.
         random.seed(self.plan.seed)
         try:
-            with disks.installed(), self._machines_installed():
+            with disks.installed(), blocking.installed(), self._machines_installed():
                 self._run()
         finally:
             self._close()
@@ -284,7 +284,7 @@ class World:
             machine.stays_down = True
             disks.repair(machine.disk)
             disks.stay_alive(machine.disk)
-        with disks.installed(), self._machines_installed():
+        with disks.installed(), blocking.installed(), self._machines_installed():
             for machine in self.machines.values():
                 machine.discard()
         self.clients.kill()

@@ -1,0 +1,206 @@
+"""Calls that may block an event loop: a world reports each one that is not allowed.
+
+Time is virtual, so a sync of the simulated disk takes none. But the seams know which thread makes a call: the loop of a
+machine makes turns, and its workers do jobs. Between the start and the stop of a broker, a turn may only make the calls
+of ALLOWED, each at most so many times. docs/architecture.md has the same list, with the reasons.
+
+A read that is confined to the page cache (storage.disk.confine_reads) does not block. Every other read may, also of
+bytes that were just written. What was written in this turn is not known to be in memory either.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Final
+
+from broker_cy.metadata import framing
+from broker_cy.server.coordinators.coordinator_runtime import LOAD_CHUNK_BYTES
+from broker_cy.storage import checkpoints, written_points
+from broker_cy.storage import disk as system
+from broker_cy.wire import records
+from tests.support.power import replaced
+
+SYNC, RENAME, READ, PARSE = "sync", "rename", "read", "parse"
+# By name of the methods of a Disk (support.power.CALLS).
+KINDS: Final = {"sync": SYNC, "sync_all": SYNC, "rename": RENAME}
+# Functions that parse what they are given as a whole.
+PARSERS: Final[tuple[tuple[Any, str], ...]] = (
+    (framing, "batches"),
+    (checkpoints, "decode_entries"),
+    (written_points, "decode_entries"),
+    (records, "decode_batches"),
+)
+# Bytes that may be parsed anywhere. A whole batch may, because its size is limited.
+PARSED_BYTES: Final = 1 << 10
+# What a world has instead of committed_metadata.REPLAY_BYTES.
+REPLAY_BYTES: Final = 1 << 10
+# The function of calls that no function in Python makes.
+COMPILED: Final = "compiled code"
+# Functions of the stack that a finding names.
+SHOWN: Final = 6
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Below `function` the loop may make calls of a kind: `most` in one turn; for PARSE, of `most` bytes each."""
+
+    kind: str
+    function: str
+    most: int
+
+
+ALLOWED: Final = (
+    # A log is created: its topic id. Of one topic, creations.AT_ONCE of them, and the others in later turns.
+    Allowed(RENAME, "storage.log_manager.LogManager.create", 100),
+    # A partition is deleted, or was moved to other brokers: its directory. One for each partition.
+    Allowed(RENAME, "storage.log_manager.LogManager.delete", 100),
+    # A batch of another leader epoch is written, or a log is cut. One for each log.
+    Allowed(RENAME, "storage.epochs.LeaderEpochs.write", 100),
+    # A segment is full: the producer state at its end. One for each log.
+    Allowed(RENAME, "storage.snapshots.write", 100),
+    # Old segments: 64 of up to five files.
+    Allowed(RENAME, "storage.retention.Retention.delete_before", 320),
+    Allowed(RENAME, "storage.retention.Retention._drop_more", 320),
+    # Compacted segments and those that they replace: 64 of up to five files each.
+    Allowed(RENAME, "storage.cleaner.log_cleaner.LogCleaner._on_step", 640),
+    # The note of damage in the directory of a log.
+    Allowed(RENAME, "storage.damage.write", 100),
+    # A segment is full: its last index interval is read for the index entry of its end. Of batches of clients, and, in
+    # compiled code too, what a fetch reads after so many lookups that it waited for (COLD_LOOKUPS_MAX).
+    Allowed(READ, COMPILED, 100),
+    Allowed(READ, "server.coordinators.record_writer.RecordWriter._stage_pending", 4),
+    Allowed(READ, "server.coordinators.txn_markers.TxnMarkers._append", 4),
+    Allowed(READ, "server.telemetry.own_topic.OwnTopic._append", 4),
+    Allowed(READ, "server.metadata.metadata_log.MetadataLog.append", 4),
+    Allowed(READ, "server.replication.fetcher.LeaderFetcher._carry_out", 4),
+    # A log is cut: the index, and the headers of batches behind the last producer state.
+    Allowed(READ, "storage.log_manager.LogManager.truncate_to", 100),
+    Allowed(READ, "server.metadata.metadata_log.MetadataLog.truncate", 100),
+    # A write failed: what it had added to the transaction index.
+    Allowed(READ, "storage.txn_index.truncate_to", 100),
+    # The next log to compact is chosen: the first timestamp behind what is compacted.
+    Allowed(READ, "storage.cleaner.log_cleaner.LogCleaner._begin", 100),
+    # The position of the next piece that a coordinator loads; a worker reads the piece.
+    Allowed(READ, "server.coordinators.coordinator_runtime.CoordinatorRuntime._replay_log", 100),
+    # A piece of a coordinator's log, of which LOAD_RECORDS_PER_TURN records are replayed in a turn.
+    Allowed(PARSE, "server.coordinators.coordinator_runtime.CoordinatorRuntime._replay_log", LOAD_CHUNK_BYTES),
+    # A piece of the committed metadata; one batch is parsed whatever its size is.
+    Allowed(PARSE, "server.metadata.committed_metadata.CommittedMetadata._replay", REPLAY_BYTES),
+)
+_BY_KIND: Final = {
+    kind: {each.function: each for each in ALLOWED if each.kind == kind} for kind in (SYNC, RENAME, READ, PARSE)
+}
+
+
+@dataclass
+class Turn:
+    """The calls of one turn, and the first one that was too much."""
+
+    finding: str | None = None
+    counts: dict[Allowed, int] = field(default_factory=dict)
+
+
+class _Watch:
+    """The turn that is watched; None while a worker runs, and during a start or a stop."""
+
+    turn: Turn | None = None
+
+
+@contextmanager
+def turn_of(host: str, *, is_watched: bool) -> Iterator[None]:
+    """A turn of the loop of a machine. Raises AssertionError if it made a call that may block it."""
+    turn = Turn() if is_watched else None
+    _Watch.turn = turn
+    try:
+        yield
+    finally:
+        _Watch.turn = None
+    if turn is not None and turn.finding is not None:
+        raise AssertionError(f"the event loop of {host} may block: {turn.finding}")
+
+
+@contextmanager
+def worker() -> Iterator[None]:
+    """A job of a worker, also if the loop waits for it."""
+    turn, _Watch.turn = _Watch.turn, None
+    try:
+        yield
+    finally:
+        _Watch.turn = turn
+
+
+def called(kind: str, amount: int = 1) -> None:
+    """Note a call of the broker; for PARSE with the number of bytes."""
+    turn = _Watch.turn
+    if turn is None or turn.finding is not None:
+        return
+    allowed: Allowed | None = None
+    stack: list[str] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and allowed is None:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("broker_cy."):
+            stack.append(f"{module.removeprefix('broker_cy.')}.{frame.f_code.co_qualname}")
+            allowed = _BY_KIND[kind].get(stack[-1])
+        frame = frame.f_back
+    if not stack:
+        allowed = _BY_KIND[kind].get(COMPILED)
+    if allowed is None:
+        turn.finding = f"{kind} in {' < '.join(stack[:SHOWN]) or COMPILED}"
+        return
+    count = amount if kind == PARSE else turn.counts.get(allowed, 0) + amount
+    turn.counts[allowed] = count
+    if count > allowed.most:
+        turn.finding = f"{count} of {kind} in {allowed.function}, and {allowed.most} are allowed"
+
+
+def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A system call of disks, which is noted if it may block."""
+    kind = KINDS.get(name)
+    if kind is None:
+        return call
+
+    def noted(*arguments: Any, **named: Any) -> Any:
+        called(kind)
+        return call(*arguments, **named)
+
+    return noted
+
+
+def _reading(call: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(*arguments: Any) -> Any:
+        called(READ)
+        return call(*arguments)
+
+    return noted
+
+
+def _parsing(call: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(content: Any, *arguments: Any, **named: Any) -> Any:
+        if len(content) > PARSED_BYTES and not _is_one_batch(content):
+            called(PARSE, len(content))
+        return call(content, *arguments, **named)
+
+    return noted
+
+
+def _is_one_batch(content: bytes) -> bool:
+    return 12 + int.from_bytes(content[8:12], "big") == len(content)
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Note reads and parsers, too."""
+    calls = [(os, name, _reading(getattr(os, name))) for name in ("read", "pread")]
+    calls += [(module, name, _parsing(getattr(module, name))) for module, name in PARSERS]
+    system.set_read_watcher(lambda size_bytes: called(READ))
+    with replaced(calls):
+        try:
+            yield
+        finally:
+            system.set_read_watcher(None)
