@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.base import base, missing
+from tests.deploy.base import base
 from tests.deploy.host import Shape
 from tests.deploy.lab import Lab
 from tests.deploy.times import TIMES
+from tests.support import needs
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -24,9 +25,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def lab_base() -> None:
     """The base of all hosts, or a skipped test with the reason why there can be none."""
-    reason = missing()
-    if reason:
-        pytest.skip(reason)
+    needs.require(needs.lab_hosts())
     shape = Shape()
     root = Lab("base").root
     _sweep(root)

@@ -26,6 +26,7 @@ time.time = lambda: _now() + 30
 """
 
 
+@pytest.mark.full
 def test_a_sound_inventory_passes(tmp_path: Path) -> None:
     """The play goes on, nothing was changed by the check, and its listeners are closed when it has ended."""
     inventory = local_inventory(tmp_path)
@@ -70,6 +71,7 @@ def test_all_that_is_wrong_is_reported_at_once_and_nothing_is_changed(tmp_path: 
         assert played.says(*parts), f"{parts} is not in:\n{played.output}"
 
 
+@pytest.mark.full
 def test_check_mode_makes_the_same_checks(tmp_path: Path) -> None:
     """A run with --check is what operators try first: it must not pass what the real run refuses."""
     inventory = local_inventory(tmp_path)
@@ -80,6 +82,7 @@ def test_check_mode_makes_the_same_checks(tmp_path: Path) -> None:
     assert len([line for line in played.output.splitlines() if line.startswith("- [")]) == 1, played.output
 
 
+@pytest.mark.full
 def test_clocks_apart_are_refused(tmp_path: Path) -> None:
     """The hosts compare their clocks with each other; the message says which one is ahead, and how far."""
     (tmp_path / "ahead").mkdir()
@@ -96,6 +99,7 @@ def test_clocks_apart_are_refused(tmp_path: Path) -> None:
         assert played.says("[clock_difference]", "n2 is 30.0 s ahead", other, "synchronise"), played.output
 
 
+@pytest.mark.full
 def test_a_listener_that_nobody_reaches_is_refused(tmp_path: Path) -> None:
     """An address that is not the broker's own is found before clients are sent there."""
     inventory = local_inventory(tmp_path)
@@ -110,6 +114,7 @@ def test_a_listener_that_nobody_reaches_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.full
 def test_a_host_that_does_not_answer_is_reported_with_the_rest(tmp_path: Path) -> None:
     """One host that is down does not hide what is wrong on the others, and the play stops."""
     inventory = local_inventory(tmp_path)

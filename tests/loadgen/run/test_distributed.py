@@ -18,6 +18,7 @@ import pytest
 from bench.launch.nodes import free_ports
 from bench.launch.processes import Child
 from tests.loadgen.run.kit import COMMAND, ENDS_S, ROOT, UNDISTURBED, Load, loading, producers
+from tests.support import needs
 from tests.support.both_brokers import running
 from tests.support.broker import QUICK, BrokerProcess, Target
 from tests.support.wait import until
@@ -180,8 +181,9 @@ def ip(*words: str) -> None:
 @contextmanager
 def hosts(count: int) -> Iterator[list[Host]]:
     """Make hosts of network namespaces, in a range for documentation (RFC 5737); skips where this is not allowed."""
-    if os.geteuid() or not all(map(shutil.which, ("ip", "unshare"))):
-        pytest.skip("hosts need root, ip and unshare")
+    needs.require(needs.root)
+    if not all(map(shutil.which, ("ip", "unshare"))):
+        pytest.skip("ip or unshare is not installed (Debian: apt-get install iproute2 util-linux)")
     made: list[Host] = []
     tag = f"bl{os.getpid() % 100_000}"
     try:
