@@ -36,7 +36,7 @@ def parse_time(text: str, now_ms: Callable[[], int] = lambda: int(time.time() * 
 def parse_bytes(text: str) -> int:
     """Parse a size of at least one byte. Raises ValueError."""
     if (found := parse_size(text)) < 1:
-        raise ValueError(f"{text!r} is not a number of bytes, {BYTES_HELP}")
+        raise ValueError(f"{text!r}: at least 1 byte is expected, {BYTES_HELP}")
     return found
 
 

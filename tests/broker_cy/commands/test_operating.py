@@ -142,8 +142,8 @@ def test_a_wrong_list_of_moves_is_refused(
         (["--drain", "1", "--balance"], "exactly one of"),
         (["--drain", "1", "--max-moves", "3"], "--max-moves goes with"),
         (["--balance", "--concurrent", "0"], "--concurrent"),
-        (["--balance", "--throttle", "fast"], "not a number of bytes, such as 500000, 50M or 1.5GiB"),
-        (["--balance", "--throttle", "0"], "not a number of bytes"),
+        (["--balance", "--throttle", "fast"], "not a size, such as 500000, 50MB (10^6), 50MiB or 50M"),
+        (["--balance", "--throttle", "0"], "at least 1 byte is expected"),
         (["--drain", "8"], "no such broker; it has 1, 2, 3"),
     ],
 )
