@@ -63,6 +63,10 @@ def test_answers_are_those_of_kafka(entry: Entry, brokers: dict[str, BrokerProce
     assert not wrong, "\n" + "\n".join(wrong)
 
 
+# Kafka wakes a fetch that waits before or after it moves the high watermark.
+VARIES = ("fetch_that_waits-v*.high_watermark", "fetch_that_waits-v*.last_stable_offset")
+
+
 @pytest.mark.full
 @needs.kafka
 @pytest.mark.timeout(600)
@@ -73,14 +77,15 @@ def test_kafka_gives_the_recorded_answers(broker: str, tmp_path: Path, recorded:
     try:
         peer.start()
         make_ready(peer)
-        wrong = [
-            f"{entry.name}: {path}: recorded {said!r}, now {now!r}"
+        found = [
+            (f"{entry.name}: {path}", said, now)
             for entry in scripts_of(broker)
             for path, said, now in answers.differences(recorded[entry.name], run_script(peer, entry).answers)
         ]
     finally:
         peer.close()
-    assert not wrong, "\n" + "\n".join(wrong)
+    wrong = [each for each in found if not any(fnmatchcase(each[0], pattern) for pattern in VARIES)]
+    assert not wrong, "\n".join(f"{where}: recorded {said!r}, now {now!r}" for where, said, now in wrong)
 
 
 def test_answers_are_recorded_for_every_script(recorded: answers.Answers) -> None:

@@ -26,9 +26,6 @@ class Difference:
 
 
 _WORDS = "Kafka has no words here, or fewer: ours name the value at fault and what is allowed"
-_FIRST = (
-    "who asks first for a coordinator waits until its topic is made; Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile"
-)
 _SHARE = "share groups are not served yet"
 _LATER = "not served yet, so not advertised"
 _TWICE = "both batches are appended and told, in the order of the request; Kafka drops the first without a word"
@@ -71,7 +68,6 @@ DELIBERATE: list[Difference] = [
     Difference("coordinators_of_others-v*: share*", "*.error_message", TEXT, TEXT, _WORDS),
     Difference("coordinators_of_others-v[4-6]: share*", "*.error_message", ABSENT, TEXT, _WORDS),
     Difference("coordinators_of_others-v6: share*", "*.error_code", 42, 35, _SHARE),
-    Difference("coordinators_of_others-v[1-3]: empty transaction", "*", ANY, ANY, _FIRST),
     Difference("produce_twice-*: partition twice", ".responses[0].partition_responses", ANY, ANY, _TWICE),
     Difference("produce_twice-*: topic twice", ".responses", ANY, ANY, _TWICE),
     *(

@@ -8,7 +8,8 @@ from typing import Any
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from tests.compat.differential.build import UNKNOWN_ID, create, metadata, new_topic
-from tests.compat.differential.script import Run, script
+from tests.compat.differential.script import PATIENCE_S, Run, script
+from tests.support.wait import until
 
 # Served from version 12 on; earlier versions have the field.
 FIRST_ID_VERSION = 10
@@ -213,6 +214,9 @@ def coordinators_of_others(run: Run, version: int) -> None:
         else:
             run.ask(label, request(key_type=key_type, key=key), version)
 
+    # Who asks Kafka first is not answered before it has created the topic.
+    first = request(key_type=1, coordinator_keys=["first"])
+    until(lambda: run.quietly(first, 4).coordinators[0].error_code == 0, "the topic of transactions", PATIENCE_S)
     ask("empty transaction", "", 1)
     ask("share, malformed", "g", 2)
     ask("share, empty", "", 2)
