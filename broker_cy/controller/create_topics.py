@@ -38,15 +38,14 @@ class CreateTopics(Operation[Any]):
         try:
             self._check_size(context)
             # The topics of this request are not in `state`, because their records are replayed only after the whole
-            # step. So collisions among them are detected with `new_names`, and placement ignores these topics.
-            new_names: dict[str, str] = {}
+            # step: as in Kafka, names that collide only with each other are accepted. Placement ignores these topics.
             for topic in self.request.topics:
                 if seen[topic.name] > 1 or topic.name == topic_names.CLUSTER_METADATA:
                     continue
                 try:
                     # One request for many small topics is spread over the brokers, too.
                     start = context.now_ms + partitions
-                    result, created = self._create(state, context, topic, new_names, start)
+                    result, created = self._create(state, context, topic, start)
                 except KafkaError as error:
                     results.append(_failed(topic.name, error.code, error.message))
                     continue
@@ -86,11 +85,11 @@ class CreateTopics(Operation[Any]):
             )
 
     def _create(
-        self, state: MetadataImage, context: OperationContext, topic: Any, new_names: dict[str, str], start: int
+        self, state: MetadataImage, context: OperationContext, topic: Any, start: int
     ) -> tuple[Result, list[VersionedRecord]]:
         """The result and the records of one topic; raises KafkaError."""
         name = topic.name
-        _check_name(state, name, new_names)
+        _check_name(state, name)
         settings = _check_settings(context, topic)
         replica_lists = _manual(state, topic) if topic.assignments else _automatic(state, context, topic, start)
         if self.charge is not None:
@@ -102,9 +101,6 @@ class CreateTopics(Operation[Any]):
             records.append(VersionedRecord(record))
         for index, (replicas, isr) in enumerate(replica_lists):
             records.append(placement.new_partition(state, topic_id, index, replicas, isr))
-        collision = topic_names.collision_key(name)
-        if collision is not None:
-            new_names[collision] = name
         result = messages.CreateTopicsResponse.CreatableTopicResult(
             name=name,
             topic_id=topic_id,
@@ -122,13 +118,13 @@ def _failed(name: str, code: ErrorCode, message: str) -> Result:
     )
 
 
-def _check_name(state: MetadataImage, name: str, new_names: dict[str, str]) -> None:
+def _check_name(state: MetadataImage, name: str) -> None:
     if state.topics.by_name(name) is not None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     reason = topic_names.invalid_reason(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-    other = state.topics.collides_with(name) or new_names.get(topic_names.collision_key(name) or "")
+    other = state.topics.collides_with(name)
     if other is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 

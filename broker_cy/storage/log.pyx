@@ -493,9 +493,13 @@ cdef class Log:
         return lookups.offset_for_timestamp(self, timestamp)
 
     def max_timestamp(self):
-        """lookups.max_timestamp: (timestamp, offset) of the record with the largest timestamp, or None."""
+        """lookups.max_timestamp: (timestamp, offset) of the record with the largest timestamp, or None. What has to be searched is
+        searched at once."""
         from broker_cy.storage import lookups
-        return lookups.max_timestamp(self)
+        try:
+            return lookups.max_timestamp(self)
+        except lookups.MaximumDeleted as deleted:
+            return lookups.max_timestamp(self, (deleted.base_offset, deleted.search()))
 
     def aborted_transactions(self, int64_t offset, int64_t end_offset):
         """lookups.aborted_transactions: [(producer id, first offset)] that overlap [offset, end_offset)."""

@@ -10,6 +10,7 @@ from libc.string cimport memcpy
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.storage.disk cimport confine_reads, pread_all, read_whole
 from broker_cy.storage.log cimport Log, LogSlice
+from broker_cy.storage.recovery cimport BatchReader
 from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_CONTROL, ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES, BatchHeader, batch_bytes
@@ -123,18 +124,101 @@ def timestamp_at(Log log not None, int64_t offset):
     return None
 
 
-def max_timestamp(Log log not None):
-    """(timestamp, offset) of the first record with the largest timestamp of all written records; None if there is no record.
-    Raises StorageError."""
-    cdef Segment segment, best = None
+class MaximumDeleted(Exception):
+    """The record that had the largest timestamp of the first segment is deleted: `search()` finds the largest one of the batches that
+    are left, for a second call of max_timestamp. It reads the headers up to the end of the segment, in any thread.
+    """
+
+    def __init__(self, str path, int64_t position, int64_t size, int64_t base_offset, int64_t from_offset):
+        super().__init__(f"the largest timestamp before offset {from_offset} of {path} is deleted")
+        self.path = path
+        self.position = position
+        self.size = size
+        self.base_offset = base_offset
+        self.from_offset = from_offset
+
+    def search(self):
+        """(timestamp, position) of the first batch with the largest timestamp that begins at `from_offset` or later; None if there is
+        none. Raises OSError, CorruptSegment."""
+        cdef BatchReader reader
+        cdef int64_t from_offset = self.from_offset
+        cdef int64_t timestamp = INT64_MIN, position = -1
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            reader = BatchReader(fd, self.position, self.size, self.base_offset, 0x7FFFFFFFFFFFFFFF)
+            while reader.advance():
+                if reader.header.base_offset >= from_offset and reader.header.max_timestamp > timestamp:
+                    timestamp, position = reader.header.max_timestamp, reader.position
+            if reader.problem:
+                raise CorruptSegment(self.path, reader.position, reader.problem)
+        finally:
+            os.close(fd)
+        return None if position < 0 else (timestamp, position)
+
+
+cdef object largest_record(Segment segment, int64_t position, BatchHeader* header, int64_t from_offset):
+    """(timestamp, offset) of the first record with the largest timestamp of those of a batch that are not below an offset."""
+    cdef int64_t timestamp = INT64_MIN
+    found = None
+    while True:
+        more = first_record_from(segment, position, header, timestamp, from_offset)
+        if more is None or more[0] == header.max_timestamp or header.attributes & ATTRIBUTE_LOG_APPEND_TIME:
+            return more if more is not None else found
+        found = more
+        timestamp, from_offset = more[0] + 1, more[1] + 1
+
+
+cdef object largest_of_first(Log log, Segment segment, object searched):
+    """The same of the first segment, of which records may be deleted. Raises MaximumDeleted, unless it was `searched`."""
     cdef BatchHeader header
     cdef int64_t position = 0
-    for segment in log.segments:
+    cdef int64_t start = log.log_start_offset
+    found = None
+    if segment.max_timestamp_offset >= start:
+        position = segment.checked_start(segment.max_timestamp_offset)
+        if segment.find_batch(segment.max_timestamp_offset, position, segment.size, &position, &header):
+            if header.max_timestamp == segment.max_timestamp:
+                found = first_record_from(segment, position, &header, header.max_timestamp, start)
+                if found is not None:
+                    return found
+    position = segment.checked_start(start)
+    if searched is None:
+        raise MaximumDeleted(segment.path, position, segment.size, segment.base_offset, start)
+    # Of a batch that begins before the log start the header does not say enough.
+    if segment.find_batch(start, position, segment.size, &position, &header) and header.base_offset < start:
+        found = largest_record(segment, position, &header, start)
+    if searched[1] is not None and (found is None or searched[1][0] > found[0]):
+        if segment.find_batch(start, searched[1][1], segment.size, &position, &header):
+            found = first_record_from(segment, position, &header, searched[1][0], start) or found
+    return found
+
+
+def max_timestamp(Log log not None, searched=None):
+    """(timestamp, offset) of the first record with the largest timestamp of all written records that are not deleted; None if there is
+    no record. Raises StorageError, and MaximumDeleted if a part of the first segment has to be searched first: `searched` is then
+    (its base offset, what `search` returned)."""
+    cdef Segment segment, first, best = None
+    cdef BatchHeader header
+    cdef int64_t position = 0
+    # Those before it are removed soon.
+    cdef list segments = log.segments[log.segment_number(log.log_start_offset):]
+    for segment in segments:
         segment.ensure_timestamps()
         if segment.size > 0 and (best is None or segment.max_timestamp > best.max_timestamp):
             best = segment
     if best is None:
         return None
+    first = segments[0]
+    if best is first:
+        if searched is not None and searched[0] != first.base_offset:
+            searched = None             # it was deleted since
+        found = largest_of_first(log, first, searched)
+        best = None
+        for segment in segments[1:]:
+            if segment.size > 0 and (best is None or segment.max_timestamp > best.max_timestamp):
+                best = segment
+        if best is None or (found is not None and found[0] >= best.max_timestamp):
+            return found
     position = best.checked_start(best.max_timestamp_offset)
     while best.find_batch(log.log_start_offset, position, best.size, &position, &header):
         if header.max_timestamp == best.max_timestamp:

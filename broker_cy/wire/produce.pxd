@@ -34,6 +34,8 @@ cdef class ProduceView:
     cdef int32_t partition_capacity
 
     cdef int parse(self, Cursor cursor, int16_t version) except -1
+    cdef int keep_last(self) except -1
+    cdef int merge(self) except -1
 
 cdef int skip_tags(Cursor cursor) except -1
 cdef bytes topic_key(TopicSpan* topic, int16_t version)

@@ -6,7 +6,8 @@ codec as the oracle.
 """
 
 from libc.stdint cimport int64_t, uint8_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
 
 from broker_cy.core.errors import WireError
 from broker_cy.core.text import java_text
@@ -141,11 +142,73 @@ cdef class ProduceView:
         self.topic_count = topics
         return 0
 
+    cdef int keep_last(self) except -1:
+        """As in Kafka, a topic that is named more than once counts once, and of a partition that is named more than once only the last
+        records count. Hardly any request has either, so that this looks for them without changing anything first.
+        """
+        cdef int32_t i, k
+        cdef TopicSpan* topic
+        cdef bint is_sorted
+        if self.partition_count < 2:
+            return 0
+        if self.topic_count > 1 and len({
+            self.topics[i].name[:self.topics[i].name_size] for i in range(self.topic_count)
+        }) < self.topic_count:
+            return self.merge()
+        for i in range(self.topic_count):
+            topic = &self.topics[i]
+            is_sorted = True
+            for k in range(topic.first + 1, topic.first + topic.count):
+                if self.partitions[k].index <= self.partitions[k - 1].index:
+                    is_sorted = False
+                    break
+            if not is_sorted and len({
+                self.partitions[k].index for k in range(topic.first, topic.first + topic.count)
+            }) < topic.count:
+                return self.merge()
+        return 0
 
-def parse_produce(bytes body, int16_t version):
-    """The request as plain Python, for tests: (acks, timeout_ms, transactional, [(name or id, [(index, records or None)])])."""
+    cdef int merge(self) except -1:
+        """Write topics and partitions again, each once, in the order in which they are named first."""
+        cdef dict places = {}           # name: {partition: place of its last records}
+        cdef dict spans = {}            # name: place of the topic
+        cdef dict parts
+        cdef int32_t i, k, count = 0, topics = 0
+        cdef TopicSpan* topic
+        cdef ProducePartition* before = <ProducePartition*>malloc(self.partition_count * sizeof(ProducePartition))
+        if before == NULL:
+            raise MemoryError(f"no memory for {self.partition_count} partitions of a request")
+        try:
+            memcpy(before, self.partitions, self.partition_count * sizeof(ProducePartition))
+            for i in range(self.topic_count):
+                topic = &self.topics[i]
+                key = topic.name[:topic.name_size]
+                spans.setdefault(key, i)
+                parts = places.setdefault(key, {})
+                for k in range(topic.first, topic.first + topic.count):
+                    parts[self.partitions[k].index] = k
+            for key, parts in places.items():
+                # Its own place is not before that to which it is written.
+                self.topics[topics] = self.topics[<int32_t>spans[key]]
+                topic = &self.topics[topics]
+                topics += 1
+                topic.first, topic.count = count, <int32_t>len(parts)
+                for place in parts.values():
+                    self.partitions[count] = before[<int32_t>place]
+                    count += 1
+        finally:
+            free(before)
+        self.topic_count, self.partition_count = topics, count
+        return 0
+
+
+def parse_produce(bytes body, int16_t version, bint once=False):
+    """The request as plain Python, for tests: (acks, timeout_ms, transactional, [(name or id, [(index, records or None)])]), with
+    `once` each partition as `keep_last` leaves it."""
     cdef ProduceView view = ProduceView()
     view.parse(Cursor(body), version)
+    if once:
+        view.keep_last()
     cdef int i, k
     topics = []
     for i in range(view.topic_count):

@@ -17,7 +17,7 @@ from broker_cy.replica.replica import Role
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.metadata.metadata_view import absent_partition_error
-from broker_cy.server.partitions.cold_lookup import look_up
+from broker_cy.server.partitions.cold_lookup import largest_timestamp, look_up
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -33,8 +33,8 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 # First version that knows each special time.
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-# The replica id of a client. Others are those of followers, and of tools.
-CONSUMER = -1
+# The replica ids of a client, and of a debugging consumer, which followers answer, too. Others are those of followers.
+CONSUMER, DEBUGGING = -1, -2
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 # First version whose answer has the leader epoch of the record found.
@@ -114,7 +114,8 @@ async def answer_for(
     code = partition.check_leader_epoch(wanted.current_leader_epoch)
     if code is not None:
         return failed(index, code)
-    if partition.replica.role != Role.LEADER:
+    role = partition.replica.role
+    if role != Role.LEADER and not (replica_id == DEBUGGING and role == Role.FOLLOWER):
         return failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     in_sync = partition.replica.in_sync
     is_settled = in_sync is None or partition.high_watermark >= in_sync.epoch_start
@@ -123,9 +124,12 @@ async def answer_for(
         known = version >= OFFSET_NOT_AVAILABLE_SINCE
         return failed(index, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
     try:
-        timestamp, offset, epoch = await look_up(
-            ctx.broker, find, partition, wanted.timestamp, read_committed, replica_id >= 0
-        )
+        bound = readable_end(partition, read_committed, replica_id)
+        if wanted.timestamp == MAX_TIMESTAMP:
+            found = await largest_timestamp(ctx.broker, partition.log)
+            timestamp, offset, epoch = answer_of(partition, found, bound)
+        else:
+            timestamp, offset, epoch = await look_up(ctx.broker, find, partition, wanted.timestamp, bound)
     except KafkaError as error:
         return failed(index, error.code)
     except OSError as error:
@@ -139,21 +143,26 @@ async def answer_for(
     )
 
 
-def find(
-    partition: Partition, timestamp: int, read_committed: bool, for_follower: bool = False
-) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch); -1 for each missing value. A follower also gets what is not committed."""
+def readable_end(partition: Partition, read_committed: bool, replica_id: int) -> int:
+    """The offset before which records are found: only clients do without what is not committed."""
+    if replica_id != CONSUMER:
+        return partition.log.written_end_offset
+    return partition.last_stable_offset if read_committed else partition.high_watermark
+
+
+def find(partition: Partition, timestamp: int, bound: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); -1 for each missing value. Not for the largest timestamp."""
     log = partition.log
-    bound = log.written_end_offset
-    if not for_follower:
-        bound = partition.last_stable_offset if read_committed else partition.high_watermark
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.log_start_offset, log.epochs.epoch_for_offset(log.log_start_offset)
     if timestamp == LATEST:
         return -1, bound, partition.leader_epoch
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    return answer_of(partition, log.offset_for_timestamp(timestamp), bound)
+
+
+def answer_of(partition: Partition, found: tuple[int, int] | None, bound: int) -> tuple[int, int, int]:
     if found is None or found[1] >= bound:
         return -1, -1, -1
-    return found[0], found[1], log.epochs.epoch_for_offset(found[1])
+    return found[0], found[1], partition.log.epochs.epoch_for_offset(found[1])

@@ -78,17 +78,23 @@ cdef frozenset UNVERIFIED = frozenset((
 cdef ProduceView _view = ProduceView()
 
 
+cdef int parse(Cursor cursor, int16_t version) except -1:
+    """Read a request into `_view`, each partition once."""
+    _view.parse(cursor, version)
+    return _view.keep_last()
+
+
 cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n,
                         RecvBuffer owner) except -1:
     """Parse the whole request first, so that a malformed one changes nothing; then append partition by partition."""
-    _view.parse(Cursor.over(p, n, owner), version)
+    parse(Cursor.over(p, n, owner), version)
     return take(connection, correlation_id, version, p, n, owner, None)
 
 
 cdef int judge_produce(AnswerQueue connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n,
                        RecvBuffer owner) except -1:
     """In place of handle_produce where an authorizer is configured."""
-    _view.parse(Cursor.over(p, n, owner), version)
+    parse(Cursor.over(p, n, owner), version)
     return take(connection, correlation_id, version, p, n, owner, denied_topics(connection, version))
 
 
@@ -176,7 +182,7 @@ cdef int hold_produce(AnswerQueue connection, int32_t correlation_id, int16_t ve
     """In place of handle_produce while some logs are not open yet: a request waits for those of its own partitions."""
     cdef UnopenedProduce held
     cdef list unopened
-    _view.parse(Cursor.over(p, n, owner), version)
+    parse(Cursor.over(p, n, owner), version)
     unopened = unopened_partitions(connection.server, version)
     if not unopened:
         if connection.server.authorization is not None:
@@ -442,7 +448,7 @@ cdef class HeldProduce:
 
     cdef int resume(self) except -1:
         self.connection.running = False
-        return _view.parse(Cursor.over(self.body, self.size, self.owner), self.reply.version)
+        return parse(Cursor.over(self.body, self.size, self.owner), self.reply.version)
 
     # ---- the worker ----
 

@@ -4,10 +4,10 @@ loop.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from broker_cy.storage.errors import ColdRead
-from broker_cy.storage.lookups import confined
+from broker_cy.storage.lookups import MaximumDeleted, confined, max_timestamp
 from broker_cy.storage.page_cache import warm_path
 
 if TYPE_CHECKING:
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
+    from broker_cy.storage.log import Log
+
 T = TypeVar("T")
+
+# The log start may move while a worker searches; each deletion is one attempt more.
+SEARCHES_MAX: Final = 10
 
 
 class Reader(Protocol):
@@ -25,6 +30,23 @@ class Reader(Protocol):
     def loop(self) -> asyncio.AbstractEventLoop: ...
     @property
     def cold_reader(self) -> Executor | None: ...
+
+
+async def largest_timestamp(broker: Reader, log: Log) -> tuple[int, int] | None:
+    """(timestamp, offset) of the first record with the largest timestamp; None if there is no record. If the one with
+    the largest one of its segment is deleted, a worker reads the headers of the others. Raises KafkaError, OSError.
+    """
+    searched: tuple[int, tuple[int, int] | None] | None = None
+    for _ in range(SEARCHES_MAX):
+        try:
+            return await look_up(broker, max_timestamp, log, searched)
+        except MaximumDeleted as deleted:
+            try:
+                found = await broker.loop.run_in_executor(broker.cold_reader, deleted.search)
+            except FileNotFoundError:
+                continue
+            searched = deleted.base_offset, found
+    return None
 
 
 async def look_up(broker: Reader, function: Callable[..., T], *arguments: object) -> T:

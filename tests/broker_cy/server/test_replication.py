@@ -27,7 +27,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from tests.support.wait import until
 
-from .harness import fetch_from, fetch_request, produce_request, produce_to
+from .harness import RawClient, fetch_from, fetch_request, produce_request, produce_to
 from .replicating import CONFIG, TOPIC, Cluster, batch, produce
 
 
@@ -53,6 +53,30 @@ def test_acks_all_waits_for_followers_which_then_have_the_records(cluster: Clust
     found = fetch_from(cluster.nodes[2].harness.client(), TOPIC, 0, 11)
     assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, len(values))
     assert produce(cluster, 2, b"no") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_debugging_consumer_asks_followers_for_offsets(cluster: Cluster) -> None:
+    """If this fails, a tool cannot compare the replicas of a partition: replica id -2 stands for it, as in Kafka."""
+    values = [b"value %d" % each for each in range(5)]
+    for value in values:
+        assert produce(cluster, 1, value) == ErrorCode.NONE
+    latest, earliest, largest = -1, -2, -3
+    for node in cluster.nodes.values():
+        node.wait(lambda partition: partition.log.written_end_offset == len(values))
+        client = node.harness.client()
+
+        def ask(timestamp: int, replica_id: int, client: RawClient = client) -> tuple[int, int]:
+            wanted = messages.ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+            topic = messages.ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=[wanted])
+            request = messages.ListOffsetsRequest(replica_id=replica_id, topics=[topic])
+            answer = client.call(request, ApiKey.LIST_OFFSETS, 7, messages.ListOffsetsResponse)
+            (found,) = answer.topics[0].partitions
+            return found.error_code, found.offset
+
+        assert [ask(each, -2) for each in (latest, earliest, largest, 1_000)] == [(0, 5), (0, 0), (0, 0), (0, 0)]
+        moved = (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        for replica_id in (-1, 2):
+            assert ask(latest, replica_id) == ((0, 5) if node.node_id == 1 else moved)
 
 
 def test_a_high_watermark_alone_answers_followers_only_where_consumers_read_from_them(

@@ -69,6 +69,41 @@ def test_produce_view_reads_what_the_codec_writes(case: tuple[int, messages.Prod
     assert topics == expected
 
 
+@given(
+    st.integers(3, 13),
+    st.lists(
+        st.tuples(st.integers(0, 2), st.lists(st.tuples(st.integers(-1, 3), st.none() | st.binary(max_size=3)))),
+        max_size=5,
+    ),
+)
+@settings(max_examples=300, deadline=None)
+def test_a_partition_counts_once_in_produce(
+    version: int, named: list[tuple[int, list[tuple[int, bytes | None]]]]
+) -> None:
+    """If this fails, a partition that is named twice gets other records than with Kafka, which takes the last ones, or
+    a client does not understand the answer.
+    """
+    request = messages.ProduceRequest(acks=-1, timeout_ms=1)
+    expected: dict[bytes, dict[int, bytes | None]] = {}
+    for number, parts in named:
+        topic = messages.ProduceRequest.TopicProduceData(
+            partition_data=[
+                messages.ProduceRequest.PartitionProduceData(index=index, records=records) for index, records in parts
+            ]
+        )
+        if version >= 13:
+            topic.topic_id = uuid.UUID(int=number)
+            key = topic.topic_id.bytes
+        else:
+            topic.name = f"t{number}"
+            key = topic.name.encode()
+        request.topic_data.append(topic)
+        expected.setdefault(key, {}).update(dict(parts))
+    *_, topics = parse_produce(codec.encode(request, version), version, True)
+    found = [(key, parts) for key, parts in topics if parts]
+    assert found == [(key, list(parts.items())) for key, parts in expected.items() if parts]
+
+
 @st.composite
 def fetch_requests(draw: st.DrawFn) -> tuple[int, messages.FetchRequest]:
     version = draw(st.integers(4, 18))

@@ -28,12 +28,10 @@ class Difference:
 _WORDS = "Kafka has no words here, or fewer: ours name the value at fault and what is allowed"
 _SHARE = "share groups are not served yet"
 _LATER = "not served yet, so not advertised"
-_TWICE = "both batches are appended and told, in the order of the request; Kafka drops the first without a word"
 _AT_ONCE = (
     "topics and partitions are made before the answer is sent, however short the timeout; Kafka answers "
     "REQUEST_TIMED_OUT where that leaves no time"
 )
-_COLLIDES = "a name collides with others of its request as well; Kafka creates both, and their metrics are mixed up"
 _GONE = (
     "segments below the log start offset are gone at once; Kafka counts and searches them until its next round of "
     "retention, minutes later"
@@ -68,8 +66,6 @@ DELIBERATE: list[Difference] = [
     Difference("coordinators_of_others-v*: share*", "*.error_message", TEXT, TEXT, _WORDS),
     Difference("coordinators_of_others-v[4-6]: share*", "*.error_message", ABSENT, TEXT, _WORDS),
     Difference("coordinators_of_others-v6: share*", "*.error_code", 42, 35, _SHARE),
-    Difference("produce_twice-*: partition twice", ".responses[0].partition_responses", ANY, ANY, _TWICE),
-    Difference("produce_twice-*: topic twice", ".responses", ANY, ANY, _TWICE),
     *(
         Difference(f"create_names-*: timeout {what}", f".topics[0]{field}", theirs, ours, _AT_ONCE)
         for what in ("0", "negative")
@@ -81,7 +77,6 @@ DELIBERATE: list[Difference] = [
             (".replication_factor", ABSENT, 1),
         )
     ),
-    Difference("create_names-*: collides with another of the request", ".topics[1]*", ANY, ANY, _COLLIDES),
     Difference("list_offsets_by_time-*: after deleting all: largest", "*", ANY, ABSENT, _DELETED),
     Difference("list_offsets_segments-*: time +0 after deleting", "*", ABSENT, ANY, _GONE),
     Difference("log_dirs_segments-*", "*.partition_size", 595, 357, _GONE),
