@@ -30,7 +30,7 @@ def test_a_code_of_a_newer_version_is_an_error(code: int) -> None:
 def test_what_cannot_be_a_code_is_refused() -> None:
     for wrong in (32768, -32769, "NONE", None):
         with pytest.raises(ValueError, match="is not a valid ErrorCode"):
-            ErrorCode(wrong)
+            ErrorCode(wrong)  # type: ignore[arg-type]
 
 
 def test_errors_say_what_and_where() -> None:
