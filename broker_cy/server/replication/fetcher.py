@@ -392,17 +392,29 @@ class LeaderFetcher:
                 self._session.pause(partition)
                 return False
         if step.restart_at != following.NONE:
-            self._follower.logs.restart_at(partition.log, step.restart_at, now_ms, partial(self._retry, partition))
+            settled = partial(self._restarted, partition, step, records)
+            self._follower.logs.restart_at(partition.log, step.restart_at, now_ms, settled)
             follower_log.was_restarted(partition)
-            # What was fetched is fetched again.
             self._session.pause(partition)
             return False
+        self._append(partition, step, records)
+        return True
+
+    def _append(self, partition: Partition, step: Step, records: memoryview | None) -> None:
+        """Do what remains of a step when the log is as long as it says."""
         if step.append and records is not None:
-            follower_log.append_fetched(partition, records, step.append, now_ms)
+            follower_log.append_fetched(partition, records, step.append, self._follower.clock.wall_ms())
         if step.high_watermark != following.NONE:
             follower_log.learn(partition, step.high_watermark, step.log_start_offset)
         self._session.note(partition)
-        return True
+
+    def _restarted(self, partition: Partition, step: Step, records: memoryview | None) -> None:
+        """The log that begins again is on disk: append what came with that. A batch that contains the log start of the
+        leader begins before it, and the leader refuses a fetch from there: it would not be sent again.
+        """
+        if self._session.has(partition) and not partition.closed:
+            self._continue(partition)
+            self._guarded(partition, self._append, partition, step, records)
 
     async def _look_up(self, link: Link, found: list[Fetched]) -> None:
         """Ask where the logs of the leader begin and end that do not have what was asked for. Raises LinkFailed,

@@ -25,6 +25,7 @@ from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.offset_checkpoints import Content
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
+from broker_cy.wire.records import Record, encode_batch
 from tests.support.wait import until
 
 from .harness import RawClient, fetch_from, fetch_request, produce_request, produce_to
@@ -300,6 +301,25 @@ def test_a_follower_behind_the_log_start_begins_again(cluster: Cluster) -> None:
     assert cluster.nodes[3].records() == [b"6", b"7", b"8", b"9"]
     assert produce(cluster, 1, b"10") == ErrorCode.NONE
     cluster.nodes[2].wait(lambda partition: partition.log.log_start_offset == 6)
+
+
+def test_a_follower_takes_the_batch_in_which_the_log_of_its_leader_begins(cluster: Cluster) -> None:
+    """If this fails, a follower that was away while a part of a batch was deleted begins its log again and again, and
+    never gets in sync.
+    """
+    cluster.nodes[3].cut()
+    cluster.give(isr=(1, 2))
+    client = cluster.nodes[1].harness.client()
+    whole = encode_batch([Record(offset, 1_000, b"k", b"%d" % offset, []) for offset in range(10)])
+    answer = client.call(produce_request(TOPIC, 0, whole, -1), ApiKey.PRODUCE, 9, messages.ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    cluster.nodes[1].harness.on_loop(
+        lambda: maintenance.delete_records_before(cluster.nodes[1].partition.log, 6, 0) and None
+    )
+    cluster.nodes[3].is_cut = False
+    cluster.nodes[3].wait(lambda partition: partition.high_watermark == 10)
+    until(lambda: cluster.image.isr == (1, 2, 3), "all replicas in sync")
+    assert cluster.nodes[3].records()[-4:] == [b"6", b"7", b"8", b"9"]
 
 
 def test_a_follower_catches_up_by_several_answers(cluster: Cluster) -> None:
