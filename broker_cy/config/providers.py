@@ -1,9 +1,10 @@
 """Config providers (KIP-297, KIP-421): the values of `${provider:path:key}`, from files and from the environment.
 
 As in Kafka, `config.providers` lists names, `config.providers.NAME.class` is the class of one and
-`config.providers.NAME.param.X` a parameter; a value is replaced once, so that what a provider returns is not searched
-for further variables. Kafka's three classes are built in, and there are no others. What differs from Kafka:
+`config.providers.NAME.param.X` a parameter. Kafka's three classes are built in, and there are no others. What differs
+from Kafka:
 
+- what a provider returns is not searched for variables; Kafka's broker does that once more, when it merges settings;
 - a variable without a value is refused; Kafka keeps its text, which becomes the password;
 - one newline at the end of a file of a directory is dropped, so that it does not end up inside a password;
 - blanks around names in lists are dropped, and unknown parameters are refused;
