@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+if TYPE_CHECKING:
+    from broker_cy.server.registry import Registration
 
 PAGE = ROOT / "docs" / "protocol.md"
 HEAD = """\
@@ -24,13 +28,17 @@ The column "requires" has the rights that a client needs if an authorizer is con
 """
 
 
+def advertised(entry: Registration) -> str:
+    return f"{entry.advertised_min}-{entry.max_version}" if entry.is_advertised else "not"
+
+
 def page() -> str:
     """Return the whole document."""
     from broker_cy.server.handlers import load_handlers
 
     rows = [
         f"| {int(key)} | {entry.api_key.name.title().replace('_', '')} | {entry.min_version}-{entry.max_version} "
-        f"| {entry.advertised_min}-{entry.max_version} | {entry.requires} | {entry.omissions} |\n"
+        f"| {advertised(entry)} | {entry.requires} | {entry.omissions} |\n"
         for key, entry in sorted(load_handlers().items())
     ]
     return HEAD + "".join(rows)

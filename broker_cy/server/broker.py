@@ -17,6 +17,7 @@ from broker_cy.server.login_counts import LoginCounts, TlsCounts
 from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.access_journal import AccessJournal
 from broker_cy.server.telemetry.certificate_reports import CertificateReports
+from broker_cy.server.telemetry.client_instances import ClientInstances
 from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.server.telemetry.own_topic_leader import OwnTopicLeader
 from broker_cy.server.telemetry.refusals import Refusals
@@ -91,6 +92,7 @@ class Broker:
         self.login_calls = LoginCalls(seams.loop, seams.workers.pool)
         self.quotas = ClientQuotas(config, seams.clock)
         self.tls_counts = TlsCounts()
+        self.client_instances = ClientInstances(seams.clock)
         self.node_id: int = config.node_id
         self.cluster_id: str = ""
         self.log_manager: LogManager

@@ -34,7 +34,9 @@ BOTH = (ListenerKind.BROKER, ListenerKind.CONTROLLER)
 
 
 class Registration(NamedTuple):
-    """One served API: versions `min_version..max_version`; ApiVersions advertises `advertised_min` as the first."""
+    """One served API: versions `min_version..max_version`; ApiVersions advertises `advertised_min` as the first, or
+    nothing.
+    """
 
     api_key: ApiKey
     min_version: int
@@ -45,6 +47,7 @@ class Registration(NamedTuple):
     omissions: str
     # The operations and resources that the handler checks; "": anybody may use the API; None: nobody has decided.
     requires: str | None = None
+    is_advertised: bool = True
 
 
 _REGISTRY: dict[ListenerKind, dict[int, Registration]] = {kind: {} for kind in ListenerKind}
@@ -55,6 +58,7 @@ def handler(
     *,
     versions: tuple[int, int],
     advertise_from: int | None = None,
+    is_advertised: bool = True,
     omissions: str = "",
     requires: str | None = None,
     on: tuple[ListenerKind, ...] = (ListenerKind.BROKER,),
@@ -62,7 +66,8 @@ def handler(
     """Register the decorated function for `api_key` over the inclusive range `versions`, on listeners of the kinds
     `on`.
 
-    ApiVersions advertises `advertise_from` in place of the lower bound (Produce, KAFKA-18659). `omissions` is one
+    ApiVersions advertises `advertise_from` in place of the lower bound (Produce, KAFKA-18659), and nothing without
+    `is_advertised`. `omissions` is one
     sentence about the parts of the API that are not served, for docs/protocol.md; `requires` are the rights that the
     handler checks.
     """
@@ -78,6 +83,7 @@ def handler(
             inspect.iscoroutinefunction(function),
             omissions,
             requires,
+            is_advertised,
         )
         for kind in on:
             if api_key in _REGISTRY[kind]:

@@ -28,6 +28,7 @@ def served(kind: ListenerKind = ListenerKind.BROKER) -> list[messages.ApiVersion
             api_key=int(key), min_version=entry.advertised_min, max_version=entry.max_version
         )
         for key, entry in sorted(registrations(kind).items())
+        if entry.is_advertised
     ]
 
 
