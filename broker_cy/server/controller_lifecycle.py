@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from broker_cy.core import uuid as uuids
+from broker_cy.metadata.image import RESOURCE_BROKER
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
 from broker_cy.server.connections.tls_listeners import LOOK_S
@@ -137,7 +138,9 @@ class ControllerServer:
         return [] if self.broker.controller.leader_id >= 0 else ["the metadata quorum has no leader"]
 
     def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:
-        """Dynamic settings of the controllers."""
+        """Take the dynamic settings of controllers if they changed: they may name files of config providers."""
+        if not any(kind == RESOURCE_BROKER for kind, _ in delta.configs):
+            return
         self.config.apply_dynamic(image.configs.broker(self.config.node_id), image.configs.broker(""))
 
     def _tick(self) -> None:
