@@ -12,6 +12,7 @@ from broker_cy.config.types import ConfigError
 from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.client_quotas import ClientQuotas
+from broker_cy.server.connections.ip_overrides import IpOverrides
 from broker_cy.server.connections.login_calls import LoginCalls
 from broker_cy.server.login_counts import LoginCounts, TlsCounts
 from broker_cy.server.metadata.suspects import Departed, Suspects
@@ -93,6 +94,7 @@ class Broker:
         self.quotas = ClientQuotas(config, seams.clock)
         self.tls_counts = TlsCounts()
         self.client_instances = ClientInstances(seams.clock)
+        self.ip_overrides = IpOverrides(config, seams.network)
         self.node_id: int = config.node_id
         self.cluster_id: str = ""
         self.log_manager: LogManager

@@ -60,8 +60,9 @@ class ControllerServer:
 
     async def start(self) -> None:
         """Start, and take part in the quorum; whether it has a leader does not matter. Raises ListenError,
-        DataDirectoryError, MetadataLogError, QuorumError, StorageError, OSError.
+        DataDirectoryError, MetadataLogError, QuorumError, StorageError, ConfigError, OSError.
         """
+        await self.broker.ip_overrides.resolve()
         await self._controllers.bind()
         self._bind_metrics()
         broker = self.broker

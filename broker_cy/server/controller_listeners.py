@@ -91,7 +91,7 @@ class ControllerListeners:
         config = self._broker.config
         self._admission.connections_max = config["max.connections"]
         self._admission.per_ip_max = config["max.connections.per.ip"]
-        self._admission.per_ip_overrides = config.max_connections_per_ip_overrides
+        self._admission.per_ip_overrides = self._broker.ip_overrides.limits
         served = load_handlers(ListenerKind.CONTROLLER)
         self._core = ServerCore(
             self._seams.loop,

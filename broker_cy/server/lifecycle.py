@@ -142,6 +142,7 @@ class BrokerServer:
         self._check_pool = pool("check", 1)
         self._check_jobs = LoopJobs(loop, self._check_pool)
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._following: asyncio.Task[None] | None = None  # resolves hosts of a changed setting
         self._watch = LoopWatch(loop, self.clock)
         self.metrics_server: MetricsServer | None = None
         self._sampler: MetricsSampler | None = None
@@ -156,8 +157,9 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Start and accept, once the metadata quorum has a leader. Raises ListenError, DataDirectoryError,
-        MetadataLogError, QuorumError, StorageError, OSError.
+        MetadataLogError, QuorumError, StorageError, ConfigError, OSError.
         """
+        await self.broker.ip_overrides.resolve()
         names = [listener.name for listener in self.config.listeners]
         self._tls = TlsListeners(
             self.config,
@@ -536,6 +538,13 @@ class BrokerServer:
             self._take_limits(admission)
             self._resume_listeners(admission)
 
+        async def follow_overrides() -> None:
+            await self.broker.ip_overrides.follow()
+            limits_changed(frozenset())
+
+        def overrides_changed(_: frozenset[str]) -> None:
+            self._following = self.loop.create_task(follow_overrides())
+
         def expiration_changed(_: frozenset[str]) -> None:
             logs = self.broker.log_manager
             logs.settings = replace(logs.settings, producer_id_expiration_ms=self.config["producer.id.expiration.ms"])
@@ -557,8 +566,9 @@ class BrokerServer:
                 cleaner.reconfigure(self._cleaner_settings())
 
         self.config.on_change(cleaner_changed, *(name for name in BROKER if name.startswith("log.cleaner.")))
-        names = ("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
-        self.config.on_change(limits_changed, *names, "max.connection.creation.rate")
+        names = ("max.connections", "max.connections.per.ip", "max.connection.creation.rate")
+        self.config.on_change(limits_changed, *names)
+        self.config.on_change(overrides_changed, "max.connections.per.ip.overrides")
         self.config.on_change(expiration_changed, "producer.id.expiration.ms")
         self.config.on_change(verification_changed, "transaction.partition.verification.enable")
 
@@ -575,7 +585,7 @@ class BrokerServer:
             rates = {name: self.config.of_listener(rate, name) for name in names}
             admission.rates.limit(self.config[rate], rates, int(self.clock.monotonic() * 1000))
         admission.per_ip_max = self.config["max.connections.per.ip"]
-        admission.per_ip_overrides = self.config.max_connections_per_ip_overrides
+        admission.per_ip_overrides = self.broker.ip_overrides.limits
 
     # ---- while it runs ----
 
@@ -611,6 +621,8 @@ class BrokerServer:
         await self.broker.controller.hand_over()
         for timer in self._timers.values():
             timer.cancel()
+        if self._following is not None:
+            self._following.cancel()
         self._watch.stop()
         if self._replicas is not None and self._alterations is not None:
             self._replicas.close()

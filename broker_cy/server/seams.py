@@ -58,6 +58,9 @@ class Network(Protocol):
     ) -> None:
         """Connect to another node, which may refuse; `protocol` gets the transport. Raises OSError."""
 
+    async def addresses(self, host: str) -> list[str]:
+        """Return the addresses of a host, as peers of connections have them. Raises OSError if it has none."""
+
     def own_name(self) -> str:
         """Return the name under which others reach this machine, if a listener has no address of its own."""
 

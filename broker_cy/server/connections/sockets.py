@@ -49,6 +49,10 @@ class SocketNetwork:
         """Connect to another node. Raises OSError."""
         await outgoing.connect(protocol, host, port, tls)
 
+    async def addresses(self, host: str) -> list[str]:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
     def own_name(self) -> str:
         """Return the name under which others reach this machine, if a listener has no address of its own."""
         return socket.getfqdn()

@@ -352,6 +352,9 @@ class Machine:
         assert tls is None, "the network of a simulation has no TLS"
         await Outgoing(self, protocol, host, port).open()
 
+    async def addresses(self, host: str) -> list[str]:
+        return [host]
+
     def own_name(self) -> str:
         return self.host
 

@@ -1,0 +1,67 @@
+"""Hosts in max.connections.per.ip.overrides."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from broker_cy.config import BrokerConfig, ConfigError
+from broker_cy.server.connections.ip_overrides import NAME, IpOverrides
+from broker_cy.server.connections.sockets import SocketNetwork
+from tests.broker_cy.server.group_broker import GroupBroker, run
+
+HOSTS = {"apps": ["192.0.2.1", "2001:db8::1"], "198.51.100.7": ["198.51.100.7"]}
+
+
+class Names:
+    """A network that knows HOSTS."""
+
+    async def addresses(self, host: str) -> list[str]:
+        if host not in HOSTS:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return HOSTS[host]
+
+
+def overrides(setting: str) -> IpOverrides:
+    config = BrokerConfig.from_properties({"node.id": "1", NAME: setting})
+    return IpOverrides(config, cast(Any, Names()))
+
+
+def test_a_host_counts_for_each_of_its_addresses() -> None:
+    """If this fails, a limit for a host has no effect, and one client takes the connections of all others."""
+    found = overrides("apps:7,198.51.100.7:3")
+    asyncio.run(found.resolve())
+    assert found.limits == {"192.0.2.1": 7, "2001:db8::1": 7, "198.51.100.7": 3}
+
+
+def test_a_host_without_an_address_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """If this fails, a misspelled host leaves its clients without their limit, and nobody is told."""
+    found = overrides("apps:7,aps:3,elsewhere:1")
+    reason = (
+        "setting max.connections.per.ip.overrides: these hosts have no address: aps \\(Name or service not known\\), "
+        "elsewhere"
+    )
+    with pytest.raises(ConfigError, match=reason):
+        asyncio.run(found.resolve())
+    # A change while the broker runs leaves the limits as they were.
+    found.limits = {"192.0.2.9": 1}
+    asyncio.run(found.follow())
+    assert found.limits == {"192.0.2.9": 1}
+    assert "the limits of connections by address stay as they were" in caplog.text
+
+
+def test_a_broker_resolves_hosts_when_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for a broker, by the machine's own resolver; it does not start with a name that is not known."""
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path / "good", {NAME: "localhost:5"}) as broker:
+            assert broker.server.broker.ip_overrides.limits["127.0.0.1"] == 5
+        monkeypatch.setattr(SocketNetwork, "addresses", Names.addresses)
+        with pytest.raises(ConfigError, match="nowhere"):
+            await GroupBroker(tmp_path / "bad", {NAME: "nowhere:5"}).server.start()
+
+    run(work)
