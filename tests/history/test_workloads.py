@@ -25,6 +25,9 @@ from tests.history.workload import Workload
 from tests.support import needs
 from tests.support.broker import Target
 
+# Which interleavings a run reaches depends on the machine; in make test, worlds (tests/sim) check the same histories.
+pytestmark = pytest.mark.full
+
 MakeBroker = Callable[..., Target]
 # Small segments, so that producers' state and transactions span several.
 SETTINGS = {"log.segment.bytes": str(1 << 20), "log.cleaner.backoff.ms": "50"}
