@@ -53,7 +53,8 @@ def written(tmp_path: Path, *documents: Document) -> Path:
     return out
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_chart_is_drawn_without_a_complaint_or_a_request(chromium: Browser, tmp_path: Path, scheme: str) -> None:
     """A report that needs a network will be blank in ten years."""
     path = written(tmp_path, document())

@@ -228,6 +228,7 @@ def test_tls_by_certificate_files(tmp_path: Path) -> None:
             httpx.get(url.replace("https", "http") + "healthz")
 
 
+@pytest.mark.full
 def test_a_certificate_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     """If this fails, the dashboard starts, and no browser can connect."""
     certificate(tmp_path)

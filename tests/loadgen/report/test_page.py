@@ -51,15 +51,10 @@ def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
         tab.close()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "width", "dark"),
-    [
-        ("bad", 390, False),
-        *(
-            pytest.param(*each, marks=pytest.mark.full)
-            for each in (("bad", 1280, False), ("bad", 1280, True), ("good", 1280, False), ("good", 390, True))
-        ),
-    ],
+    [("bad", 1280, False), ("bad", 1280, True), ("bad", 390, False), ("good", 1280, False), ("good", 390, True)],
 )
 def test_everything_is_drawn_and_can_be_read_by_everyone(
     show: Callable[..., Tab], results: dict[str, Result], name: str, width: int, dark: bool

@@ -15,9 +15,8 @@ SMALL = {"produce-throughput": ["--rate", "200/s", "--verify", "after"], "mixed"
 DATA_WRONG = 3
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "mixed" else pytest.param(name, marks=pytest.mark.full) for name in builtin_names()]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("name", builtin_names())
 def test_a_scenario_works(either_broker: Target, name: str, tmp_path: Path) -> None:
     """If this fails, a scenario that the tool brings reports errors of a healthy cluster, or none of its figures."""
     options = ["--scenario", name, "--duration", "3s", "--warm-up", "0.5s", *SMALL.get(name, [])]

@@ -23,8 +23,9 @@ from spark_analytics.jobs.lag_windows import (
     last_of_ticks,
     new_state,
 )
+from tests.support.tiers import by_tier
 
-SEEDS = range(12)
+SEEDS = by_tier(range(4), range(12))
 TICKS = 240
 PLACE = TopicPartition("t", 0)
 

@@ -111,6 +111,7 @@ def tables(spark: SparkSession) -> Tables:
     )
 
 
+@pytest.mark.full
 def test_the_dearest_first_with_what_is_bounded(spark: SparkSession, tables: Tables) -> None:
     """If this fails, a rebalance costs something else than its stalls times the rates of that time, or what its event
     does not list is left out of the upper end.
