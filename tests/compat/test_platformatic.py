@@ -40,6 +40,7 @@ def test_topics(live: Live, broker: Target, topic: str) -> None:
     }
 
 
+@pytest.mark.full
 def test_settings(live: Live) -> None:
     """If this fails, a setting is not stored or not shown."""
     week_ms = "604800000"
@@ -60,21 +61,25 @@ def test_records(live: Live) -> None:
     ]
 
 
+@pytest.mark.full
 def test_large_messages(live: Live) -> None:
     """If this fails, a message larger than a fetch cannot be delivered."""
     assert live("large") == [True, "small"]
 
 
+@pytest.mark.full
 def test_too_large_messages(live: Live) -> None:
     """If this fails, the producer gets a success for a message that the topic refuses."""
     assert live("tooLarge") == [MESSAGE_TOO_LARGE, 0]
 
 
+@pytest.mark.full
 def test_idempotent(live: Live) -> None:
     """If this fails, an idempotent producer's records are stored twice or not at all."""
     assert live("idempotent") == [str(number) for number in range(300)]
 
 
+@pytest.mark.full
 def test_offsets(live: Live) -> None:
     """If this fails, offsets by time are wrong, or deleted records come back."""
     assert live("offsets") == {
@@ -89,6 +94,7 @@ def test_offsets(live: Live) -> None:
     }
 
 
+@pytest.mark.full
 def test_seek(live: Live) -> None:
     """If this fails, a consumer reads from another offset than the requested one."""
     assert live("seek") == ["7", "8", "9"]
@@ -112,11 +118,13 @@ def test_groups(live: Live) -> None:
     }
 
 
+@pytest.mark.full
 def test_members(live: Live) -> None:
     """If this fails, partitions are not read after a member leaves."""
     assert live("members") == [0, 1, 2, 3]
 
 
+@pytest.mark.full
 def test_log_directories(live: Live, broker: Target, topic: str) -> None:
     """If this fails, users cannot see what uses the disk space."""
     (found,) = live("logDirectories")

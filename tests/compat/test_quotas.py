@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, ThrottleEvent
 
 from broker_cy.wire import messages
-from tests.compat.test_kafka_tools import tool
+from tests.support import kafka_tools, needs
 from tests.support.broker import Target
 from tests.support.cluster import ask
 from tests.support.confluent import close_consumer, read_all
@@ -20,6 +20,7 @@ from tests.support.wait import until
 RECORDS, SIZE = 40, 10_000
 # Most of the records fit the windows, so that clients wait for some seconds.
 BYTES_PER_S = RECORDS * SIZE // 16
+WAITED_S = 240.0
 
 SetQuota = Callable[[str, str, float | None], None]
 
@@ -97,6 +98,9 @@ def test_librdkafka_gets_how_long_it_waits(broker: Target, topic: str, set_quota
     close_consumer(consumer)
 
 
+# It waits for as long as its requests cost, so longest on a machine that does other things as well.
+@pytest.mark.full
+@needs.kafka
 def test_java_waits(broker: Target, topic: str, set_quota: SetQuota) -> None:
     """If this fails, Kafka's own clients lose records or get errors when they have to wait."""
     create_topic(broker.bootstrap, topic)
@@ -105,6 +109,7 @@ def test_java_waits(broker: Target, topic: str, set_quota: SetQuota) -> None:
     set_quota(client_id, "request_percentage", 0.001)
     lines = b"".join(b"%d%s\n" % (number, bytes(SIZE).replace(b"\0", b"x")) for number in range(RECORDS))
     own = ["--producer-property", f"client.id={client_id}", "--producer-property", "batch.size=1000"]
-    tool(broker, "ConsoleProducer", "--topic", topic, *own, stdin=lines)
+    command = ("org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", broker.bootstrap, "--topic", topic)
+    kafka_tools.run_tool(*command, *own, stdin=lines, timeout_s=WAITED_S)
     found = [int((value or b"").rstrip(b"x")) for value in read_all(broker.bootstrap, topic)]
     assert found == list(range(RECORDS))

@@ -52,9 +52,6 @@ public final class KafkaTools {
         }
     }
 
-    /** A hook may wait for the thread that asked for the exit; a JVM would wait for ever. */
-    private static final long HOOK_MS = 10_000;
-
     /** Threads that a tool starts have its run, too. */
     private static final InheritableThreadLocal<Run> CURRENT = new InheritableThreadLocal<>();
 
@@ -159,7 +156,7 @@ public final class KafkaTools {
                 Thread hooked = new Thread(() -> { CURRENT.set(after); hook.run(); }, "hook");
                 hooked.setDaemon(true);
                 hooked.start();
-                hooked.join(HOOK_MS);
+                hooked.join();
             }
             after.code.complete(run.code.get());
             answer(answers, after);

@@ -11,12 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.launch.nodes import CLUSTER_ID
-from tests.support.cluster import ClusterNode
+from broker_cy.client.errors import ClientError
+from broker_cy.wire import messages
+from tests.support.cluster import ClusterNode, ask, quorum
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.kafka_scripts import SCRIPTS
 from tests.support.kafka_tools import run_tool
+from tests.support.wait import until
 
 Nodes = Sequence[KafkaPeer | ClusterNode]
+# An election, if the active controller has just died, and a machine that does other things as well.
+SETTLED_S = 60.0
 # Features that Kafka has and we do not serve: their lines are left out.
 _ONLY_KAFKA = re.compile(r"^Feature: (group|share|streams)\.version.*\n", re.MULTILINE)
 # These take it before their subcommand.
@@ -42,10 +47,27 @@ class ToolSession:
         where = [option, self.nodes[at - 1].bootstrap] if option else []
         words = [*where, *arguments] if script in _OPTION_FIRST else [*arguments, *where]
         done = run_tool(SCRIPTS[script], *words, check=False)
+        self._settle()
         said = self.plain((done.stdout + done.stderr).decode())
         shown = self.plain(" ".join([script, *arguments]))
         self.transcript += f"$ {shown}\n{said}[{done.returncode}]\n\n"
         return said
+
+    def _settle(self) -> None:
+        """Wait until all nodes that run have applied what is committed: the next tool may ask another one."""
+        ports = [node.port for node in self.nodes if node.alive()]
+        committed = until(
+            lambda: quorum(ports[0]).high_watermark,
+            "the metadata quorum",
+            SETTLED_S,
+            tolerate=(ClientError, AssertionError),
+        )
+        until(
+            lambda: all(_applied(port) >= committed - 1 for port in ports),
+            "all nodes to have applied the metadata",
+            SETTLED_S,
+            tolerate=(ClientError,),
+        )
 
     def json_file(self, name: str, content: object) -> str:
         """Write a file for a tool; returns its path."""
@@ -81,6 +103,13 @@ class ToolSession:
         text = re.sub(r"(?<=Isr: )[\d,]+", lambda found: ",".join(sorted(found[0].split(","))), text)
         text = re.sub(r"^\{.*\}$", lambda found: _sorted_json(found[0]), text, flags=re.MULTILINE)
         return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+
+
+def _applied(port: int) -> int:
+    """The offset of the metadata log up to which a broker has applied it."""
+    asked = messages.ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    offset: int = ask(port, asked, messages.ApiVersionsResponse).finalized_features_epoch
+    return offset
 
 
 def _sorted_json(line: str) -> str:
