@@ -17,7 +17,7 @@ esac
 
 version=$(sed -n 's/^version = ".*+\(3\..*\)"$/\1/p' "$here/openssl/Cargo.lock")
 # Another version, or another way to build it, is another directory.
-found=$dir/$version-$(cat "$0" "$here/openssl/Cargo.lock" | cksum | cut -d' ' -f1)
+found=$dir/$version-$({ sed -n '/Configure"/,$p' "$0"; cat "$here/openssl/Cargo.lock"; } | cksum | cut -d' ' -f1)
 if [ -f "$found/lib/libssl.a" ]; then
     # setup.py takes what this names.
     [ "$(cat "$dir/current" 2>/dev/null)" = "${found##*/}" ] || echo "${found##*/}" >"$dir/current"
