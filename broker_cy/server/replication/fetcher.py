@@ -6,7 +6,7 @@ leader that is Kafka reads the second one when it has answered the first.
 
 What an answer says is done in the order of following.Step. Everything that it appends is written at the end of this
 turn of the loop, and the next request is made right after that. So a fetch takes one turn, and wakes no task: the loop
-calls `answered`. An error of one partition does not hold the others: it is fetched again after
+calls `answered`. An error of one partition, or a write that failed, does not hold the others: it is fetched again after
 replica.fetch.backoff.ms, and earlier at first if one of the two only has newer metadata than the other. A connection
 that failed is made again after waits that double from NEWS_S up to replica.fetch.backoff.ms, or as soon as the metadata
 have something new of the leader. Memory is bounded by one answer (replica.fetch.response.max.bytes).
@@ -109,6 +109,7 @@ class LeaderFetcher:
         self._reachable = asyncio.Event()  # there is a reason to connect again now
         self.failures = 0  # connections that failed in a row, at most NEWS_MAX; it waits before the next one
         self._cut = 0  # logs that were cut since the last answer
+        self._refused: set[Partition] = set()  # those of which a write failed, until they are fetched again
         self._waits: dict[Partition, int] = {}  # how often each partition has waited for metadata, in a row
         self._task = keep_running(follower.loop, self._run, "fetcher")
 
@@ -127,6 +128,7 @@ class LeaderFetcher:
         self._reachable.set()
 
     def _continue(self, partition: Partition) -> None:
+        self._refused.discard(partition)
         partition.on_written = self._written
         self._session.add(partition)
         self._is_urgent = True
@@ -134,6 +136,7 @@ class LeaderFetcher:
 
     def remove(self, partition: Partition) -> None:
         partition.on_written = None
+        self._refused.discard(partition)
         self._waits.pop(partition, None)
         self._session.remove(partition)
         self._notice()
@@ -142,6 +145,14 @@ class LeaderFetcher:
         self._task.cancel()
 
     def _written(self, partition: Partition) -> None:
+        """What was fetched is written, or could not be: then the leader would send it again at once, up to megabytes of
+        it, for as long as a disk is full.
+        """
+        if partition.replica.error:
+            if partition not in self._refused:
+                self._refused.add(partition)
+                self._retry_later(partition)
+            return
         if self._session.note(partition):
             self._is_urgent = True
         self._notice()

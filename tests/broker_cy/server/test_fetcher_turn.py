@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import uuid
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +22,7 @@ from broker_cy.server.replication import fetcher as fetcher_module
 from broker_cy.server.replication.fetch_session import FetchSession
 from broker_cy.server.replication.fetcher import Follower, Lane, LeaderFetcher
 from broker_cy.server.replication.links import Asking
-from broker_cy.storage import maintenance
+from broker_cy.storage import disk, maintenance
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire import codec, messages
@@ -74,9 +77,10 @@ class Logs:
 
 
 class Leader:
-    """Answers the first request, and none after it."""
+    """Answers the first requests, and none after them."""
 
-    def __init__(self, parts: list[messages.FetchResponse.PartitionData]) -> None:
+    def __init__(self, parts: list[messages.FetchResponse.PartitionData], answers: int = 1) -> None:
+        self.answers = answers
         topic = messages.FetchResponse.FetchableTopicResponse(topic_id=uuid.UUID(int=1), partitions=parts)
         self.answer = messages.FetchResponse(session_id=5, responses=[topic])
         self.requests: list[messages.FetchRequest] = []
@@ -87,7 +91,7 @@ class Leader:
 
     def ask(self, api_key: int, version: int, body: bytes, asking: Asking) -> None:
         self.requests.append(codec.decode(messages.FetchRequest, VERSION, body))
-        if len(self.requests) == 1:
+        if len(self.requests) <= self.answers:
             answer = memoryview(codec.encode(self.answer, VERSION))
             asyncio.get_running_loop().call_soon(asking.answered, answer)
         else:
@@ -258,5 +262,57 @@ def test_an_answer_cuts_few_logs_and_nothing_is_fetched_into_them(
         asked = {part.partition: part.fetch_offset for topic in leader.requests[-1].topics for part in topic.partitions}
         assert asked.get(2, 3) == 3
         assert not {0, 1} & set(asked), "a log that was cut is fetched before that is on disk"
+
+    asyncio.run(work())
+
+
+class Timers:
+    """The running loop, whose timers wait until they are called."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.waiting: list[tuple[float, Callable[[], object]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *arguments: object) -> asyncio.Handle:
+        self.waiting.append((delay_s, partial(callback, *arguments)))
+        return asyncio.Handle(callback, arguments, self._loop)
+
+
+def test_a_follower_with_a_full_disk_waits_before_it_fetches_again(tmp_path: Path) -> None:
+    """If this fails, a follower fetches up to a megabyte hundreds of times a second for as long as its disk is full,
+    which costs half a core.
+    """
+
+    async def work() -> None:
+        loop, clock = Timers(), ManualClock()
+        group = FlushGroup(loop, clock)
+        full = follower(group, tmp_path, 0, 2)
+        leader = Leader([part(0, 2, batch(2))], answers=1_000)
+        everything = Follower(
+            2, lambda: 9, cast(Any, CONFIG), clock, cast(Any, loop), cast(Any, leader), cast(Any, Logs()), group.flush,
+            ReplicaThrottle(11, 1000),
+        )  # fmt: skip
+        fetcher = LeaderFetcher(everything, Lane(1, is_far_behind=False), lambda found: None)
+        disk.set_write_budget(0, errno.ENOSPC)
+        try:
+            fetcher.add(full)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert full.replica.error == errno.ENOSPC
+            assert [len(request.topics) for request in leader.requests] == [1]
+            ((delay_s, fetch_again),) = loop.waiting
+            assert delay_s == CONFIG["replica.fetch.backoff.ms"] / 1000
+            disk.set_write_budget(-1, 0)
+            fetch_again()
+            async with asyncio.timeout(30):
+                while full.log.written_end_offset < 3:
+                    await asyncio.sleep(0)
+        finally:
+            disk.set_write_budget(-1, 0)
+            fetcher.close()
+        assert [each.fetch_offset for each in leader.requests[1].topics[0].partitions] == [2]
 
     asyncio.run(work())
