@@ -96,6 +96,11 @@ def validate_topic_setting(name: str, text: str) -> None:
     _parse(name, text)
 
 
+def is_remote(settings: Mapping[str, str]) -> bool:
+    """Whether a topic with these settings has records in remote storage (KIP-405)."""
+    return settings.get("remote.storage.enable", "false").strip().lower() == "true"
+
+
 def validate_topic_settings(
     overrides: Mapping[str, str], config: BrokerConfig, existing: Mapping[str, str] | None = None
 ) -> None:
@@ -116,8 +121,7 @@ def validate_topic_settings(
             "Tiered Storage functionality is disabled in the broker. "
             "Topic cannot be configured with remote log storage."
         )
-    was_remote = (existing or {}).get("remote.storage.enable", "false").strip().lower() == "true"
-    if was_remote and not values["remote.log.delete.on.disable"]:
+    if is_remote(existing or {}) and not values["remote.log.delete.on.disable"]:
         raise ConfigError(
             "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data "
             "and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want "

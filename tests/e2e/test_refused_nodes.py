@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from broker_cy.metadata import snapshot
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState
 from broker_cy.wire import messages
+from broker_cy.wire.codec import Message
 from tests.support.cluster import ClusterNode, cluster, create_topic, topics
 from tests.support.wait import until
 
@@ -144,22 +146,45 @@ def test_voters_that_disagree(nodes: list[ClusterNode], tmp_path: Path) -> None:
     assert "the metadata quorum has the voters [1, 3], but controller.quorum.voters names the nodes [3]" in said
 
 
-def test_a_version_that_is_too_old(nodes: list[ClusterNode], tmp_path: Path) -> None:
-    """If this fails, a broker takes part that does not understand what the others do, or nobody learns why not."""
-    controller = another(nodes, tmp_path / "controller", 1, "controller")
+def refusal_of_a_cluster_with(nodes: list[ClusterNode], directory: Path, *records: Message) -> str:
+    """What a broker prints that ends because the first metadata of its cluster have these records."""
+    controller = another(nodes, directory / "controller", 1, "controller")
     controller.write_properties(f"1@127.0.0.1:{controller.controller_port}")
     controller.format()
-    newer = VersionedRecord(messages.FeatureLevelRecord(name="group.version", feature_level=1))
-    content = b"".join(snapshot.write(iter([*default_bootstrap(), newer]), KRaftState(), 0, 0, 0))
-    (controller.data_dir / snapshot.BOOTSTRAP_NAME).write_bytes(content)
+    first = [*default_bootstrap(), *map(VersionedRecord, records)]
+    (controller.data_dir / snapshot.BOOTSTRAP_NAME).write_bytes(
+        b"".join(snapshot.write(iter(first), KRaftState(), 0, 0, 0))
+    )
     controller.launch()
     try:
-        node = another(nodes, tmp_path / "broker", 2, "broker", {"initial.broker.registration.timeout.ms": "60000"})
+        node = another(nodes, directory / "broker", 2, "broker", {"initial.broker.registration.timeout.ms": "60000"})
         node.write_properties(f"1@127.0.0.1:{controller.controller_port}")
         node.format()
-        said = refusal(node)
+        return refusal(node)
     finally:
         controller.close()
+
+
+def test_topics_in_remote_storage(nodes: list[ClusterNode], tmp_path: Path) -> None:
+    """If this fails, a broker takes part in a cluster with tiered topics, and consumers lose sight of all records that
+    are in remote storage.
+    """
+    said = refusal_of_a_cluster_with(
+        nodes,
+        tmp_path,
+        messages.TopicRecord(name="kept-remotely", topic_id=uuid.UUID(int=77)),
+        messages.ConfigRecord(
+            resource_type=2, resource_name="kept-remotely", name="remote.storage.enable", value="true"
+        ),
+    )
+    assert "broker 2 cannot join the cluster: it has topics with records in remote storage (kept-remotely: " in said
+    assert "remote.storage.enable=true" in said
+
+
+def test_a_version_that_is_too_old(nodes: list[ClusterNode], tmp_path: Path) -> None:
+    """If this fails, a broker takes part that does not understand what the others do, or nobody learns why not."""
+    newer = messages.FeatureLevelRecord(name="group.version", feature_level=1)
+    said = refusal_of_a_cluster_with(nodes, tmp_path, newer)
     assert "UNSUPPORTED_VERSION" in said
     assert "group.version is 1 in the cluster, and this version supports 0 to 0" in said
     assert "Use a version that supports the features of the cluster" in said

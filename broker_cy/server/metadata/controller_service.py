@@ -37,6 +37,7 @@ from broker_cy.quorum.messages import OffsetAndEpoch
 from broker_cy.quorum.step import LeaderGone, Output, Role, Snapshotted
 from broker_cy.quorum.voters import Endpoint as VoterEndpoint
 from broker_cy.quorum.voters import ReplicaKey, Voter
+from broker_cy.server.metadata import tiered_topics
 from broker_cy.server.metadata.committed_metadata import CommittedMetadata, Listener
 from broker_cy.server.metadata.cordons import CORDONED, cordoned_ids
 from broker_cy.server.metadata.feature_changes import update_features
@@ -227,6 +228,8 @@ class ControllerService:
         self._leadership.refusal = None
         self._driver.start()
         incarnation_id = self._randomness.kafka_uuid()
+        if self.config.is_broker:
+            tiered_topics.refuse(self.node_id, self.image)
         if self._is_alone():
             registered = self.submit(StartBroker(self.node_id, incarnation_id, listeners, self._directory_ids, rack))
             # An only voter leads at once, and nobody else waits for its loop.
@@ -260,6 +263,8 @@ class ControllerService:
                 lambda: "" if self._network is None else self._network.unreached,
             )
             await self._unless_strange(self._membership.register(listeners, self._directory_ids, previous_epoch))
+            # A broker that is new to the cluster knows the topics only now. It is fenced, and stays so.
+            tiered_topics.refuse(self.node_id, self.image)
         self._snapshots = SnapshotKeeper(
             config=self.config,
             clock=self._clock,
