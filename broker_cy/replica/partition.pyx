@@ -5,6 +5,7 @@ role, is reported. Appends change the log only through `stage` and follower_log,
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.errno cimport EIO
 
 from broker_cy.core.clock cimport coarse_ms
 from broker_cy.replica.replica cimport CLOSED, COMMITTED, FOLLOWER, LEADER, OFFLINE, Output, Replica
@@ -446,6 +447,11 @@ cdef class Partition(FlushedLog):
         """Note that the log of an unopened partition cannot be served."""
         self.unopened = False
         self.offline_reason = reason
+
+    def lose_disk(self):
+        """The disk of its log has failed: answer all that waits for what is on it."""
+        self.take(self.replica.lose(EIO))
+        self.group.settle_moved([self])
 
     def close(self):
         """Close the partition of a deleted topic, or one that was moved to other brokers: nothing is appended any more, and whoever

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from broker_cy.server.replication.replicas import Replicas
     from broker_cy.server.seams import Acceptor, Seams
     from broker_cy.server.telemetry.metrics_http import MetricsServer
+    from broker_cy.storage.data_directory import DataDirectory
 
 LOGGER = logging.getLogger("broker_cy.server")
 
@@ -141,6 +142,9 @@ class BrokerServer:
         # One thread: no two large batches are decompressed, and in memory, at the same time.
         self._check_pool = pool("check", 1)
         self._check_jobs = LoopJobs(loop, self._check_pool)
+        # Looks whether a disk has failed: the other workers may all wait for it.
+        self._disk_pool = pool("disk-check", 1)
+        self._disk_jobs = LoopJobs(loop, self._disk_pool)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._following: asyncio.Task[None] | None = None  # resolves hosts of a changed setting
         self._watch = LoopWatch(loop, self.clock)
@@ -316,7 +320,9 @@ class BrokerServer:
             producer_id_expiration_ms=self.config["producer.id.expiration.ms"],
             kept_whole=topic_names.PROTECTED_TOPICS,
         )
-        logs = LogManager(directories, settings, self._jobs, self._note_jobs, self._open_jobs)
+        logs = LogManager(directories, settings, self._jobs, self._note_jobs, self._open_jobs, self._disk_jobs)
+        logs.on_directory_failed = self._on_directory_failed
+        self._core.on_disk_error = logs.failures.suspect
         logs.cleaner = LogCleaner(
             logs.logs,
             logs.directories,
@@ -503,6 +509,11 @@ class BrokerServer:
         self.broker.departed.apply(delta, image)
         self.broker.events.apply(delta, image)
 
+    def _on_directory_failed(self, directory: DataDirectory) -> None:
+        """Others have to lead what this broker can neither write nor read any more."""
+        self._partitions.lose_directory(directory.path)
+        self.broker.controller.directory_failed(directory.directory_id, str(directory.failure))
+
     def _on_online(self, topic: str, index: int) -> None:
         self.broker.groups.partition_online(topic, index)
         self.broker.transactions.partition_online(topic, index)
@@ -658,7 +669,9 @@ class BrokerServer:
         if self.broker.log_manager.cleaner is not None:
             self.broker.log_manager.cleaner.stop()
         self._cleaner_pool.shutdown(wait=True, cancel_futures=True)
-        for jobs in (self._jobs, self._note_jobs, self._sync_jobs, self._check_jobs, self._open_jobs):
+        for jobs in (
+            self._jobs, self._note_jobs, self._sync_jobs, self._check_jobs, self._open_jobs, self._disk_jobs,
+        ):  # fmt: skip
             jobs.stop()
         self._note_pool.shutdown(wait=True, cancel_futures=True)
         self._open_pool.shutdown(wait=True, cancel_futures=True)
@@ -668,6 +681,7 @@ class BrokerServer:
         self._cold_reader.shutdown(wait=False, cancel_futures=True)
         self.broker.login_calls.stop()
         self._check_pool.shutdown(wait=False, cancel_futures=True)
+        self._disk_pool.shutdown(wait=False, cancel_futures=True)
         self.broker.log_manager.close(self._partitions.high_watermark_of, self.broker.controller.broker_epoch)
 
     async def _stop_opening(self) -> None:

@@ -57,6 +57,8 @@ class DataDirectory:
         self.cluster_id = ""
         self.node_id = -1
         self.directory_id = kafka_uuid.ZERO
+        # Why this process uses it no longer: its disk failed (storage.directory_failures).
+        self.failure: str | None = None
         self._lock_fd = -1
 
     def lock(self) -> None:

@@ -8,6 +8,10 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
+# Errors of a disk, or of a file system that has shut down, on which the next attempt will hardly succeed.
+DISK_FAILURES = frozenset({errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.EUCLEAN})
+
+
 class OffsetOutOfRange(KafkaError):
     """A read below the log start offset or above the log end offset."""
 
@@ -48,15 +52,15 @@ class ColdRead(Exception):
         self.size = size
 
 
-def errno_of(error: BaseException | None) -> int:
-    """Return the errno of an OSError, or of the one from which this error was raised; EIO if there is none."""
+def errno_of(error: BaseException | None, otherwise: int = errno.EIO) -> int:
+    """Return the errno of an OSError, or of the one from which this error was raised; `otherwise` if there is none."""
     while error is not None:
         if isinstance(error, MemoryError):
             return errno.ENOMEM
         if isinstance(error, OSError) and error.errno:
             return error.errno
         error = error.__cause__
-    return errno.EIO
+    return otherwise
 
 
 def rights_advice(error: BaseException) -> str:

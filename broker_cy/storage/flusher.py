@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from broker_cy.core.logs import facts
@@ -63,14 +63,18 @@ class Flusher:
         flush_bytes: int = FLUSH_BYTES,
         note_bytes: int = NOTE_BYTES,
         note_jobs: Jobs | None = None,
+        on_error: Callable[[str | None, BaseException], None] = lambda path, error: None,
     ) -> None:
-        """`note_jobs` has the worker for the notes; `jobs` if there is none."""
+        """`note_jobs` has the worker for the notes; `jobs` if there is none. `on_error` is called with each failure
+        and the path where it happened, None if that is not known.
+        """
         self.logs = logs
         self.offline = offline
         self.checkpoints = checkpoints
         self.totals = totals
         self.jobs = jobs
         self.note_jobs = note_jobs or jobs
+        self._on_error = on_error
         self._running = False
         self._again = False
         self._asked: dict[Log, None] = {}
@@ -160,7 +164,7 @@ class Flusher:
             try:
                 job = maintenance.begin_flush(log)
             except StorageError as error:
-                self._note_failure("could not advance the recovery point", error)
+                self._note_failure("could not advance the recovery point", error, log.directory)
                 continue
             if job is not None:
                 job.begun_ms = self._now_ms
@@ -181,11 +185,12 @@ class Flusher:
 
         self.jobs.run(lambda: self._sync(pending), done)
 
-    def _note_failure(self, event: str, error: BaseException) -> None:
+    def _note_failure(self, event: str, error: BaseException, path: str | None = None) -> None:
         """Log a failure, once per flush: the other logs most likely fail for the same reason."""
         if not self.failed:
             logger.error(event, extra=facts(reason=error))
         self.failed = True
+        self._on_error(error.filename if isinstance(error, OSError) else path, error)
 
     def _complete(self, pending: Pending) -> set[str]:
         """Advance the recovery points; return the data directories in which that failed."""
@@ -195,7 +200,7 @@ class Flusher:
                 maintenance.complete_flush(log, job)
             except StorageError as error:
                 failed.add(os.path.dirname(log.directory))
-                self._note_failure("could not advance the recovery point", error)
+                self._note_failure("could not advance the recovery point", error, log.directory)
         return failed
 
     def write_checkpoints(self, *names: str) -> None:

@@ -529,6 +529,11 @@ cdef class Log:
                 if self.totals.on_damage is not None:
                     self.totals.on_damage(self.directory)
 
+    def lose_disk(self, reason):
+        """Refuse every operation from now on, because the disk failed: the files are not touched, not even to note it."""
+        if self.offline is None:
+            self.offline = reason
+
     def needs_flush(self, int64_t now_ms):
         """Whether there is something to flush, and flush.ms has passed since the last flush."""
         if self.recovery_point >= self.written_end_offset or self.offline is not None:

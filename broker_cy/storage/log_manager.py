@@ -29,6 +29,7 @@ from broker_cy.storage.data_directory import (
     read_topic_id,
     write_topic_id,
 )
+from broker_cy.storage.directory_failures import DirectoryFailures
 from broker_cy.storage.errors import SHORTAGES, CorruptSegment, StorageError, errno_of
 from broker_cy.storage.flusher import Flusher
 from broker_cy.storage.jobs import Jobs
@@ -67,9 +68,10 @@ class LogManager:
         jobs: Jobs,
         note_jobs: Jobs | None = None,
         open_jobs: Jobs | None = None,
+        check_jobs: Jobs | None = None,
     ) -> None:
         """`note_jobs`: a worker that never waits long for the disk, for the notes of the flusher; `open_jobs`: workers
-        that open logs. `jobs` replaces those that are None.
+        that open logs; `check_jobs`: those that look whether a disk has failed. `jobs` replaces those that are None.
         """
         self.data_directories = directories
         self.settings = settings
@@ -83,6 +85,9 @@ class LogManager:
         self.checkpoints = OffsetCheckpoints([directory.path for directory in directories], self.topic_ids)
         ends = {directory.path: directory.clean_broker_epoch() for directory in directories}
         self.clean = {path: epoch is not None for path, epoch in ends.items()}
+        # `on_directory_failed` is called for each data directory whose disk fails, when its logs are offline.
+        self.failures = DirectoryFailures(directories, check_jobs or jobs, self._directory_failed)
+        self.on_directory_failed: Callable[[DataDirectory], None] = lambda directory: None
         # The broker epoch of the last process, -1 if it may have lost something.
         self.previous_broker_epoch = previous_epoch(directories, ends)
         self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
@@ -103,7 +108,7 @@ class LogManager:
         )
         self.flusher = Flusher(
             self.logs, self.offline, self.checkpoints, self.totals, jobs,
-            settings.flush_bytes, settings.note_bytes, note_jobs,
+            settings.flush_bytes, settings.note_bytes, note_jobs, self.failures.suspect,
         )  # fmt: skip
         self.removal = Removal(jobs)
         self._retention = Retention(
@@ -355,6 +360,13 @@ class LogManager:
             if late and self.totals.on_damage is not None:
                 self.totals.on_damage(path)
 
+    def _directory_failed(self, directory: DataDirectory) -> None:
+        """Take all logs of a data directory offline, in memory alone: nothing can be noted there (KAFKA-19289)."""
+        for key, log in self.logs.items():
+            if key[0] != METADATA_TOPIC and os.path.dirname(log.directory) == directory.path:
+                log.lose_disk(str(directory.failure))
+        self.on_directory_failed(directory)
+
     def may_reopen(self, key: TopicPartition) -> bool:
         """Whether a partition is offline for lack of space, descriptors or memory."""
         return key in self._short_of_room
@@ -380,7 +392,10 @@ class LogManager:
         key = (topic, partition)
         if key in self.logs or key in self.offline or key in self.unopened:
             raise ValueError(f"partition {topic}-{partition} already exists")
-        root = min(self._held, key=self._held.__getitem__)
+        usable = [each.path for each in self.data_directories if each.failure is None]
+        if not usable:
+            raise StorageError(f"cannot create {topic}-{partition}: {self.data_directories[0].failure}")
+        root = min(usable, key=self._held.__getitem__)
         path = f"{root}/{topic}-{partition}"
         try:
             if os.path.isdir(path) and os.listdir(path):
@@ -392,6 +407,7 @@ class LogManager:
             )  # fmt: skip
             write_topic_id(log.directory, topic_id)
         except OSError as error:
+            self.failures.suspect(path, error)
             raise StorageError(f"cannot create {path}: {error.strerror}") from error
         self._held[root] += 1
         self.logs[key] = log
@@ -452,6 +468,7 @@ class LogManager:
         try:
             return bool(maintenance.truncate_to(log, offset, now_ms))
         except OSError as error:
+            self.failures.suspect(log.directory, error)
             raise StorageError(f"cannot truncate {log.directory}: {error.strerror}") from error
         finally:
             # Also if it failed on the way: it may end earlier than before.
@@ -467,6 +484,7 @@ class LogManager:
         try:
             maintenance.restart_at(log, offset, now_ms)
         except OSError as error:
+            self.failures.suspect(log.directory, error)
             raise StorageError(f"cannot begin {log.directory} again at {offset}: {error.strerror}") from error
         self.truncations.add(log, partial(self._settled, log, done))
 

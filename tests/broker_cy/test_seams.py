@@ -157,6 +157,7 @@ DISK_MODULES = {
             "cleaner.source",
             "cleaner.swap",
             "damage",
+            "directory_failures",
             "disk",
             "flush_job",
             "flusher",

@@ -32,6 +32,7 @@ from tests.sim.world.fault_defects import FAULT_SEEDS, ONLY
 from tests.sim.world.faults import KINDS, begin, end_all
 from tests.sim.world.plan import (
     CLUSTER,
+    CLUSTER_DATA_DISKS,
     CLUSTER_DISKS,
     CLUSTER_ROLES,
     CLUSTER_SECURED,
@@ -65,7 +66,14 @@ CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", by_tier("20", "200")))
 CLUSTER_SOAK_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "20000"))
 CLUSTER_PARTS = min(CLUSTER_SEEDS, max(5, CLUSTER_SEEDS // 10))
 # Of each of the other profiles of clusters.
-OTHER_CLUSTERS = (CLUSTER_DISKS, CLUSTER_ROLES, CLUSTER_VOTERS, CLUSTER_UNCLEAN, CLUSTER_SECURED)
+OTHER_CLUSTERS = (
+    CLUSTER_DISKS,
+    CLUSTER_ROLES,
+    CLUSTER_VOTERS,
+    CLUSTER_UNCLEAN,
+    CLUSTER_SECURED,
+    CLUSTER_DATA_DISKS,
+)
 OTHER_CLUSTER_SEEDS = max(1, min(by_tier(2, 10), CLUSTER_SEEDS))
 # One seed of so many runs twice.
 TWICE_EVERY = 100
@@ -134,6 +142,13 @@ def test_no_seed_of_a_cluster_finds_anything(part: int) -> None:
 def test_no_seed_of_a_cluster_with_a_broken_disk_finds_anything() -> None:
     """The same, while the disk of one node fails: the others lose nothing, and it comes back."""
     run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_DISKS)
+
+
+def test_no_seed_of_a_cluster_whose_data_disk_dies_finds_anything() -> None:
+    """If this fails, a broker leads partitions on a disk that died although its metadata log is on another one, or
+    clients lose records when others lead in its place.
+    """
+    run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_DATA_DISKS)
 
 
 def test_no_seed_of_a_cluster_with_controllers_of_its_own_finds_anything() -> None:
@@ -315,7 +330,7 @@ def test_a_plan_is_data() -> None:
     assert Plan.from_json(plan.to_json()) == plan
     assert plan_of(7) == plan != plan_of(8)
     assert len({plan_of(7, profile).to_json() for profile in NAMES}) == len(NAMES)
-    for profile in (CLUSTER, CLUSTER_ROLES, CLUSTER_VOTERS, CLUSTER_UNCLEAN, CLUSTER_SECURED):
+    for profile in (CLUSTER, *(each for each in OTHER_CLUSTERS if each != CLUSTER_DISKS)):
         assert Plan.from_json(plan_of(7, profile).to_json()) == plan_of(7, profile) != plan_of(7, CLUSTER_DISKS)
     fewer = plan.without_workers({0})
     assert fewer.clients == (plan.clients[0], *plan.clients[2:])

@@ -93,6 +93,7 @@ cdef class ServerCore(FlushGroup):
     cdef public object fetch_sessions   # SessionCache, put there by the Fetch handler
     cdef public object cold_reader      # executor of reads that left the page cache
     cdef public object authorization    # server.authorization.Authorization; None: everybody may do everything
+    cdef public object on_disk_error    # called with a path and the error of each access to it that failed, or None
     cdef public object check_jobs       # storage.jobs.Jobs with one thread, which checks large compressed batches
 
     cdef int release(self, list replies) except -1

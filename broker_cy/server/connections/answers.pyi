@@ -37,6 +37,7 @@ class ServerCore(FlushGroup):
     fetch_bytes_max: int
     cold_reader: Executor | None
     check_jobs: Jobs
+    on_disk_error: Callable[[str, BaseException], None] | None
     authorization: Authorization | None
     quotas: ClientQuotas | None
     leader_throttle: ReplicaThrottle | None

@@ -208,6 +208,8 @@ cdef class ServerCore(FlushGroup):
 
     cdef int failed(self, FlushedLog partition, object what, object error) except -1:
         self.log_events.disk_error(f"{partition.topic}-{partition.index}", what, error)
+        if self.on_disk_error is not None and partition.log is not None:
+            self.on_disk_error(partition.log.directory, error)
         return 0
 
     def close_idle(self, int64_t idle_ms):

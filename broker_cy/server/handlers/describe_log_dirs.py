@@ -37,7 +37,8 @@ async def describe_log_dirs(
         if partition.offline is None:
             directory = os.path.dirname(partition.log.directory)
             by_directory[directory][partition.topic].append(partition)
-    results = [describe(path, topics) for path, topics in by_directory.items()]
+    failed = {each.path for each in ctx.broker.log_manager.data_directories if each.failure is not None}
+    results = [failure(path) if path in failed else describe(path, topics) for path, topics in by_directory.items()]
     paths = {os.path.abspath(path): str(path) for path in ctx.broker.config.log_dirs}
     for each in results:
         each.is_cordoned = is_cordoned(ctx.broker.config, paths[each.log_dir])
@@ -58,7 +59,7 @@ def describe(path: str, topics: dict[str, list[Partition]]) -> messages.Describe
     try:
         usable_bytes, total_bytes = room(path)
     except OSError:
-        return Response.DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+        return failure(path)
     return Response.DescribeLogDirsResult(
         log_dir=path,
         topics=[
@@ -76,3 +77,8 @@ def describe(path: str, topics: dict[str, list[Partition]]) -> messages.Describe
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
     )
+
+
+def failure(path: str) -> messages.DescribeLogDirsResponse.DescribeLogDirsResult:
+    """What is said of a directory whose disk has failed."""
+    return Response.DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)

@@ -30,6 +30,7 @@ from broker_cy.wire import messages
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.controller.operation import Operation
+    from broker_cy.server.metadata.failed_directories import FailedDirectories
     from broker_cy.wire.codec import Message
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
@@ -86,9 +87,11 @@ class BrokerMembership:
         image: Callable[[], MetadataImage],
         reports: Callable[[], Mapping[int, int]],
         unreached: Callable[[], str] = str,
+        failed: FailedDirectories | None = None,
     ) -> None:
         """`reports` returns the brokers that refuse connections, with their epochs, if the active controller takes
         such reports. `unreached` returns the addresses of controllers that cannot be reached, with the reasons.
+        `failed` are the data directories whose disks have failed.
         """
         self.epoch = -1
         self._config = config
@@ -99,6 +102,7 @@ class BrokerMembership:
         self._image = image
         self._reports_now = reports
         self._unreached = unreached
+        self._failed = failed
         self._hindrance = ""  # why this broker is not registered, or its last heartbeat was not answered
         self._beating: asyncio.Task[None] | None = None
         self._unfenced: asyncio.Future[None] = loop.create_future()
@@ -335,22 +339,30 @@ class BrokerMembership:
         cordoned = None
         if self._image().features.metadata_version >= features.MV_CORDONED:
             cordoned = list(cordoned_ids(self._config, self._log_dirs))
+        offline = () if self._failed is None else self._failed.ids
+        # As for a process that has ended: a fence, at once. The loss of each directory as well would change every
+        # partition twice.
+        is_end = self._failed is not None and self._failed.has_all
         request = messages.BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._image().offset,
-            want_fence=False,
-            want_shut_down=self._wants_to_stop,
+            want_fence=is_end,
+            want_shut_down=is_end or self._wants_to_stop,
+            offline_log_dirs=[] if is_end else list(offline),
             cordoned_log_dirs=cordoned,
             _unknown_tags=refusals.tag_of(self._reports_now()),
         )
-        return await self._controller.run(
+        found = await self._controller.run(
             Heartbeat(request),
             request,
             messages.BrokerHeartbeatResponse,
             lambda response: response,
             STOPPING_ANSWER_S if request.want_shut_down else ANSWER_S,
         )
+        if self._failed is not None:
+            self._failed.acknowledged(offline)
+        return found
 
 
 def _hindrance(config: BrokerConfig, error: KafkaError) -> str:

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from broker_cy.server.metadata.controller_link import ControllerLink
     from broker_cy.server.metadata.controller_membership import ControllerMembership
     from broker_cy.server.metadata.directory_reports import DirectoryReports
+    from broker_cy.server.metadata.failed_directories import FailedDirectories
     from broker_cy.server.metadata.quorum_network import QuorumNetwork
     from broker_cy.storage.log_manager import LogManager
     from broker_cy.wire.codec import Message
@@ -82,6 +83,8 @@ SEGMENT_BYTES_MAX = 2**31 - 1
 FORWARD_S = 30.0
 # Between two attempts to find it.
 RETRY_S = 0.05
+# How long a node whose disk failed runs on after it has resigned, so that the others hear of that.
+RESIGN_S = 0.1
 
 
 def _nobody(_: int) -> None:
@@ -136,6 +139,7 @@ class ControllerService:
         self._membership: BrokerMembership | None = None
         self._controller_membership: ControllerMembership | None = None
         self._directory_reports: DirectoryReports | None = None
+        self._failed_directories: FailedDirectories | None = None
         self._pools: tuple[Pool, ...] = ()
         # None for a node that nobody else can talk to.
         self._network: QuorumNetwork | None = None
@@ -241,6 +245,7 @@ class ControllerService:
             # Imported here, because a node that is alone registers itself in one step.
             from broker_cy.server.metadata.broker_membership import BrokerMembership
             from broker_cy.server.metadata.directory_reports import DirectoryReports
+            from broker_cy.server.metadata.failed_directories import FailedDirectories
 
             if len(self._directory_ids) == 1:
                 self._directory_reports = DirectoryReports(
@@ -252,6 +257,13 @@ class ControllerService:
                     lambda: self.broker_epoch,
                 )
                 self._listeners.append(self._directory_reports.apply)
+            self._failed_directories = FailedDirectories(
+                self._loop,
+                self._directory_ids,
+                self.config["log.dir.failure.timeout.ms"] / 1000,
+                self._hurry,
+                self._end_without_disk,
+            )
             self._membership = BrokerMembership(
                 self.config,
                 self,
@@ -261,6 +273,7 @@ class ControllerService:
                 lambda: self.image,
                 lambda: {} if self._watch is None else self._watch.reports,
                 lambda: "" if self._network is None else self._network.unreached,
+                self._failed_directories,
             )
             await self._unless_strange(self._membership.register(listeners, self._directory_ids, previous_epoch))
             # A broker that is new to the cluster knows the topics only now. It is fenced, and stays so.
@@ -396,8 +409,8 @@ class ControllerService:
         if self._snapshots is not None:
             self._snapshots.committed(image, size_bytes)
         own = image.brokers.get(self.node_id)
-        if own is not None and own.fenced and self._membership is not None:
-            self._membership.hurry()
+        if own is not None and own.fenced:
+            self._hurry()
         self._leadership.activate()
 
     def _quorum_changed(self, output: Output) -> None:
@@ -418,6 +431,22 @@ class ControllerService:
             self.halted.set_result(reason)
         if self._network is not None:
             self._network.end_start(reason)
+
+    def _hurry(self) -> None:
+        if self._membership is not None:
+            self._membership.hurry()
+
+    def directory_failed(self, directory_id: UUID, reason: str) -> None:
+        """The disk of a data directory of this broker has failed, for `reason`."""
+        if self._failed_directories is not None:
+            self._failed_directories.add(directory_id, reason)
+        else:
+            self._end_without_disk(reason)
+
+    def _end_without_disk(self, reason: str) -> None:
+        """The process has to end. If it leads the quorum, it resigns first: its metadata log may be intact."""
+        self._leadership.stop(reason)
+        self._loop.call_later(RESIGN_S, self._halted, reason)
 
     def _suspect(self, broker_id: int, epoch: int) -> None:
         self.on_suspect(broker_id)

@@ -7,6 +7,7 @@ has the role of the image (`Partition.assign`); `replication` is what its roles 
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, Protocol
 
 from broker_cy.config import NoEffectReporter, topic_settings
@@ -409,6 +410,12 @@ class PartitionService:
         LOGGER.info("partition online", extra=facts(partition=f"{key[0]}-{key[1]}"))
         if self._on_online is not None:
             self._on_online(*key)
+
+    def lose_directory(self, path: str) -> None:
+        """The disk of a data directory has failed, and its logs are offline."""
+        for partition in self._table:
+            if partition.log is not None and os.path.dirname(partition.log.directory) == path:
+                partition.lose_disk()
 
     def _drop_slow(self, now_s: float) -> None:
         silence = self.silence()

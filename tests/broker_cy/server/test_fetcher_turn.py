@@ -288,7 +288,7 @@ def test_a_follower_with_a_full_disk_waits_before_it_fetches_again(tmp_path: Pat
 
     async def work() -> None:
         loop, clock = Timers(), ManualClock()
-        group = FlushGroup(loop, clock)
+        group = FlushGroup(cast(Any, loop), clock)
         full = follower(group, tmp_path, 0, 2)
         leader = Leader([part(0, 2, batch(2))], answers=1_000)
         everything = Follower(

@@ -200,6 +200,18 @@ class Cluster:
             f"{host}: another node had other partitions at offset {image.offset} of the metadata"
         )
 
+    def check_leads_nothing(self, machine: Machine) -> None:
+        """Raises AssertionError if another node takes `machine` for a leader although other replicas are in sync."""
+        node = node_of(machine.host)
+        for host, other in self._world.machines.items():
+            if other is machine or other.server is None or not other.is_started:
+                continue
+            for topic in _topics(other.server.broker.image):
+                for index, each in topic.partitions.items():
+                    assert each.leader != node or len(each.isr) == 1, (
+                        f"{host}: {machine.host} still leads {topic.name}-{index}, and its disk died ({each})"
+                    )
+
     def has_deposed_leader(self, topic: str, index: int) -> bool:
         """Whether a node leads a partition that has a newer leader, of which it has not heard."""
         partitions = (

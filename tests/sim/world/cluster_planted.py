@@ -29,11 +29,19 @@ from broker_cy.server.metadata import quorum_opening
 from broker_cy.server.replication.fetcher import Lane
 from broker_cy.server.replication.replicas import Replicas
 from broker_cy.server.tokens import Tokens
+from broker_cy.storage.directory_failures import DirectoryFailures
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
 from tests.sim import quorum_defects
 from tests.sim.world.loop import SimLoop
-from tests.sim.world.plan import CLUSTER, CLUSTER_ROLES, CLUSTER_SECURED, CLUSTER_UNCLEAN, CLUSTER_VOTERS
+from tests.sim.world.plan import (
+    CLUSTER,
+    CLUSTER_DATA_DISKS,
+    CLUSTER_ROLES,
+    CLUSTER_SECURED,
+    CLUSTER_UNCLEAN,
+    CLUSTER_VOTERS,
+)
 from tests.sim.world.planted import Planted
 
 # As long as other draws do not change it, the first one finds the defect.
@@ -262,6 +270,14 @@ def quotas_are_forgotten_by_a_start(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClientQuotas, "apply", wrong)
 
 
+# --- disks
+
+
+def dead_disks_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    """A leader whose disk died still leads: each write fails for itself, as long as the process runs."""
+    patch.setattr(DirectoryFailures, "suspect", lambda self, path, error: None)
+
+
 # Those that worlds find, with a seed that does.
 def requests_wait_for_records_for_ever(patch: pytest.MonkeyPatch) -> None:
     """Requests to coordinators wait for as long as their records are not committed."""
@@ -315,5 +331,8 @@ CLUSTER_PLANTED: dict[str, Planted] = (
             (nobody_has_to_wait, 0),
             (quotas_are_forgotten_by_a_start, 0),
         ]
+    }
+    | {
+        dead_disks_are_not_noticed.__name__: Planted(dead_disks_are_not_noticed, SEEDS, 0, CLUSTER_DATA_DISKS),
     }
 )

@@ -22,11 +22,13 @@ CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
 METADATA_LOG = "__cluster_metadata-0"
 
 
-def format_directory(root: str, node_id: int, draw: Any) -> None:
-    """A node of a cluster with static voters."""
+def format_directory(root: str, node_id: int, draw: Any, metadata: str | None = None) -> None:
+    """A node of a cluster with static voters; its metadata log may have a directory of its own."""
     for each in open_directories([root], node_id, lambda: CLUSTER_ID, Randomness(draw).kafka_uuid):
         each.close()
-    _write(os.path.join(root, snapshot.BOOTSTRAP_NAME), snapshot.KRaftState())
+    metadata = metadata or root
+    os.makedirs(metadata, exist_ok=True)
+    _write(os.path.join(metadata, snapshot.BOOTSTRAP_NAME), snapshot.KRaftState())
 
 
 def format_voter(plan: Plan, host: str, root: str, number: int) -> None:

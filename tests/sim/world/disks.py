@@ -7,6 +7,8 @@ blocks do.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -37,6 +39,16 @@ class Current:
         self.end = End.KILLED
         # By disk, while it is not in use: the bytes that C code may still write, and the errno afterwards.
         self.budgets: dict[int, tuple[int, int]] = {}
+        # By disk: the directory below which nothing succeeds.
+        self.dead: dict[int, str] = {}
+
+    def refuse(self, first: Any, named: dict[str, Any]) -> None:
+        """Raise OSError for a call whose first argument is a path or a descriptor below what has died."""
+        below = self.dead[id(self.disk)]
+        fd = first if isinstance(first, int) else next((each for key, each in named.items() if "dir_fd" in key), None)
+        path = os.fsdecode(first) if fd is None else os.readlink(f"/proc/self/fd/{fd}")
+        if path == below or path.startswith(f"{below}/"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def count(self) -> None:
         """Raise PowerCut if the process has ended, or ends now."""
@@ -73,10 +85,38 @@ def break_down(disk: Disk) -> None:
         disk.faults.begin()
 
 
+def die(disk: Disk, below: str) -> None:
+    """Let every operation below a directory of this disk fail, which stands for a disk of its own."""
+    with use(disk):
+        system.set_write_budget(0, errno.EIO)
+    current.dead[id(disk)] = below
+
+
+def is_dead(disk: Disk) -> bool:
+    """Whether a part of this disk has died."""
+    return id(disk) in current.dead
+
+
 def repair(disk: Disk) -> None:
     """Let every operation on this disk succeed again."""
+    current.dead.pop(id(disk), None)
     with use(disk):
         disk.faults.end()
+
+
+def spared(write: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that writes in C to what is not on the part of a disk that has died."""
+
+    def call(*arguments: Any) -> Any:
+        if id(current.disk) not in current.dead:
+            return write(*arguments)
+        before = system.set_write_budget(*UNLIMITED)
+        try:
+            return write(*arguments)
+        finally:
+            system.set_write_budget(*before)
+
+    return call
 
 
 @contextmanager
@@ -87,6 +127,7 @@ def installed() -> Iterator[None]:
             yield
         finally:
             current.budgets.clear()
+            current.dead.clear()
 
 
 def _forward(module: Any, name: str, method: str) -> Callable[..., Any]:
@@ -97,6 +138,8 @@ def _forward(module: Any, name: str, method: str) -> Callable[..., Any]:
         if current.disk is None:
             return before(*arguments, **named)
         current.count()
+        if id(current.disk) in current.dead:
+            current.refuse(arguments[0], named)
         return getattr(current.disk, method)(*arguments, **named)
 
     return blocking.watched(method, call)

@@ -54,5 +54,6 @@ ONLY: dict[str, Only] = {
     "loss": Only("groups: stale_generation_commits", 4, is_drawn=True),
     "delay": Only("groups: stale_generation_commits", 4),
     "set_clock": Only("the clock of a client must be that of the broker", 0, is_drawn=True),
+    "lose_data_disk": Only("dead_disks_are_not_noticed", 0),
     "break_disk": Only("groups: expired_member_is_kept", 9),
 }

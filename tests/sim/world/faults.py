@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 
+# Of a broker whose data disk has died: within this time somebody has tried to write to it, the controller has heard of
+# that, and others lead in its place.
+LEADS_US = 2_000_000
+
+
 def begin(world: World, fault: Fault) -> None:
     world.note(f"fault: {fault}")
     machine = world.machines[fault.host]
@@ -203,6 +208,23 @@ def _break_disk(world: World, machine: Machine, fault: Fault) -> None:
     world.at(world.time.now_us + fault.us, repair)
 
 
+def _lose_data_disk(world: World, machine: Machine, fault: Fault) -> None:
+    """The disk of the data dies, and that of the metadata log does not. Other brokers have to lead soon."""
+    disks.die(machine.disk, machine.data)
+    until_us = world.time.now_us + fault.us
+
+    def check() -> None:
+        if world.time.now_us < until_us and not world.recovers:
+            world.cluster.check_leads_nothing(machine)
+
+    def repair() -> None:
+        if not world.recovers:
+            disks.repair(machine.disk)
+
+    world.at(world.time.now_us + LEADS_US, check)
+    world.at(until_us, repair)
+
+
 KINDS: dict[str, Callable[[World, Machine, Fault], None]] = {
     "kill": _kill,
     "kill_in_call": _kill_in_call,
@@ -221,4 +243,5 @@ KINDS: dict[str, Callable[[World, Machine, Fault], None]] = {
     "delay": _delay,
     "set_clock": _set_clock,
     "break_disk": _break_disk,
+    "lose_data_disk": _lose_data_disk,
 }

@@ -73,7 +73,12 @@ class Machine:
     def __init__(self, world: World, host: str, root: str, settings: dict[str, str], rate: float) -> None:
         self.world = world
         self.host = host
+        # The directory of the data, and that of the metadata log.
+        self.data = self.metadata = root
         self.settings = {**SETTINGS, "node.id": str(node_of(host)), "log.dirs": root, **settings}
+        if world.plan.has_metadata_disks:
+            self.data, self.metadata = f"{root}/data", f"{root}/metadata"
+            self.settings |= {"log.dirs": self.data, "metadata.log.dir": self.metadata}
         self.settings.setdefault("advertised.listeners", f"PLAINTEXT://{host}:{PORT}")
         self.is_broker = "broker" in self.settings.get("process.roles", "broker")
         self.draw = world.draws(host)
@@ -82,7 +87,7 @@ class Machine:
         if world.plan.voters:
             format_voter(world.plan, host, root, 0)
         elif world.plan.is_cluster:
-            format_directory(root, int(self.settings["node.id"]), self.draw)
+            format_directory(self.data, int(self.settings["node.id"]), self.draw, self.metadata)
         self.disk = Disk(root, world.draws(f"{host}/disk"))
         self.disk.takes_notes = True
         self.clock = MachineClock(world.time, rate)
@@ -147,7 +152,7 @@ class Machine:
             if error is None:
                 self.is_started = True
                 self.started_us = self.world.time.now_us
-            elif self.disk.faults.active or self.disk.broken:
+            elif self.disk.faults.active or self.disk.broken or disks.is_dead(self.disk):
                 self.world.note(f"{self.host} cannot start: {type(error).__name__}")
                 self.has_failed = True
             else:
@@ -294,6 +299,9 @@ class Machine:
                 every = RELOADS_EVERY_BROKEN if self.disk.faults.active else RELOADS_EVERY
                 if self.turns % every == 0:
                     check_reloads(self)
+        if self.is_started and self.server is not None and self.server.broker.controller.halted.done():
+            # As the process does (broker_cy.main).
+            self._end(End.KILLED)
         if self.when_ending is not None and self.is_started and is_ending(self):
             begin, self.when_ending = self.when_ending, None
             begin()

@@ -60,6 +60,8 @@ class Plan:
     # Listeners want a login, and an authorizer decides; what no ACL names is allowed or not.
     is_secured: bool = False
     allows_unnamed: bool = False
+    # The metadata logs are on other disks than the data (metadata.log.dir).
+    has_metadata_disks: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -127,6 +129,7 @@ CLUSTER_ROLES = "cluster-roles"
 CLUSTER_VOTERS = "cluster-voters"
 CLUSTER_UNCLEAN = "cluster-unclean"
 CLUSTER_SECURED = "cluster-secured"
+CLUSTER_DATA_DISKS = "cluster-data-disks"
 PROFILES = {
     EVERYTHING: Profile(
         (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
@@ -151,7 +154,16 @@ PROFILES = {
 
 
 # Also the names of profiles whose plans are drawn in another way.
-NAMES = (*PROFILES, CLUSTER, CLUSTER_DISKS, CLUSTER_ROLES, CLUSTER_VOTERS, CLUSTER_UNCLEAN, CLUSTER_SECURED)
+NAMES = (
+    *PROFILES,
+    CLUSTER,
+    CLUSTER_DISKS,
+    CLUSTER_ROLES,
+    CLUSTER_VOTERS,
+    CLUSTER_UNCLEAN,
+    CLUSTER_SECURED,
+    CLUSTER_DATA_DISKS,
+)
 
 
 def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
@@ -168,6 +180,8 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         return _unclean_plan(seed)
     if profile == CLUSTER_SECURED:
         return _secured_plan(seed)
+    if profile == CLUSTER_DATA_DISKS:
+        return _data_disks_plan(seed)
     content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
     is_synced = draw.chance(content.synced)
@@ -300,6 +314,29 @@ def _secured_plan(seed: int) -> Plan:
     plan = _cluster_plan(seed) if draw.chance(0.5) else _roles_plan(seed)
     clients = (*plan.clients, *((f"{each}-{CLUSTER}", CLUSTER) for each in SECURITY))
     return replace(plan, clients=clients, is_secured=True, allows_unnamed=draw.chance(0.5))
+
+
+def _data_disks_plan(seed: int) -> Plan:
+    """The clients of a plan of `cluster`, on nodes whose metadata logs are on other disks than their data. The data
+    disks of two of them die, one after the other, and nothing else happens.
+    """
+    plan = _cluster_plan(seed)
+    draw = Draws(seed, "data disks", Trace())
+    first, second = draw.sample(plan.hosts, 2)
+    begins_us, lasts_us = draw.randint(1_000_000, 2_000_000), draw.randint(2_500_000, 3_500_000)
+    # The first one is back by then.
+    later_us = begins_us + lasts_us + draw.randint(2_000_000, 3_000_000)
+    faults = (
+        Fault(begins_us, "lose_data_disk", first, lasts_us),
+        Fault(later_us, "lose_data_disk", second, draw.randint(2_500_000, 3_500_000)),
+    )
+    return replace(
+        plan,
+        clients=(*plan.clients, (f"plain10-{CLUSTER}", CLUSTER)),
+        faults=faults,
+        duration_us=later_us + 3_000_000,
+        has_metadata_disks=True,
+    )
 
 
 def with_only(plan: Plan, kind: str) -> Plan:

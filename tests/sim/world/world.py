@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 from uuid import UUID
 
+from broker_cy.server.metadata.metadata_log import MetadataLog
 from broker_cy.storage import data_directory, written_points
 from tests.history.checker import check
 from tests.history.operations import Compact, Recorder, Unclean
@@ -68,6 +69,8 @@ KINDS: dict[str, type[Client]] = {
 }
 # In a cluster, instead of the same.
 IN_CLUSTER: dict[str, type[Client]] = {"admin": ClusterAdmin}
+# What writes to the metadata log in C, which may be on another disk than the data.
+METADATA_WRITES = ("append", "truncate", "replace", "delete_log_before")
 SYNCED = {"log.flush.interval.messages": "1"}
 
 
@@ -178,6 +181,7 @@ class World:
             [
                 (written_points, "boot_id", lambda: machines[id(disks.current.disk)].boot_id()),
                 (data_directory, "DataDirectory", lambda path: machines[id(disks.current.disk)].directory(path)),
+                *((MetadataLog, name, disks.spared(getattr(MetadataLog, name))) for name in METADATA_WRITES),
             ]
         )
 

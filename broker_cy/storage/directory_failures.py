@@ -1,0 +1,75 @@
+"""Data directories whose disk has failed (Kafka's LogDirFailureChannel).
+
+Kafka takes a directory offline at the first IOException. Here an error of one file condemns that file alone: a worker
+then writes and syncs a file of its own in the data directory. If that fails, too, the disk has failed. A full disk has
+not, nor has a process without descriptors. What has failed is not used again by this process: only a start finds out
+what is on a disk that has come back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from broker_cy.core.logs import facts
+from broker_cy.storage.atomic import write_atomically
+from broker_cy.storage.data_directory import DataDirectory
+from broker_cy.storage.errors import DISK_FAILURES, SHORTAGES, errno_of
+from broker_cy.storage.jobs import Jobs
+
+logger = logging.getLogger(__name__)
+
+# Kafka ignores files in a data directory.
+CHECK_FILE = ".disk-check"
+CONTENT = bytes(4096)
+# Between two checks of a directory that is not offline: consumers may ask for a damaged part of a file all the time.
+PAUSE_MS = 200
+
+
+def check(path: str) -> None:
+    """Write, sync and remove a file in a data directory. Blocks. Raises OSError."""
+    write_atomically(f"{path}/{CHECK_FILE}", CONTENT, sync=True)
+    os.unlink(f"{path}/{CHECK_FILE}")
+
+
+class DirectoryFailures:
+    """`suspect` is called on the loop with each error of a disk; `on_failed` with each directory that has failed."""
+
+    def __init__(
+        self, directories: Sequence[DataDirectory], jobs: Jobs, on_failed: Callable[[DataDirectory], None]
+    ) -> None:
+        self._directories = directories
+        self._jobs = jobs
+        self._on_failed = on_failed
+        # By path, those that are being checked or were a moment ago: whether to check again after that.
+        self._checking: dict[str, bool] = {}
+
+    def suspect(self, path: str | None, error: BaseException) -> None:
+        """An access to `path` failed; None: to any data directory. Errors that say nothing of the disk are ignored."""
+        if errno_of(error, 0) not in DISK_FAILURES:
+            return
+        for directory in self._directories:
+            is_there = path is None or path == directory.path or path.startswith(f"{directory.path}/")
+            if is_there and directory.failure is None:
+                self._check(directory)
+
+    def _check(self, directory: DataDirectory) -> None:
+        if directory.path in self._checking:
+            self._checking[directory.path] = True
+            return
+        self._checking[directory.path] = False
+        self._jobs.run(partial(check, directory.path), lambda _, error: self._checked(directory, error))
+
+    def _checked(self, directory: DataDirectory, error: BaseException | None) -> None:
+        if error is None or errno_of(error) in SHORTAGES:
+            self._jobs.later(PAUSE_MS, lambda: self._rested(directory))
+            return
+        directory.failure = f"the data directory {directory.path} failed: {error}"
+        logger.error("data directory offline", extra=facts(path=directory.path, reason=error))
+        self._on_failed(directory)
+
+    def _rested(self, directory: DataDirectory) -> None:
+        if self._checking.pop(directory.path):
+            self._check(directory)

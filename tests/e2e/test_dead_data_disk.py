@@ -1,0 +1,100 @@
+"""Three nodes whose metadata logs are on other disks than their data, and the data disk of one of them dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from broker_cy.core.errors import ErrorCode
+from tests.support import dead_disk
+from tests.support.cluster import ClusterNode, create_topic, in_sync, running, topics
+from tests.support.dead_disk import DyingDirectory, DyingFileSystem
+from tests.support.steady_client import SteadyClient
+from tests.support.wait import until
+
+PARTITIONS = 3
+WAIT_S = 20.0
+# Kafka's defaults: a broker that is merely silent keeps its leadership for nine seconds.
+SETTINGS = {
+    "broker.heartbeat.interval.ms": "2000",
+    "broker.session.timeout.ms": "9000",
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.fetch.timeout.ms": "2000",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
+    "min.insync.replicas": "2",
+}
+
+Disk = DyingDirectory | DyingFileSystem
+
+
+@pytest.fixture
+def disks() -> Iterator[list[Disk]]:
+    """The disks that a test makes."""
+    made: list[Disk] = []
+    yield made
+    for each in made:
+        each.close()
+
+
+def nodes_on(disks: list[Disk], make: Callable[[Path, Path], Disk], directory: Path) -> list[ClusterNode]:
+    nodes = []
+    for number in (1, 2, 3):
+        own = directory / f"node-{number}"
+        node = ClusterNode(own, number, "broker,controller", {**SETTINGS, "metadata.log.dir": str(own / "metadata")})
+        node.choose_ports()
+        disks.append(make(own, node.data_dir))
+        node.wrapper = disks[-1].wrapper
+        nodes.append(node)
+    return nodes
+
+
+def others_lead(nodes: Sequence[ClusterNode], victim: ClusterNode, topic: str) -> bool:
+    """Whether every other node names a leader for each partition, and never the victim."""
+    found = [topics(node.port)[topic].partitions for node in nodes if node is not victim]
+    return all(part.leader_id not in (-1, victim.node_id) for partitions in found for part in partitions)
+
+
+def survives_a_dead_disk(disks: list[Disk], make: Callable[[Path, Path], Disk], directory: Path) -> None:
+    nodes = nodes_on(disks, make, directory)
+    with running(nodes):
+        assert create_topic(nodes[0].port, "t", PARTITIONS, 3) is ErrorCode.NONE
+        for node in nodes:
+            until(lambda node=node: in_sync(node.port, "t", 3), "a topic", WAIT_S)  # type: ignore[misc]
+        servers = ",".join(node.bootstrap for node in nodes)
+        client = SteadyClient("librdkafka", servers, "t", PARTITIONS, directory)
+        try:
+            client.go_on(WAIT_S)
+            number = topics(nodes[0].port)["t"].partitions[0].leader_id - 1
+            victim = nodes[number]
+            client.longest_gap_s = 0.0
+            disks[number].die()
+            until(lambda: others_lead(nodes, victim, "t"), "other leaders", WAIT_S)
+            client.go_on(WAIT_S)
+            assert victim.child.wait(WAIT_S) == 1, victim.child.stderr()
+            last = victim.child.stderr().strip().splitlines()[-1]
+            assert last.startswith(f"broker-cy: the data directory {victim.data_dir} failed"), last
+            client.finish()
+            print(f"the longest time of a partition without an acknowledgement: {client.longest_gap_s:.2f} s")
+            assert client.reported == []
+            leaders = sorted(topics(nodes[number - 1].port)["t"].partitions, key=lambda part: part.partition_index)
+            client.check([nodes[part.leader_id - 1].port for part in leaders])
+        finally:
+            client.close()
+
+
+@pytest.mark.skipif(dead_disk.why_not() is not None, reason=str(dead_disk.why_not()))
+def test_clients_go_on_when_a_data_disk_dies(disks: list[Disk], tmp_path: Path) -> None:
+    """If this fails, a leader whose data disk died keeps leading for as long as its process runs: producers time out
+    although two other replicas are in sync.
+    """
+    survives_a_dead_disk(disks, DyingDirectory, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(dead_disk.why_no_file_system() is not None, reason=str(dead_disk.why_no_file_system()))
+def test_clients_go_on_when_the_kernel_shuts_a_file_system_down(disks: list[Disk], tmp_path: Path) -> None:
+    """The same with the errors of a real file system."""
+    survives_a_dead_disk(disks, DyingFileSystem, tmp_path)

@@ -1,0 +1,97 @@
+"""Directories whose disk dies while processes use them: without root by a library that fails system calls
+(dead_disk.c), and with root as a file system on a loop device that the kernel shuts down.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import shutil
+import struct
+from pathlib import Path
+from typing import Final
+
+from bench.launch.processes import run
+
+SOURCE: Final = Path(__file__).with_name("dead_disk.c")
+IMAGE_BYTES: Final = 64 << 20
+# EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32), and EXT4_GOING_FLAGS_NOLOGFLUSH: what was not written is lost.
+_SHUTDOWN: Final = 0x8004587D
+_WITHOUT_LOG_FLUSH: Final = 2
+
+
+def why_not() -> str | None:
+    """None if the library can be built, else what is missing."""
+    return None if _compiler() else "a C compiler is missing"
+
+
+def _compiler() -> str | None:
+    return shutil.which("cc") or shutil.which("gcc")
+
+
+def why_no_file_system() -> str | None:
+    """None if a file system on a loop device can be made, else what is missing."""
+    for tool in ("mkfs.ext4", "mount", "umount", "losetup"):
+        if shutil.which(tool) is None:
+            return f"{tool} is missing"
+    if os.geteuid() != 0:
+        return "mounting a file system needs root"
+    made = run(["losetup", "--find"], check=False)
+    return None if made.returncode == 0 else f"no loop device: {made.stderr.decode().strip()}"
+
+
+class DyingDirectory:
+    """`root` works until `die`, for the processes whose command lines begin with `wrapper`."""
+
+    def __init__(self, directory: Path, root: Path) -> None:
+        """The library and its switch are written to `directory`."""
+        compiler = _compiler()
+        assert compiler is not None
+        library = directory / "dead_disk.so"
+        run([compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", library, SOURCE, "-ldl"])
+        switch = directory / "dead_disk.switch"
+        switch.write_bytes(b"\0")
+        with open(switch, "r+b") as file:
+            self._switch = mmap.mmap(file.fileno(), 1)
+        self.root = root
+        self.wrapper = [
+            "env",
+            f"LD_PRELOAD={library}",
+            f"DEAD_DISK_SWITCH={switch}",
+            f"DEAD_DISK_ROOT={root}",
+        ]
+
+    def die(self) -> None:
+        """Fail every access from now on."""
+        self._switch[0] = 1
+
+    def close(self) -> None:
+        self._switch.close()
+
+
+class DyingFileSystem:
+    """The same by the kernel: an ext4 file system of its own at `root`. It needs root."""
+
+    def __init__(self, directory: Path, root: Path) -> None:
+        """The image is written to `directory`."""
+        image = directory / f"{root.name}.img"
+        with open(image, "wb") as file:
+            file.truncate(IMAGE_BYTES)
+        run(["mkfs.ext4", "-q", "-F", image])
+        root.mkdir(parents=True, exist_ok=True)
+        run(["mount", "-o", "loop", image, root])
+        self.root = root
+        self.wrapper: list[str] = []
+
+    def die(self) -> None:
+        """Fail every access from now on."""
+        fd = os.open(self.root, os.O_RDONLY)
+        try:
+            fcntl.ioctl(fd, _SHUTDOWN, struct.pack("=I", _WITHOUT_LOG_FLUSH))
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        # Lazily: a process that was killed may not be gone yet.
+        run(["umount", "--lazy", self.root])
