@@ -253,7 +253,9 @@ class Quorum:
             state.chunk,
             tuple(state.replies),
             state.leader_endpoints,
+            state.record_binds,
         )
+        state.record_binds = False
         state.truncate_to = -1
         state.replace_log = state.chunk = None
         state.to_append.clear()

@@ -161,6 +161,9 @@ class QuorumState:
         self._draw = draw
         self._recorded = stored
         self._recorded_facts: tuple[object, ...] | None = None
+        # Whether the newest record must be on disk before anything leaves (step.Output); the epoch of the last vote.
+        self.record_binds = False
+        self._voted_epoch = -1
         self.take_voters()
         self._restore(stored)
 
@@ -376,4 +379,8 @@ class QuorumState:
         if state == self._recorded:
             return None
         self._recorded = state
+        if voted is not None:
+            self._voted_epoch = self.epoch
+        # An only voter leads at once, without a vote on disk.
+        self.record_binds = voted is not None or (leader_id == self.node_id and self._voted_epoch != self.epoch)
         return state

@@ -14,11 +14,19 @@ def sync_directory(path: str) -> None:
         os.close(fd)
 
 
-def write_atomically(path: str, data: bytes | Callable[[int], bytes], *, sync: bool, dir_fd: int | None = None) -> None:
+def write_atomically(
+    path: str,
+    data: bytes | Callable[[int], bytes],
+    *,
+    sync: bool,
+    sync_name: bool = True,
+    dir_fd: int | None = None,
+) -> None:
     """Replace the file by `data`. A reader, or a start after a crash of this process, finds the old or the new file,
     complete.
 
-    With `sync` that also holds after a power loss; the call then blocks for the disk: use a worker thread.
+    With `sync` that also holds after a power loss, and, unless `sync_name` is false, it is the new file; the call then
+    blocks for the disk: use a worker thread.
     With `dir_fd`, a descriptor of a directory, `path` is a name in it. `data` may be a function that makes the content
     from a descriptor of the new file. Raises OSError.
     """
@@ -38,9 +46,11 @@ def write_atomically(path: str, data: bytes | Callable[[int], bytes], *, sync: b
         with suppress(OSError):
             os.unlink(temporary, dir_fd=dir_fd)
         raise
-    if sync and dir_fd is not None:
+    if not sync or not sync_name:
+        return
+    if dir_fd is not None:
         os.fsync(dir_fd)
-    elif sync:
+    else:
         sync_directory(os.path.dirname(path) or ".")
 
 

@@ -18,6 +18,18 @@ def sends_before_it_persists(patch: Patch) -> None:
     patch.setattr(step, "DURABILITY_ORDER", ("send", "persist", "truncate_to", "replace_log", "append", "chunk"))
 
 
+def votes_are_not_waited_for(patch: Patch) -> None:
+    """A vote is written like everything else that quorum-state contains: a power loss may take it."""
+    right = QuorumState.take_record
+
+    def take_record(self: QuorumState) -> ElectionState | None:
+        found = right(self)
+        self.record_binds = False
+        return found
+
+    patch.setattr(QuorumState, "take_record", take_record)
+
+
 def votes_twice_in_an_epoch(patch: Patch) -> None:
     """A voter grants its vote to each candidate of an epoch."""
     right = elections._grants
@@ -410,6 +422,7 @@ def pre_vote_is_always_granted(patch: Patch) -> None:
 SEEDS_MAX = 60
 DEFECTS: dict[Planter, int] = {
     sends_before_it_persists: 6,
+    votes_are_not_waited_for: 6,
     votes_twice_in_an_epoch: 6,
     forgets_its_vote_at_a_restart: 30,
     votes_for_a_shorter_log: 30,

@@ -50,13 +50,21 @@ class Disk:
     def __init__(self, directory_id: UUID, formatted: Snapshot) -> None:
         self.directory_id = directory_id
         self.formatted = formatted
+        # What the process has written last, and what a power cut leaves at least: only votes are waited for.
         self.state: ElectionState | None = None
+        self.durable_state: ElectionState | None = None
         self.start = BEGINNING
         self.log: list[Batch] = []
         self.durable: list[Batch] = []
         self.snapshots: dict[OffsetAndEpoch, Snapshot] = {}
         self.part: tuple[OffsetAndEpoch, int] | None = None
         self.is_dirty = False  # changed since the last sync began
+
+    def persist(self, state: ElectionState, *, binds: bool) -> None:
+        """Write quorum-state. Nobody waits for the disk unless it `binds`."""
+        self.state = state
+        if binds:
+            self.durable_state = state
 
     @property
     def end(self) -> int:
@@ -98,6 +106,13 @@ class Disk:
         self.log = []
         self.is_dirty = True
         return removed
+
+    def end_process(self, draw: random.Random) -> None:
+        """Leave the newest quorum-state, or one that was waited for: others are written by a worker, later."""
+        if draw.random() < 0.5:
+            self.state = self.durable_state
+        else:
+            self.durable_state = self.state
 
     def cut_power(self, draw: random.Random) -> None:
         """Leave what was synced, or also some of what was written since, or the truncation without it."""

@@ -419,6 +419,7 @@ class World:
             self.notice(node, node.quorum.epoch, self.doubts.choice([NOTICE_MS, 10 * NOTICE_MS]))
         node.quorum = None
         node.life += 1
+        node.disk.end_process(self.draw)
         if self.draw.random() < self.faults.wipe and self.operator.may_lose(node):
             self.wipes += 1
             node.disk = Disk(self.directory_id(), self.blank)
@@ -492,7 +493,8 @@ class World:
     def persist(self, node: Node, output: Output) -> bool:
         if self.draw.random() < self.faults.failed_write:
             raise Crash
-        node.disk.state = output.persist
+        assert output.persist is not None
+        node.disk.persist(output.persist, binds=output.binds)
         return True
 
     def truncate(self, node: Node, end_offset: int) -> bool:

@@ -187,9 +187,11 @@ class MetadataLog:
         except (QuorumError, ValueError) as error:
             raise QuorumError(f"{path}: {error}") from error
 
-    def write_election_state(self, state: ElectionState) -> None:
-        """Replace the file. Blocks until it is on disk. Raises OSError."""
-        write_atomically(self._path(election_state.FILE_NAME), state.to_json(), sync=True)
+    def write_election_state(self, state: ElectionState, *, is_bound: bool = True) -> None:
+        """Replace the file. Blocks until it is on disk; a power loss may bring the file before back unless `is_bound`.
+        Raises OSError.
+        """
+        write_atomically(self._path(election_state.FILE_NAME), state.to_json(), sync=True, sync_name=is_bound)
 
     # --- snapshots
 

@@ -5,8 +5,10 @@ Batches are staged in the turn of the loop that appends them, and written togeth
 what is appended meanwhile waits for the next write. So everything before a write is on disk (metadata_log.append needs
 that), and the operations of a turn share one sync. Messages of an output that appends leave after the write.
 
-A vote, an epoch, and a log that a snapshot has replaced are brought to the disk by a worker, too. Until that is done,
-no message leaves and nothing is written: so whatever leaves this node can rely on them after a power loss.
+A vote, and a log that a snapshot has replaced, are brought to the disk by a worker, too. Until that is done, no message
+leaves and nothing is written: so whatever leaves this node can rely on them after a power loss. An epoch or a leader
+that this node has learned of is written without that (`Output.binds`): an election waits for two votes, and not
+for four more syncs of what a start would learn again.
 """
 
 from __future__ import annotations
@@ -136,9 +138,11 @@ class QuorumDriver:
         self._correlation = 0
         self._write_scheduled = False
         self._syncing: asyncio.Future[None] | None = None
-        # What has to be on disk before anything leaves: the newest quorum-state, and the names of a log that was
-        # replaced. `_securing` is the worker's job for what was there when it began.
+        # What is to be on disk: the newest quorum-state, and the names of a log that was replaced; and whether nothing
+        # may leave before. `_securing` is the worker's job for what was there when it began, `_is_held` whether that
+        # is waited for.
         self._election_state: ElectionState | None = None
+        self._holds = self._is_held = False
         self._sync_replaced: Callable[[], None] | None = None
         self._secure_scheduled: asyncio.Handle | None = None
         self._securing: asyncio.Future[None] | None = None
@@ -164,7 +168,7 @@ class QuorumDriver:
         output = self.quorum.step(event, self._now_ms())
         if output.persist is not None:
             self._election_state = output.persist
-            self._secure_soon()
+            self._secure_soon(holds=output.binds)
         if output.truncate_to >= 0:
             assert not self._staged, "a log is truncated only when everything in it is on disk"
             self._files.truncate(output.truncate_to, self._clock.wall_ms())
@@ -172,7 +176,7 @@ class QuorumDriver:
             assert not self._staged, "a log is replaced only when everything in it is on disk"
             assert self._fetched is not None, "only a snapshot that was just fetched replaces the log"
             self._sync_replaced = self._files.replace(output.replace_log, self._clock.wall_ms())
-            self._secure_soon()
+            self._secure_soon(holds=True)
             self._owner.replaced(SnapshotId(*output.replace_log), self._fetched)
         if output.append:
             self._staged += map(self._encoded, output.append)
@@ -274,6 +278,7 @@ class QuorumDriver:
         assert self._syncing is None
         assert self._securing is None
         self._work_to_secure()()
+        self._is_held = False
         while self._staged:
             self._append()
             self._files.begin_sync()()
@@ -281,14 +286,15 @@ class QuorumDriver:
 
     # --- votes
 
-    def _secure_soon(self) -> None:
+    def _secure_soon(self, *, holds: bool) -> None:
+        self._holds = self._holds or holds
         if self._secure_scheduled is None and self._securing is None:
             self._secure_scheduled = self._loop.call_soon(self._secure)
 
     @property
     def _is_secured(self) -> bool:
         """Whether everything is on disk that what leaves may rely on."""
-        return self._securing is None and self._secure_scheduled is None
+        return not self._holds and not self._is_held
 
     def _work_to_secure(self) -> Callable[[], None]:
         """Return a function, for a worker, that brings to the disk what has to be there. It raises OSError."""
@@ -297,10 +303,13 @@ class QuorumDriver:
             self._secure_scheduled = None
         state, self._election_state = self._election_state, None
         sync, self._sync_replaced = self._sync_replaced, None
+        # A vote may have been followed by what became of it: then that is waited for.
+        is_held, self._holds = self._holds, False
+        self._is_held = is_held
 
         def work() -> None:
             if state is not None:
-                self._files.write_election_state(state)
+                self._files.write_election_state(state, is_bound=is_held)
             if sync is not None:
                 sync()
 
@@ -312,12 +321,14 @@ class QuorumDriver:
 
     def _secured(self, done: asyncio.Future[None]) -> None:
         self._securing = None
+        self._is_held = False
         error = asyncio.CancelledError("the broker was stopped") if done.cancelled() else done.exception()
         if error is not None:
             self._cannot_change(error)
-        elif self._election_state is not None or self._sync_replaced is not None:
+            return
+        if self._election_state is not None or self._sync_replaced is not None:
             self._secure()
-        elif self._staged:
+        if self._staged:
             self._write()
         else:
             self._send()

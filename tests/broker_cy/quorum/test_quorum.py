@@ -55,6 +55,7 @@ def test_the_only_voter_leads_with_the_first_event() -> None:
         high_watermark=0,
         persist=ElectionState(1, 1, voters=(1,)),
         append=(Batch(0, 1, 1, None, (Leadership(1, (ReplicaKey(1),), (ReplicaKey(1),)),)),),
+        binds=True,
     )
     assert DURABILITY_ORDER == ("persist", "truncate_to", "replace_log", "append", "chunk", "send")
 

@@ -80,6 +80,7 @@ def test_election_by_pre_vote_and_vote() -> None:
         persist=ElectionState(1, voted_id=1, voters=THREE),
         send=tuple(Send(to, VoteRequest(1, END, False, voter=ReplicaKey(to))) for to in (2, 3)),
         wake_ms=3000,
+        binds=True,
     )
     # A pre-vote that arrives late is no vote.
     assert voter.receive(3, granted(1, pre_vote=True)).role is Role.CANDIDATE
