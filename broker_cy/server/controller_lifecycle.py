@@ -19,7 +19,7 @@ from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.telemetry.event_log import EventLog
 from broker_cy.server.telemetry.loop_watch import LoopWatch
 from broker_cy.server.telemetry.metrics_address import MetricsAddress
-from broker_cy.storage.data_directory import open_directories
+from broker_cy.storage.data_directory import open_directories, open_metadata_directory
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.settings import StorageSettings
 
@@ -73,12 +73,18 @@ class ControllerServer:
             broker.randomness.kafka_uuid,
             may_format=self.config.begins_cluster,
         )
+        metadata_directory = open_metadata_directory(
+            self.config["metadata.log.dir"] or directories[0].path,
+            directories,
+            broker.randomness.kafka_uuid,
+            may_format=self.config.begins_cluster,
+        )
         broker.cluster_id = directories[0].cluster_id
         settings = StorageSettings(
             checkpoint_interval_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
             start_offset_checkpoint_interval_ms=self.config["log.flush.start.offset.checkpoint.interval.ms"],
         )
-        broker.log_manager = LogManager(directories, settings, self._jobs)
+        broker.log_manager = LogManager(directories, settings, self._jobs, metadata_directory=metadata_directory)
         broker.controller = ControllerService.open(
             self.config,
             self.clock,

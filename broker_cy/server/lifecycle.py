@@ -56,7 +56,7 @@ from broker_cy.server.telemetry.loop_watch import LoopWatch
 from broker_cy.server.telemetry.metrics_address import MetricsAddress
 from broker_cy.server.telemetry.metrics_sampler import MetricsSampler
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
-from broker_cy.storage.data_directory import holds_partitions, open_directories
+from broker_cy.storage.data_directory import holds_partitions, open_directories, open_metadata_directory
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.log_opener import OPENING_MAX
 from broker_cy.storage.settings import StorageSettings
@@ -310,6 +310,12 @@ class BrokerServer:
             self.broker.randomness.kafka_uuid,
             may_format=self.config.begins_cluster,
         )
+        metadata_directory = open_metadata_directory(
+            self.config["metadata.log.dir"] or directories[0].path,
+            directories,
+            self.broker.randomness.kafka_uuid,
+            may_format=self.config.begins_cluster,
+        )
         # By default Kafka never checks, and flush.ms has no effect; here it is checked with each tick in that case.
         flush_check_ms = self.config["log.flush.scheduler.interval.ms"]
         settings = StorageSettings(
@@ -320,7 +326,9 @@ class BrokerServer:
             producer_id_expiration_ms=self.config["producer.id.expiration.ms"],
             kept_whole=topic_names.PROTECTED_TOPICS,
         )
-        logs = LogManager(directories, settings, self._jobs, self._note_jobs, self._open_jobs, self._disk_jobs)
+        logs = LogManager(
+            directories, settings, self._jobs, self._note_jobs, self._open_jobs, self._disk_jobs, metadata_directory
+        )
         logs.on_directory_failed = self._on_directory_failed
         self._core.on_disk_error = logs.failures.suspect
         logs.cleaner = LogCleaner(

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from uuid import UUID
 
@@ -276,6 +276,40 @@ def open_directories(
             directory.close()
         raise
     return opened
+
+
+def open_metadata_directory(
+    path: str, directories: Sequence[DataDirectory], new_uuid: Callable[[], UUID], *, may_format: bool = True
+) -> DataDirectory:
+    """The directory of the metadata log (metadata.log.dir): one of the data directories, which are open, or another one
+    of the same node, which has an id of its own. With `may_format` it is formatted if it is not. Raises
+    DataDirectoryError and OSError.
+    """
+    path = os.path.abspath(path)
+    first = directories[0]
+    for directory in directories:
+        if directory.path == path:
+            return directory
+    found = DataDirectory(path)
+    found.lock()
+    try:
+        if not found.formatted:
+            if not may_format:
+                raise DataDirectoryError(
+                    f"metadata directory {path} is not formatted, and this node is one of several: format it with "
+                    "broker-cy storage format, with the cluster id of the other nodes"
+                )
+            found.format(first.cluster_id, first.node_id, new_uuid())
+        found.read_meta()
+        if (found.cluster_id, found.node_id) != (first.cluster_id, first.node_id):
+            raise DataDirectoryError(
+                f"metadata directory {path} belongs to node.id {found.node_id} of cluster {found.cluster_id}, "
+                f"{first.path} to node.id {first.node_id} of cluster {first.cluster_id}"
+            )
+    except BaseException:
+        found.close()
+        raise
+    return found
 
 
 def read_topic_id(directory: str) -> UUID | None:

@@ -69,11 +69,14 @@ class LogManager:
         note_jobs: Jobs | None = None,
         open_jobs: Jobs | None = None,
         check_jobs: Jobs | None = None,
+        metadata_directory: DataDirectory | None = None,
     ) -> None:
         """`note_jobs`: a worker that never waits long for the disk, for the notes of the flusher; `open_jobs`: workers
         that open logs; `check_jobs`: those that look whether a disk has failed. `jobs` replaces those that are None.
+        `metadata_directory` has the metadata log, None: the first data directory.
         """
         self.data_directories = directories
+        self.metadata_directory = metadata_directory or directories[0]
         self.settings = settings
         self.jobs = jobs
         self.logs: dict[TopicPartition, Log] = {}
@@ -536,5 +539,5 @@ class LogManager:
         for key in self.logs:
             self.high_watermarks[key] = high_watermark_of(*key)
         self.flusher.stop(self.data_directories, broker_epoch)
-        for directory in self.data_directories:
+        for directory in dict.fromkeys([*self.data_directories, self.metadata_directory]):
             directory.close()

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.nodes import broker_command
+from bench.launch.nodes import broker_command, free_ports
 from bench.launch.processes import run
 from broker_cy.client.errors import ClientError
+from broker_cy.config.properties import parse_properties
+from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
 from tests.support.cluster import DynamicNode, create_topic, in_sync, joined_voters, quorum
 from tests.support.wait import until
@@ -48,6 +50,25 @@ def test_new_controllers_and_one_whose_disk_was_replaced_join(tmp_path: Path) ->
 
 
 @pytest.mark.full
+def test_a_voter_whose_metadata_log_has_a_disk_of_its_own(tmp_path: Path) -> None:
+    """If this fails, a node that was formatted with --standalone and metadata.log.dir waits for a quorum for ever: the
+    voter has the id of one directory, and the node that of the other.
+    """
+    node = DynamicNode(tmp_path / "node", 1, "broker,controller", {"metadata.log.dir": str(tmp_path / "metadata")})
+    node.choose_ports()
+    node.write_servers(f"{node.controller},127.0.0.1:{free_ports(1)[0]}")
+    node.format("--standalone")
+    try:
+        node.start()
+        (voter,) = quorum(node.port).current_voters
+        meta = parse_properties((tmp_path / "metadata" / "meta.properties").read_text())
+        assert uuids.to_text(voter.replica_directory_id) == meta["directory.id"]
+        assert not (node.data_dir / "__cluster_metadata-0").exists()
+        assert node.stop() == 0
+    finally:
+        node.close()
+
+
 def test_a_second_process_with_the_id_of_a_voter(tmp_path: Path) -> None:
     """If this fails, a copied server.properties takes the vote of the node that it was copied from, and that one takes
     it back, for as long as both run.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -102,6 +101,7 @@ class ControllerService:
         loop: asyncio.AbstractEventLoop,
         metadata_log: MetadataLog,
         directory_ids: tuple[UUID, ...],
+        voter_directory_id: UUID,
         cluster_id: str,
         randomness: Randomness,
         outgoing: Outgoing,
@@ -110,7 +110,8 @@ class ControllerService:
         to_brokers: Outgoing | None = None,
         log_executor: Executor | None = None,
     ) -> None:
-        """`directory_ids` are those of the data directories, the one of the metadata log first; `randomness` gives ids,
+        """`directory_ids` are those of the data directories, `voter_directory_id` the one of the metadata log, which
+        may be another; `randomness` gives ids,
         `outgoing` the connections to controllers, `to_brokers` those to brokers (None: the same); `executor` writes and
         reads snapshots, `log_executor` syncs the log and the votes, None: the loop's default one;
         `on_committed(end_offset)` is called for each commit. See `open`.
@@ -126,6 +127,7 @@ class ControllerService:
         self._loop = loop
         self._files = metadata_log
         self._directory_ids = directory_ids
+        self._voter_directory_id = voter_directory_id
         self._cluster_id = cluster_id
         self._executor = executor
         self._log_executor = log_executor
@@ -180,16 +182,15 @@ class ControllerService:
             retention_ms=-1,
             retention_bytes=-1,
         )
-        directories = {directory.path: directory.directory_id for directory in log_manager.data_directories}
-        root = os.path.abspath(config["metadata.log.dir"] or log_manager.directories[0])
+        root = log_manager.metadata_directory.path
         log = log_manager.load_metadata_log(log_config, clock.wall_ms(), root)
-        ids = sorted(directories.items(), key=lambda item: item[0] != root)
         return cls(
             config=config,
             clock=clock,
             loop=loop,
             metadata_log=MetadataLog(log, root, config["metadata.log.segment.bytes"]),
-            directory_ids=tuple(directory_id for _, directory_id in ids),
+            directory_ids=tuple(directory.directory_id for directory in log_manager.data_directories),
+            voter_directory_id=log_manager.metadata_directory.directory_id,
             cluster_id=log_manager.data_directories[0].cluster_id,
             randomness=randomness,
             outgoing=outgoing,
@@ -326,7 +327,7 @@ class ControllerService:
 
     def _open_quorum(self, loader: Loader) -> None:
         """Raises QuorumError if the voters disagree, or if quorum-state does not parse."""
-        me = Voter(ReplicaKey(self.node_id, self._directory_ids[0]), self._endpoints)
+        me = Voter(ReplicaKey(self.node_id, self._voter_directory_id), self._endpoints)
         quorum, voters, loader = open_quorum(self.config, me, self._files, loader, self._randomness)
         self._bytes_since_snapshot = loader.log_bytes
         reach = open_network(

@@ -1,12 +1,15 @@
 """Data directories: which are formatted as new, and which are refused."""
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
-from broker_cy.storage.data_directory import DataDirectoryError
+from broker_cy.storage.data_directory import DataDirectoryError, open_directories, open_metadata_directory
 
 from .managing import open_manager
+
+CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
 
 
 @pytest.mark.parametrize("name", ["t-0", "__cluster_metadata-0"])
@@ -33,3 +36,26 @@ def test_foreign_files_do_not_make_a_directory_an_old_one(tmp_path: Path) -> Non
         (tmp_path / name).write_text("")
     open_manager(tmp_path).stop()
     assert (tmp_path / "meta.properties").exists()
+
+
+def test_a_metadata_directory_has_an_id_of_its_own(tmp_path: Path) -> None:
+    """If this fails, a voter with metadata.log.dir is another one than the one that was formatted: no quorum begins."""
+    ids = iter(UUID(int=number) for number in range(1000, 1010))
+    (data,) = open_directories([str(tmp_path / "data")], 1, lambda: CLUSTER_ID, lambda: next(ids))
+    assert open_metadata_directory(data.path, [data], lambda: next(ids)) is data
+    with pytest.raises(DataDirectoryError, match="is not formatted, and this node is one of several: format it with"):
+        open_metadata_directory(str(tmp_path / "metadata"), [data], lambda: next(ids), may_format=False)
+    made = open_metadata_directory(str(tmp_path / "metadata"), [data], lambda: next(ids))
+    made.close()
+    again = open_metadata_directory(str(tmp_path / "metadata"), [data], lambda: next(ids), may_format=False)
+    assert again.directory_id == made.directory_id != data.directory_id
+    assert (again.cluster_id, again.node_id) == (data.cluster_id, data.node_id)
+    with pytest.raises(DataDirectoryError, match="is in use by another broker"):
+        open_metadata_directory(again.path, [data], lambda: next(ids))
+    again.close()
+    data.node_id = 2
+    with pytest.raises(
+        DataDirectoryError, match=r"belongs to node.id 1 of cluster .*, .*/data to node.id 2 of cluster"
+    ):
+        open_metadata_directory(again.path, [data], lambda: next(ids))
+    data.close()

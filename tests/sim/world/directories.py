@@ -11,7 +11,12 @@ from broker_cy.metadata import snapshot
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.voters import MAX_KRAFT_VERSION, Endpoint, ReplicaKey, Voter, VoterSet
 from broker_cy.server.storage_tool import FIRST_SNAPSHOT
-from broker_cy.storage.data_directory import DataDirectory, make_log_directory, open_directories
+from broker_cy.storage.data_directory import (
+    DataDirectory,
+    make_log_directory,
+    open_directories,
+    open_metadata_directory,
+)
 from tests.sim.world.cluster import CONTROLLER_PORT, node_of
 from tests.sim.world.draws import Draws, Trace
 
@@ -24,10 +29,10 @@ METADATA_LOG = "__cluster_metadata-0"
 
 def format_directory(root: str, node_id: int, draw: Any, metadata: str | None = None) -> None:
     """A node of a cluster with static voters; its metadata log may have a directory of its own."""
-    for each in open_directories([root], node_id, lambda: CLUSTER_ID, Randomness(draw).kafka_uuid):
-        each.close()
-    metadata = metadata or root
-    os.makedirs(metadata, exist_ok=True)
+    new_uuid, metadata = Randomness(draw).kafka_uuid, metadata or root
+    (data,) = open_directories([root], node_id, lambda: CLUSTER_ID, new_uuid)
+    open_metadata_directory(metadata, [data], new_uuid).close()
+    data.close()
     _write(os.path.join(metadata, snapshot.BOOTSTRAP_NAME), snapshot.KRaftState())
 
 
