@@ -4,6 +4,10 @@ Kafka takes a directory offline at the first IOException. Here an error of one f
 then writes and syncs a file of its own in the data directory. If that fails, too, the disk has failed. A full disk has
 not, nor has a process without descriptors. What has failed is not used again by this process: only a start finds out
 what is on a disk that has come back.
+
+A disk may come back while the machine runs on, without what was written and not synced: it was in a page cache that was
+given up. So a failure is noted beside the metadata log, if that is on another disk, and the next start trusts the
+directory as little as after a power loss. The note is not synced: after a power loss it is not needed.
 """
 
 from __future__ import annotations
@@ -11,19 +15,24 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from broker_cy.core.logs import facts
-from broker_cy.storage.atomic import write_atomically
+from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
 from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.errors import DISK_FAILURES, SHORTAGES, errno_of
 from broker_cy.storage.jobs import Jobs
+from broker_cy.storage.written_points import RUNNING_EPOCH, WRITTEN_POINTS
 
 logger = logging.getLogger(__name__)
 
 # Kafka ignores files in a data directory.
 CHECK_FILE = ".disk-check"
 CONTENT = bytes(4096)
+# In the directory of the metadata log: the paths of the data directories that have failed, one a line.
+NOTE_FILE = "failed-data-directories"
+NOTE_BYTES_MAX = 64 << 10
 # Between two checks of a directory that is not offline: consumers may ask for a damaged part of a file all the time.
 PAUSE_MS = 200
 
@@ -34,15 +43,48 @@ def check(path: str) -> None:
     os.unlink(f"{path}/{CHECK_FILE}")
 
 
+def note(metadata_root: str, path: str) -> None:
+    """Note that a data directory has failed. Raises OSError."""
+    noted = dict.fromkeys([*_noted(metadata_root), path])
+    write_atomically(f"{metadata_root}/{NOTE_FILE}", "".join(f"{each}\n" for each in noted).encode(), sync=False)
+
+
+def distrust(metadata_root: str, paths: Sequence[str]) -> None:
+    """At a start: let data directories that had failed be read as after a power loss. Blocks. Raises OSError."""
+    noted = _noted(metadata_root)
+    for path in paths:
+        if path in noted:
+            logger.warning("the disk of a data directory had failed: its logs are recovered", extra=facts(path=path))
+            for name in (WRITTEN_POINTS, RUNNING_EPOCH):
+                with suppress(FileNotFoundError):
+                    os.unlink(f"{path}/{name}")
+            sync_directory(path)
+    with suppress(FileNotFoundError):
+        os.unlink(f"{metadata_root}/{NOTE_FILE}")
+
+
+def _noted(metadata_root: str) -> list[str]:
+    try:
+        return read_whole(f"{metadata_root}/{NOTE_FILE}", NOTE_BYTES_MAX).decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+
+
 class DirectoryFailures:
     """`suspect` is called on the loop with each error of a disk; `on_failed` with each directory that has failed."""
 
     def __init__(
-        self, directories: Sequence[DataDirectory], jobs: Jobs, on_failed: Callable[[DataDirectory], None]
+        self,
+        directories: Sequence[DataDirectory],
+        jobs: Jobs,
+        on_failed: Callable[[DataDirectory], None],
+        metadata_root: str | None = None,
     ) -> None:
+        """`metadata_root` is the directory of the metadata log."""
         self._directories = directories
         self._jobs = jobs
         self._on_failed = on_failed
+        self._metadata_root = metadata_root
         # By path, those that are being checked or were a moment ago: whether to check again after that.
         self._checking: dict[str, bool] = {}
 
@@ -60,7 +102,19 @@ class DirectoryFailures:
             self._checking[directory.path] = True
             return
         self._checking[directory.path] = False
-        self._jobs.run(partial(check, directory.path), lambda _, error: self._checked(directory, error))
+        self._jobs.run(partial(self._look, directory.path), lambda _, error: self._checked(directory, error))
+
+    def _look(self, path: str) -> None:
+        """Check a directory, in a worker. Raises OSError."""
+        try:
+            check(path)
+        except OSError as error:
+            if errno_of(error) not in SHORTAGES and self._metadata_root not in (None, path):
+                try:
+                    note(str(self._metadata_root), path)
+                except OSError as failure:
+                    logger.error("could not note a failed data directory", extra=facts(path=path, reason=failure))
+            raise
 
     def _checked(self, directory: DataDirectory, error: BaseException | None) -> None:
         if error is None or errno_of(error) in SHORTAGES:

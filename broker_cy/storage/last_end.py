@@ -10,6 +10,7 @@ No proof, unless the stop was an orderly one:
     the machine restarted, or the directory is a copy    the note has another boot id, device or inode
     a sync failed, or damage was found                    what was in the cache may be gone: FAILED_MARK, damage-note
     another directory has another epoch, or none          it was not there, or was replaced
+    the disk failed, and the metadata log is elsewhere     the note is removed (directory_failures.distrust)
 
 Logs are repaired, and these marks removed, only after the broker has registered, in another epoch.
 """

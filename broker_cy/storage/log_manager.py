@@ -16,7 +16,7 @@ from functools import partial
 from uuid import UUID
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import checkpoints, damage, maintenance, metadata_check, syncs
+from broker_cy.storage import checkpoints, damage, directory_failures, maintenance, metadata_check, syncs
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.log_cleaner import LogCleaner
@@ -77,6 +77,8 @@ class LogManager:
         """
         self.data_directories = directories
         self.metadata_directory = metadata_directory or directories[0]
+        if self.metadata_directory not in directories:
+            directory_failures.distrust(self.metadata_directory.path, self.directories)
         self.settings = settings
         self.jobs = jobs
         self.logs: dict[TopicPartition, Log] = {}
@@ -89,7 +91,9 @@ class LogManager:
         ends = {directory.path: directory.clean_broker_epoch() for directory in directories}
         self.clean = {path: epoch is not None for path, epoch in ends.items()}
         # `on_directory_failed` is called for each data directory whose disk fails, when its logs are offline.
-        self.failures = DirectoryFailures(directories, check_jobs or jobs, self._directory_failed)
+        self.failures = DirectoryFailures(
+            directories, check_jobs or jobs, self._directory_failed, self.metadata_directory.path
+        )
         self.on_directory_failed: Callable[[DataDirectory], None] = lambda directory: None
         # The broker epoch of the last process, -1 if it may have lost something.
         self.previous_broker_epoch = previous_epoch(directories, ends)

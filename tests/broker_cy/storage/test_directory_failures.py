@@ -138,3 +138,23 @@ def test_the_logs_of_a_dead_disk_are_offline(disks: Disks) -> None:
     logs.failures.suspect(other, error(errno.EIO))
     with pytest.raises(StorageError, match="cannot create t-4: the data directory"):
         logs.create("t", 4, UUID(int=9), config, 0)
+
+
+def test_a_disk_that_comes_back_is_read_as_after_a_power_loss(disks: Disks) -> None:
+    """If this fails, a broker whose disk failed and was mounted again says that it has lost nothing: it may be elected
+    although what was not synced is gone, and its logs are not recovered.
+    """
+    data, metadata = disks.directories
+    logs = LogManager([data], StorageSettings(), disks.jobs, metadata_directory=metadata)
+    log = logs.create("t", 0, UUID(int=9), LogConfig(), 0)
+    logs.note_broker_epoch(7)
+    logs.flusher.note_start()
+    right = LogManager([data], StorageSettings(), disks.jobs, metadata_directory=metadata)
+    assert right.previous_broker_epoch == 7, "a process that was killed has lost nothing"
+    disks.errors[data.path] = errno.EIO
+    logs.failures.suspect(log.directory, error(errno.EIO))
+    assert data.failure is not None
+    again = LogManager([data], StorageSettings(), disks.jobs, metadata_directory=metadata)
+    assert again.previous_broker_epoch == -1
+    assert again._same_boot == {data.path: False}
+    assert not os.path.exists(f"{metadata.path}/{directory_failures.NOTE_FILE}")
