@@ -142,7 +142,6 @@ SEAMS = {
     "storage.offset_checkpoints": ({DISK, THREADS}, "a lock of state that workers share"),
     "storage.syncs": ({DISK, THREADS}, "a lock of state that workers share"),
     "storage.data_directory": ({DISK, PROCESS}, "the lock of a data directory names its process"),
-    "storage.lookups": ({DISK}, "a worker reads the headers of a segment"),
     "storage.page_cache": ({DISK, NETWORK}, "sendfile into a pipe reads a file into memory"),
 }
 # The disk: these modules and no others touch files of the data directories.
@@ -160,6 +159,7 @@ DISK_MODULES = {
             "directory_failures",
             "disk",
             "flush_job",
+            "lookups",
             "flusher",
             "index",
             "log",

@@ -45,6 +45,11 @@ class Faults:
         if WRITE in self.errors:
             disk.set_write_budget(draw.choice([0, draw.randint(1, BUDGET_MAX_BYTES)]), self.errors[WRITE])
 
+    def fill(self) -> None:
+        """Make the disk full: every write fails, and whatever needs no more bytes succeeds."""
+        self.errors, self.chance = {WRITE: errno.ENOSPC}, 1.0
+        disk.set_write_budget(0, errno.ENOSPC)
+
     def end(self) -> None:
         """Make every operation succeed again."""
         self.errors = {}

@@ -113,6 +113,11 @@ class RecordWriter(Generic[S]):
         """Whether the outcome of some records is not known yet."""
         return bool(self._staged or self._pending)
 
+    @property
+    def has_staged(self) -> bool:
+        """Whether records are in the log that are not committed yet."""
+        return bool(self._staged)
+
     def unwritten(self) -> Iterable[S]:
         """The steps whose records are not written, or not committed, yet: the oldest first."""
         return itertools.chain.from_iterable((*(batch.steps for batch in self._staged), self._pending))

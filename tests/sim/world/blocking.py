@@ -74,6 +74,7 @@ ALLOWED: Final = (
     # compiled code too, what a fetch reads after so many lookups that it waited for (COLD_LOOKUPS_MAX).
     Allowed(READ, COMPILED, 100),
     Allowed(READ, "server.coordinators.record_writer.RecordWriter._stage_pending", 4),
+    Allowed(READ, "server.coordinators.group_runtime.GroupRuntime.commit_transactional", 4),
     Allowed(READ, "server.coordinators.txn_markers.TxnMarkers._append", 4),
     Allowed(READ, "server.telemetry.own_topic.OwnTopic._append", 4),
     Allowed(READ, "server.metadata.metadata_log.MetadataLog.append", 4),

@@ -47,20 +47,21 @@ def check_waiting(machine: Machine) -> None:
     for service in (machine.server.broker.groups, machine.server.broker.transactions):
         for runtime in service.runtimes.values():
             if runtime.is_writing and runtime.state is LoadState.ACTIVE:
-                waited_ms = max((now_ms - step.due_ms for step in runtime.unwritten() if _is_awaited(step)), default=0)
+                waited_ms = max((_overdue_ms(step, now_ms) for step in runtime.unwritten()), default=0)
                 assert waited_ms < DUE_LATE_MS, (
                     f"{machine.host}: requests to {service.topic}-{runtime.partition.index} were due {waited_ms} ms ago"
                 )
         for index in service.waiters.keys():  # noqa: SIM118
             assert isinstance(index, int)
-            runtime = service.runtimes.get(index)
-            assert runtime is None or runtime.state is LoadState.LOADING, (
-                f"{machine.host}: requests wait for {service.topic}-{index}, which is {runtime.state.value}"
+            waited_for = service.runtimes.get(index)
+            assert waited_for is None or waited_for.state is LoadState.LOADING, (
+                f"{machine.host}: requests wait for {service.topic}-{index}, which is {waited_for.state.value}"
             )
 
 
-def _is_awaited(step: Step) -> bool:
-    return step.due_ms is not None and not step.is_late
+def _overdue_ms(step: Step, now_ms: float) -> float:
+    """For how long the requests that wait for this step should have been answered."""
+    return 0 if step.due_ms is None or step.is_late else now_ms - step.due_ms
 
 
 def _check_group(group: ClassicGroup) -> None:
@@ -113,6 +114,15 @@ def is_ending(machine: Machine) -> bool:
         not runtime.is_writing and runtime.machine.ending
         for runtime in machine.server.broker.transactions.runtimes.values()
         if runtime.state is LoadState.ACTIVE
+    )
+
+
+def has_staged(machine: Machine) -> bool:
+    """Whether records of a group coordinator are in the log, and not committed."""
+    assert machine.server is not None
+    return any(
+        runtime.state is LoadState.ACTIVE and runtime.has_staged
+        for runtime in machine.server.broker.groups.runtimes.values()
     )
 
 

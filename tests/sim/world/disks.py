@@ -97,6 +97,12 @@ def is_dead(disk: Disk) -> bool:
     return id(disk) in current.dead
 
 
+def fill(disk: Disk) -> None:
+    """Let this disk, and no other one, take no more bytes."""
+    with use(disk):
+        disk.faults.fill()
+
+
 def repair(disk: Disk) -> None:
     """Let every operation on this disk succeed again."""
     current.dead.pop(id(disk), None)

@@ -55,5 +55,6 @@ ONLY: dict[str, Only] = {
     "delay": Only("groups: stale_generation_commits", 4),
     "set_clock": Only("the clock of a client must be that of the broker", 0, is_drawn=True),
     "lose_data_disk": Only("dead_disks_are_not_noticed", 0),
+    "fill_behind": Only("one outcome for all batches", 2),
     "break_disk": Only("groups: expired_member_is_kept", 9),
 }

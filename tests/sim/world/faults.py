@@ -41,7 +41,7 @@ def end_all(world: World) -> None:
         # Connections that were lost are found later.
         machine.disturbed_until_us = world.time.now_us
         machine.paused_until_us = 0
-        machine.when_ending = None
+        machine.when_ending = machine.when_in_flight = None
         disks.stay_alive(machine.disk)
         disks.repair(machine.disk)
         machine.start()
@@ -92,6 +92,19 @@ def _break_ending(world: World, machine: Machine, fault: Fault) -> None:
         _break_disk(world, machine, fault)
 
     machine.when_ending = begin
+
+
+def _fill_behind(world: World, machine: Machine, fault: Fault) -> None:
+    """The disk is full as soon as records of a group coordinator are in the log and not committed yet: what is written
+    behind them fails.
+    """
+
+    def begin() -> None:
+        machine.disturbed_until_us = max(machine.disturbed_until_us, world.time.now_us + fault.us)
+        disks.fill(machine.disk)
+        _repair_later(world, machine, fault)
+
+    machine.when_in_flight = begin
 
 
 def _refuse_markers(world: World, machine: Machine, fault: Fault) -> None:
@@ -198,7 +211,10 @@ def _set_clock(world: World, machine: Machine, fault: Fault) -> None:
 
 def _break_disk(world: World, machine: Machine, fault: Fault) -> None:
     disks.break_down(machine.disk)
+    _repair_later(world, machine, fault)
 
+
+def _repair_later(world: World, machine: Machine, fault: Fault) -> None:
     def repair() -> None:
         disks.repair(machine.disk)
         if machine.is_started:
@@ -231,6 +247,7 @@ KINDS: dict[str, Callable[[World, Machine, Fault], None]] = {
     "kill_controller": _kill_controller,
     "kill_ending": _kill_ending,
     "break_ending": _break_ending,
+    "fill_behind": _fill_behind,
     "refuse_markers": _refuse_markers,
     "lose_power": _lose_power,
     "lose_power_in_call": _lose_power_in_call,

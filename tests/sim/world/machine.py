@@ -24,7 +24,14 @@ from tests.sim.world import blocking, disks
 from tests.sim.world.checks import check_partitions
 from tests.sim.world.clock import MachineClock
 from tests.sim.world.cluster import node_of
-from tests.sim.world.coordinators import check_groups, check_reloads, check_transactions, check_waiting, is_ending
+from tests.sim.world.coordinators import (
+    check_groups,
+    check_reloads,
+    check_transactions,
+    check_waiting,
+    has_staged,
+    is_ending,
+)
 from tests.sim.world.directories import format_directory, format_voter, key_of
 from tests.sim.world.disks import End
 from tests.sim.world.groups import SIZE_MAX
@@ -104,6 +111,8 @@ class Machine:
         self.stays_down = False
         # Called once, when a transaction is decided and its markers are not all written.
         self.when_ending: Callable[[], object] | None = None
+        # Called once records of a group coordinator are in the log and not committed.
+        self.when_in_flight: Callable[[], object] | None = None
         self.ends = 0
         # Until then a fault has effects; when the last start was over.
         self.disturbed_until_us = self.started_us = 0
@@ -304,6 +313,9 @@ class Machine:
             self._end(End.KILLED)
         if self.when_ending is not None and self.is_started and is_ending(self):
             begin, self.when_ending = self.when_ending, None
+            begin()
+        if self.when_in_flight is not None and self.is_started and self.is_broker and has_staged(self):
+            begin, self.when_in_flight = self.when_in_flight, None
             begin()
         self._schedule()
 

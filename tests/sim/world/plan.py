@@ -96,6 +96,7 @@ LINKS = ("cut", "cut_up", "cut_down", "loss", "delay")
 ALWAYS = (*ENDS, "pause", *LINKS, "set_clock")
 ENDING = ("kill_ending", "refuse_markers")
 DISKS = ("break_disk", "break_disk", "break_disk")
+# The kinds of single profiles are not part of these, so that the plans of others stay as they are.
 SYNCED_ONLY = ("lose_power", "lose_power_in_call", "break_disk", "break_ending")
 
 
@@ -148,6 +149,14 @@ PROFILES = {
         ("lose_power", "break_ending", *DISKS),
         alone=1.0,
         calm_us=(0, 0, 8_000_000),
+    ),
+    # Several batches of a coordinator are in flight, and a full disk takes the ones that come later.
+    "offsets": Profile(
+        ("copier", "copier", "copier", "plain"),
+        (*ENDS, "pause", *LINKS),
+        ("lose_power", *DISKS, *3 * ("fill_behind",)),
+        synced=0.8,
+        alone=1.0,
     ),
     "clients": Profile(("plain", "refused", "txn", "reader", "member"), ("pause", *LINKS), (), synced=0.0, alone=1.0),
 }

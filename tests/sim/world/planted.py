@@ -18,6 +18,7 @@ from broker_cy.replica.partition import Partition
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.connections.listener import Listener
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
+from broker_cy.server.coordinators.record_writer import RecordWriter
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.metadata.metadata_log import MetadataLog
@@ -147,6 +148,19 @@ def _names_lead_to_the_first_life(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionTable, "remove_topic", remove)
 
 
+def _one_outcome_for_all_batches(patch: pytest.MonkeyPatch) -> None:
+    """The outcome of the last batch of a coordinator in flight is that of all batches."""
+    right = RecordWriter._completed
+
+    def wrong(self: RecordWriter[Any], batch: Any, error: BaseException | None) -> None:
+        if not self._staged or batch is not self._staged[-1]:
+            return
+        for each in list(self._staged):
+            right(self, each, error)
+
+    patch.setattr(RecordWriter, "_completed", wrong)
+
+
 # Those that few seeds find, with the first seed just before one that finds it.
 LATE: dict[Plant, Planted] = {
     each.plant: each
@@ -186,6 +200,7 @@ PLANTED: dict[str, Planted] = dict(
         ("partitions of deleted topics stay", Planted(_deleted_topics_stay, 60)),
         ("names lead to the first life of a topic", Planted(_names_lead_to_the_first_life, 60)),
         ("coordinators load for ever", Planted(_nothing_is_served_after_a_start, 60)),
+        ("one outcome for all batches", Planted(_one_outcome_for_all_batches, 30, first=2, profile="offsets")),
         ("a stop waits for ever", Planted(_stop_waits_for_ever, 60)),
         ("a listener accepts one client", Planted(_full_listener_stays_closed, 60)),
         ("results of jobs are lost", Planted(_jobs_are_lost, 60)),

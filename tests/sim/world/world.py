@@ -24,6 +24,7 @@ from tests.sim.world import blocking, disks, faults
 from tests.sim.world.clients.admins import Admin
 from tests.sim.world.clients.base import Client, Spot
 from tests.sim.world.clients.cluster_admins import ClusterAdmin
+from tests.sim.world.clients.copiers import Copier
 from tests.sim.world.clients.holders import Holder
 from tests.sim.world.clients.members import Member, StaticMember
 from tests.sim.world.clients.metered import Metered
@@ -56,6 +57,7 @@ KINDS: dict[str, type[Client]] = {
     "plain": PlainProducer,
     "refused": RefusedProducer,
     "txn": TransactionalProducer,
+    "copier": Copier,
     "fencer": Fencer,
     "reader": Reader,
     "member": Member,
