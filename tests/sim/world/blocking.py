@@ -79,7 +79,7 @@ ALLOWED: Final = (
     Allowed(READ, "server.telemetry.own_topic.OwnTopic._append", 4),
     Allowed(READ, "server.metadata.metadata_log.MetadataLog.append", 4),
     # The same, for each log in an answer of a leader: after a start there are many.
-    Allowed(READ, "server.replication.fetcher.LeaderFetcher._carry_out", 100),
+    Allowed(READ, "server.replication.fetcher.LeaderFetcher._append", 100),
     # A log is cut: the index, and the headers of batches behind the last producer state.
     Allowed(READ, "storage.log_manager.LogManager.truncate_to", 100),
     Allowed(READ, "server.metadata.metadata_log.MetadataLog.truncate", 100),
