@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tests.compat.differential.build import TIME_MS
+
 ABSENT: Final = "<nothing>"
 ANY: Final = object()
 TEXT: Final = object()  # a string that is not empty
@@ -78,6 +80,14 @@ DELIBERATE: list[Difference] = [
         )
     ),
     Difference("list_offsets_by_time-*: after deleting all: largest", "*", ANY, ABSENT, _DELETED),
+    *(
+        Difference(f"list_offsets_largest_left-*: {step}", f".topics[0].partitions[0].{field}", theirs, ours, _DELETED)
+        for step, offsets, times_ms in (
+            ("0 from 1", (0, 2), (TIME_MS + 9, TIME_MS + 5)),
+            ("1 from 3", (2, 3), (TIME_MS + 2, TIME_MS - 5)),
+        )
+        for field, (theirs, ours) in (("offset", offsets), ("timestamp", times_ms))
+    ),
     Difference("list_offsets_segments-*: time +0 after deleting", "*", ABSENT, ANY, _GONE),
     Difference("log_dirs_segments-*", "*.partition_size", 595, 357, _GONE),
     Difference("log_dirs_segments-*", "*.partition_size", 595, ABSENT, _GONE),

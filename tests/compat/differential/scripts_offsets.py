@@ -77,6 +77,19 @@ def list_offsets_by_time(run: Run, version: int) -> None:
 
 
 @script(ApiKey.LIST_OFFSETS)
+def list_offsets_largest_left(run: Run, version: int) -> None:
+    """The record with the largest timestamp is deleted; also within a batch."""
+    name = run.topic(partitions=2)
+    put(run, name, 0, *(batch(b"v", time_ms=TIME_MS + more) for more in (9, 4, 5)))
+    put(run, name, 1, batch(b"a", b"b", b"c", time_ms=TIME_MS), batch(b"d", time_ms=TIME_MS - 5))
+    run.ask("before", list_offsets({name: [(0, MAX_TIMESTAMP), (1, MAX_TIMESTAMP)]}), version)
+    for index, start in ((0, 1), (1, 1), (1, 3)):
+        deleted = run.quietly(delete_records({name: [(index, start)]}), 2)
+        assert deleted.topics[0].partitions[0].low_watermark == start
+        run.ask(f"{index} from {start}", list_offsets({name: [(index, MAX_TIMESTAMP)]}), version)
+
+
+@script(ApiKey.LIST_OFFSETS)
 def list_offsets_asked(run: Run, version: int) -> None:
     name = _timed(run)
 
