@@ -56,5 +56,5 @@ ONLY: dict[str, Only] = {
     "set_clock": Only("the clock of a client must be that of the broker", 0, is_drawn=True),
     "lose_data_disk": Only("dead_disks_are_not_noticed", 0),
     "fill_behind": Only("one outcome for all batches", 2),
-    "break_disk": Only("groups: expired_member_is_kept", 9),
+    "break_disk": Only("transactions: failed_records_are_not_undone", 17),
 }

@@ -172,7 +172,7 @@ LATE: dict[Plant, Planted] = {
         Planted(group_defects.response_is_sent_before_the_write, 30, first=350, profile="groups"),
         Planted(group_defects.stale_generation_heartbeats, 30, first=130, profile="groups"),
         Planted(txn_defects.commit_turns_into_abort_by_a_retry, 30, first=22, profile="transactions"),
-        Planted(txn_defects.failed_marker_counts_as_written, 30, first=8, profile="transactions"),
+        Planted(txn_defects.failed_marker_counts_as_written, 30, first=50, profile="transactions"),
         Planted(txn_defects.failed_markers_are_not_sent_again, 30, first=8, profile="transactions"),
         Planted(txn_defects.complete_before_all_markers, 30, first=8, profile="transactions"),
         Planted(txn_defects.failed_records_are_not_undone, 30, first=10, profile="transactions"),
