@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,7 +14,6 @@ from spark_analytics.lake import Lake
 from spark_analytics.session import session
 from tests.spark_analytics import planted_lake
 
-FOLDER = Path(__file__).parent
 # The tables of tests are small: most of the time is spent on compiling what runs once. With the first compiler alone,
 # an ingest of a few samples takes half the CPU time (13 s instead of 22 s in a new JVM); a small heap needs no threads
 # that collect garbage beside the tests. Programs that tests start inherit this.
@@ -37,12 +35,3 @@ def spark() -> Iterator[SparkSession]:
 def shared_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """The lake of `planted_lake`, which no test writes to."""
     return planted_lake.made(spark, tmp_path_factory.mktemp("planted"))
-
-
-# Before xdist reads the marks.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put all tests that use the session on one worker."""
-    for item in items:
-        if FOLDER in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))

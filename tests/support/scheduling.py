@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pytest
 
 SPREAD: Final = ("tests/fuzz/test_fuzz.py", "tests/sim/test_world.py", "tests/sim/test_quorum_simulation.py")
+# They share the session of Spark and its JVM, also where they run a command in their own process.
+SPARK: Final = "tests/spark_analytics/"
 # They share the JVM of Kafka's tools (tests/support/kafka_tools.py) and one running Kafka (`live_kafka`).
 KAFKA: Final = (
     "tests/broker_cy/admin/test_calls.py",
@@ -48,7 +50,7 @@ KAFKA: Final = (
 )
 # In this order; other files follow in the order of their names.
 FIRST: Final = (
-    "tests/spark_analytics/",
+    SPARK,
     "tests/dashboard/browser/",
     "tests/bench/",
     "tests/compat/",
@@ -73,6 +75,8 @@ def scope(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if file in KAFKA:
         return "kafka"
+    if file.startswith(SPARK):
+        return "spark"
     return nodeid if file in SPREAD else file
 
 

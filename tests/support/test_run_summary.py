@@ -46,6 +46,8 @@ def test_folders_have_two_levels() -> None:
         ("tests/e2e/test_a.py::test_x[user@host]", "tests/e2e/test_a.py"),
         ("tests/e2e/test_a.py::test_x[user@host]@kafka", "kafka"),
         ("tests/e2e/test_a.py::test_x@kafka", "kafka"),
+        ("tests/spark_analytics/jobs/test_a.py::test_x", "spark"),
+        ("tests/compat/test_tls.py::test_x", "kafka"),
         ("tests/sim/test_world.py::test_x[3]", "tests/sim/test_world.py::test_x[3]"),
     ],
 )
