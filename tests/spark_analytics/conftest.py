@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,15 +17,32 @@ from tests.spark_analytics import planted_lake
 
 # The tables of tests are small: most of the time is spent on compiling what runs once. With the first compiler alone,
 # an ingest of a few samples takes half the CPU time (13 s instead of 22 s in a new JVM); a small heap needs no threads
-# that collect garbage beside the tests. Programs that tests start inherit this.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC")
+# that collect garbage beside the tests.
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC"
+
+
+@contextmanager
+def quick_jvms() -> Iterator[None]:
+    """Give JVMs that start meanwhile the options for small tables; other tests' JVMs have another collector."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "JDK_JAVA_OPTIONS" not in os.environ:
+            patch.setenv("JDK_JAVA_OPTIONS", JVM_OPTIONS)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_jvms_of_commands() -> Iterator[None]:
+    """The same for commands that tests run."""
+    with quick_jvms():
+        yield
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     try:
         fetch()
-        made = session("tests", master="local[2]", kafka=True)
+        with quick_jvms():
+            made = session("tests", master="local[2]", kafka=True)
     except SetUpError as error:
         pytest.skip(str(error))
     yield made
