@@ -705,7 +705,12 @@ def remove_raft_voter(v: int, w: World) -> Any:
 
 
 # Nothing of these depends on rights.
-WITHOUT_RIGHTS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+WITHOUT_RIGHTS = {
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+}
 
 
 def answers(world: World) -> dict[str, Any]:

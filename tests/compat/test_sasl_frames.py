@@ -139,20 +139,32 @@ def test_requests_behind_a_right_password_are_served(broker: SaslBroker) -> None
     assert client.receive(ApiKey.METADATA, 12).brokers  # type: ignore[attr-defined]
 
 
-def test_a_failure_is_answered_later(broker: SaslBroker) -> None:
-    """If this fails, passwords are guessed as fast as the network is."""
+def test_a_failure_closes_the_connection(broker: SaslBroker) -> None:
+    """If this fails, passwords are guessed on one connection."""
     client = Client(broker)
     client.handshake()
-    began = time.monotonic()
     found = client.token(b"\0alice\0wrong")
-    assert time.monotonic() - began >= DELAY_MS / 1000
     assert found.error_message == "Authentication failed: Invalid username or password"
     assert client.is_closed()
     client = Client(broker)
-    began = time.monotonic()
     assert client.handshake("GSSAPI").error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert time.monotonic() - began >= DELAY_MS / 1000
     assert client.is_closed()
+
+
+@pytest.mark.full
+def test_a_failure_is_answered_later(broker: SaslBroker) -> None:
+    """If this fails, passwords are guessed as fast as the network is."""
+    # The loop's clock counts whole milliseconds.
+    least_s = (DELAY_MS - 1) / 1000
+    client = Client(broker)
+    client.handshake()
+    began = time.monotonic()
+    client.token(b"\0alice\0wrong")
+    assert time.monotonic() - began >= least_s
+    client = Client(broker)
+    began = time.monotonic()
+    client.handshake("GSSAPI")
+    assert time.monotonic() - began >= least_s
 
 
 def test_the_old_handshake_is_followed_by_tokens(broker: SaslBroker) -> None:
