@@ -331,7 +331,7 @@ def test_a_deleted_topic_costs_nothing_for_groups_without_offsets_in_it(h: Harne
         def __iter__(self) -> NoReturn:
             raise AssertionError("walked over all groups")
 
-        items = keys = values = __iter__  # type: ignore[assignment]
+        items = keys = values = __iter__
 
     h.commit("t", 1)
     h.commit("u", 2, topic="u", topic_id=UUID(int=5))
