@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,25 @@ def pytest_configure(config: pytest.Config) -> None:
     summary = os.environ.get("BROKER_CY_TEST_SUMMARY")
     if summary and "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(RunSummary(Path(summary)))
+
+
+# Set once a browser has run in this process.
+BROWSED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """After a browser has run, report failures with Python's own traceback. pytest's parses the sources, which Python
+    3.11 refuses in a thread that Playwright's greenlets have used ("AST constructor recursion depth mismatch"): that
+    would end the whole run.
+    """
+    style = item.config.option.tbstyle
+    if BROWSED in item.config.stash:
+        item.config.option.tbstyle = "native"
+    try:
+        return (yield)
+    finally:
+        item.config.option.tbstyle = style
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +102,13 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def chromium(pytestconfig: pytest.Config) -> Iterator[Browser]:
     """A headless Chromium for the tests of a module: as long as it runs, the tests' thread has a running event loop, in
     which asyncio.run of other modules would fail. Without one the tests are skipped, with the reason.
     """
     try:
         with launched() as browser:
+            pytestconfig.stash[BROWSED] = True
             yield browser
     except BrowserError as error:
         pytest.skip(str(error))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser
@@ -17,18 +17,6 @@ from tests.support.confluent import assigned, close_consumer, new_consumer
 from tests.support.dashboard import running_dashboard
 
 TOPIC, GROUP = "orders", "billing"
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Report failures with Python's own traceback. pytest's parses the sources, which Python 3.11 refuses in a thread
-    that Playwright's greenlets have used ("AST constructor recursion depth mismatch"): that would end the whole run.
-    """
-    style, item.config.option.tbstyle = item.config.option.tbstyle, "native"
-    try:
-        return (yield)
-    finally:
-        item.config.option.tbstyle = style
 
 
 @pytest.fixture(scope="session")

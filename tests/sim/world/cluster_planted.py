@@ -312,7 +312,7 @@ CLUSTER_PLANTED: dict[str, Planted] = (
             (changes_are_acknowledged_before_they_are_committed, 0),
             (voters_are_removed_by_id_alone, 23),
             (a_start_knows_only_the_newest_voters, 220),
-            (quorum_defects.two_changes_at_once, 5),
+            (quorum_defects.two_changes_at_once, 17),
             (quorum_defects.removed_leader_goes_on, 0),
         ]
     }
