@@ -10,8 +10,8 @@ INSTALL = $(BIN)/python tools/install.py
 unexport PYTHONDONTWRITEBYTECODE
 # cython-lint runs pycodestyle by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-# Tests run in parallel over this many workers. Three for two cores: many tests wait for a program that they started.
-WORKERS ?= 3
+# Tests run in parallel over this many workers. Four for two cores: many tests wait for a program that they started.
+WORKERS ?= 4
 
 .PHONY: run demo dashboard test test-all build broker lint lint-deploy types unit unit-all instructions system-packages soak bench \
 	bench-check asan clean lock wheelhouse lab lab-test

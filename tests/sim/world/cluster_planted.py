@@ -325,7 +325,7 @@ CLUSTER_PLANTED: dict[str, Planted] = (
         for plant, first in [
             (rights_outlive_the_rules, 1),
             (one_rule_takes_others_with_it, 6),
-            (prefixes_are_not_looked_at, 20),
+            (prefixes_are_not_looked_at, 0),
             (ended_tokens_log_in, 0),
             (sessions_outlive_their_token, 0),
             (nobody_has_to_wait, 0),
