@@ -220,8 +220,8 @@ def _sync_no_bootstrap(patch: pytest.MonkeyPatch) -> None:
     """
     one_life = Run.one_life
 
-    def write(path: str, data: bytes, *, sync: bool) -> None:
-        write_atomically(path, data, sync=sync and not path.endswith(BOOTSTRAP_NAME))
+    def write(path: str, data: bytes, *, sync: bool, **others: bool) -> None:
+        write_atomically(path, data, sync=sync and not path.endswith(BOOTSTRAP_NAME), **others)
 
     patch.setattr(metadata_log, "write_atomically", write)
     patch.setattr(Run, "one_life", lambda self, syncs: one_life(self, self.more.randint(1, 10)))
@@ -264,7 +264,7 @@ PLANTED: dict[str, Planted] = {
         lambda patch: patch.setattr(flusher.Flusher, "_sync_unopened", lambda self: set()), 300, is_late=True
     ),
     "logs are opened late after a power cut": Planted(
-        lambda patch: patch.setattr(LogManager, "_may_open_late", lambda *_: True), 100, is_late=True
+        lambda patch: patch.setattr(LogManager, "_may_open_late", lambda *_: True), 100, 100, is_late=True
     ),
     "group commit syncs nothing": Planted(lambda patch: patch.setattr(SyncJob, "run", lambda job: job), 50),
     "a start serves what a killed process did not sync": Planted(
@@ -293,7 +293,7 @@ PLANTED: dict[str, Planted] = {
     "a segment of the metadata log begins in the middle of an append": Planted(_roll_inside_of_an_append, 300),
     "transaction indexes are not made again after a power cut": Planted(_trust_every_snapshot, 1000, is_rare=True),
     "log start offsets are applied by name": Planted(_by_name(checkpoints.LOG_START_OFFSETS), 600, recreates=True),
-    "recovery points are applied by name": Planted(_by_name(checkpoints.RECOVERY_POINTS), 300, recreates=True),
+    "recovery points are applied by name": Planted(_by_name(checkpoints.RECOVERY_POINTS), 300, 900, recreates=True),
     "what is cleaned counts by name": Planted(_cleaned_by_name, 1500),
     "segments are dropped under staged batches": Planted(_drop_staged, 3000, is_rare=True, may_crash=True),
     "notes of the page cache are trusted in a copy": Planted(_trust_copies, 400),
@@ -304,7 +304,7 @@ PLANTED: dict[str, Planted] = {
         lambda patch: patch.setattr(LogSyncs, "_failed", lambda self, error: None), 400, is_rare=True
     ),
     "a start takes what a failed sync dropped for written": Planted(
-        lambda patch: patch.setattr(syncs, "has_failed", lambda directory: False), 150
+        lambda patch: patch.setattr(syncs, "has_failed", lambda directory: False), 150, 800
     ),
     "a file that cannot be cut back is left as it is": Planted(_forget_truncations, 300),
     "segments of a refused write that cannot be removed are ignored": Planted(_forget_removals, 1500, is_rare=True),

@@ -463,4 +463,8 @@ DEFECTS: dict[Planter, int] = {
     pre_vote_is_always_granted: 6,
 }
 # About one seed of 50 finds it.
-FIRST: dict[Planter, int] = {wiped_disk_votes: 175}
+FIRST: dict[Planter, int] = {
+    wiped_disk_votes: 175,
+    commits_an_older_epoch_by_count: 30,
+    removed_leader_never_stands: 50,
+}

@@ -8,12 +8,10 @@ core.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
-
-if TYPE_CHECKING:
-    import pytest
 
 SPREAD: Final = ("tests/fuzz/test_fuzz.py", "tests/sim/test_world.py", "tests/sim/test_quorum_simulation.py")
 # They share the session of Spark and its JVM, also where they run a command in their own process.
@@ -93,6 +91,7 @@ class Scheduling:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: place(item.nodeid))
 
+    @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: object) -> GroupScheduling:
         config.option.loadscopereorder = False
         return GroupScheduling(config, log)

@@ -30,6 +30,7 @@ def _votes_are_synced_on_the_loop(patch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: QuorumDriver) -> None:
         self._work_to_secure()()
+        self._is_held = False
         if self._staged:
             self._write()
         else:
