@@ -292,7 +292,9 @@ PLANTED: dict[str, Planted] = {
     "the name of the metadata log's directory is not synced": Planted(_sync_no_directory, 300),
     "a segment of the metadata log begins in the middle of an append": Planted(_roll_inside_of_an_append, 300),
     "transaction indexes are not made again after a power cut": Planted(_trust_every_snapshot, 1000, is_rare=True),
-    "log start offsets are applied by name": Planted(_by_name(checkpoints.LOG_START_OFFSETS), 600, recreates=True),
+    "log start offsets are applied by name": Planted(
+        _by_name(checkpoints.LOG_START_OFFSETS), 600, 1500, recreates=True
+    ),
     "recovery points are applied by name": Planted(_by_name(checkpoints.RECOVERY_POINTS), 300, 900, recreates=True),
     "what is cleaned counts by name": Planted(_cleaned_by_name, 1500),
     "segments are dropped under staged batches": Planted(_drop_staged, 3000, is_rare=True, may_crash=True),
