@@ -139,15 +139,24 @@ def _positive(text: str) -> float:
     return value
 
 
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[threading.Event]:
+    """Give the event that SIGINT and SIGTERM set meanwhile."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; returns the exit code."""
     top = parser()
     given = top.parse_args(argv)
     _check(top, given)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    with _directory(given.dir) as directory:
+    with _ended_by_signals() as stop, _directory(given.dir) as directory:
         nodes: list[Node] = []
         clients: dict[str, Process] = {}
         try:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # A shell starts background jobs with SIGINT ignored, and every program that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+HANDLERS = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
 # No test may fail because the machine is busy, or because the build has sanitizers.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,6 +37,18 @@ def pytest_configure(config: pytest.Config) -> None:
     summary = os.environ.get("BROKER_CY_TEST_SUMMARY")
     if summary and "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(RunSummary(Path(summary)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Fail a test that leaves a handler of signals: a later test of this process that sends one would reach it."""
+    yield
+    changed = {
+        each.name: handler for each, before in HANDLERS.items() if (handler := signal.getsignal(each)) is not before
+    }
+    for number, handler in HANDLERS.items():
+        signal.signal(number, handler)
+    assert not changed, f"handlers of signals are left: {changed}"
 
 
 # Set once a browser has run in this process.

@@ -107,7 +107,6 @@ def verdict(expected: Expected | None, now: Expected, path: Path) -> tuple[str, 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     options = arguments(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # so that a terminated run leaves no broker and no data
     try:
         recorded = compare.load(options.expected)
         versions = build.versions()
@@ -143,4 +142,5 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # so that a terminated run leaves no broker and no data
     sys.exit(main())

@@ -295,7 +295,7 @@ PLANTED: dict[str, Planted] = {
     "log start offsets are applied by name": Planted(
         _by_name(checkpoints.LOG_START_OFFSETS), 600, 1500, recreates=True
     ),
-    "recovery points are applied by name": Planted(_by_name(checkpoints.RECOVERY_POINTS), 300, 900, recreates=True),
+    "recovery points are applied by name": Planted(_by_name(checkpoints.RECOVERY_POINTS), 300, 1200, recreates=True),
     "what is cleaned counts by name": Planted(_cleaned_by_name, 1500),
     "segments are dropped under staged batches": Planted(_drop_staged, 3000, is_rare=True, may_crash=True),
     "notes of the page cache are trusted in a copy": Planted(_trust_copies, 400),

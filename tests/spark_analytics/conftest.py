@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -30,6 +31,23 @@ def quick_jvms() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def sigint_as_before() -> Iterator[None]:
+    """Undo that a new SparkContext handles SIGINT: tests of other folders, which follow in this process, send it."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def sigint_as_before_commands() -> Iterator[None]:
+    """The same for commands that run in this process."""
+    with sigint_as_before():
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def quick_jvms_of_commands() -> Iterator[None]:
     """The same for commands that tests run."""
@@ -41,7 +59,7 @@ def quick_jvms_of_commands() -> Iterator[None]:
 def spark() -> Iterator[SparkSession]:
     try:
         fetch()
-        with quick_jvms():
+        with quick_jvms(), sigint_as_before():
             made = session("tests", master="local[2]", kafka=True)
     except SetUpError as error:
         pytest.skip(str(error))
