@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -49,10 +50,7 @@ class LogLoading:
     def context(
         self, root: str, now_ms: int, producer_expiration_ms: int, kept_whole: frozenset[str] = frozenset()
     ) -> LoadContext:
-        """What loading needs to know about the data directory `root`."""
-        cleaned = checkpoints.Entries({}, {})
-        with suppress(OSError, ValueError):  # the cleaner reports a damaged checkpoint
-            cleaned = checkpoints.read_entries(f"{root}/{checkpoints.CLEANED_OFFSETS}")
+        """What loading needs to know about the data directory `root`, without what `with_cleaned` reads."""
         return LoadContext(
             self._open_files,
             self._totals,
@@ -60,26 +58,32 @@ class LogLoading:
             now_ms,
             producer_expiration_ms,
             not self._same_boot.get(root, False),
-            cleaned,
-            kept_whole,
-            self.cuts,
+            kept_whole=kept_whole,
+            cuts=self.cuts,
         )
 
     def load(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Log:
         """Load the log of one partition. Raises StorageError, OSError, ValueError if it cannot be served."""
-        return self._prepared(key, path, config, context)()
+        return self._prepared(key, path, config)(context)
 
     def late(
-        self, key: TopicPartition, path: str, config_of: Callable[[str], LogConfig], context: LoadContext
+        self,
+        key: TopicPartition,
+        path: str,
+        config_of: Callable[[str], LogConfig],
+        context: LoadContext,
+        *,
+        rereads: bool = False,
     ) -> Callable[[], Log]:
         """Return a function that loads the log in a worker, with the current settings of its topic. The log shares
-        nothing with other logs until `adopt`, and is synced if flush.messages requires that.
+        nothing with other logs until `adopt`, and is synced if flush.messages requires that. With `rereads`, the worker
+        also reads the cleaner's checkpoint.
         """
         apart = replace(context, open_files=OpenFiles(WORKER_OPEN_FILES), totals=LogTotals())
-        load = self._prepared(key, path, config_of(key[0]), apart)
+        load = self._prepared(key, path, config_of(key[0]))
 
         def load_and_sync() -> Log:
-            log = load()
+            log = load(with_cleaned(apart, os.path.dirname(path)) if rereads else apart)
             flusher.sync_one_loaded(log)
             return log
 
@@ -89,17 +93,36 @@ class LogLoading:
         """Make a log that a worker loaded use the broker's counters and limit of open files."""
         log.adopt(self._open_files, self._totals)
 
-    def _prepared(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Callable[[], Log]:
-        topic, number = key
+    def _prepared(self, key: TopicPartition, path: str, config: LogConfig) -> Callable[[LoadContext], Log]:
+        """Return a function that loads the log as the checkpoints and topic ids are now, on the loop."""
         return partial(
-            load_log,
+            _load,
             path,
-            topic,
-            number,
+            key,
             config,
             self._checkpoints.recovery_points.get(key, 0),
             self._checkpoints.log_starts.get(key, 0),
-            context,
             self._checkpoints.written_points.get(key, 0),
             self._topic_ids.get(key),
         )
+
+
+def with_cleaned(context: LoadContext, root: str) -> LoadContext:
+    """Read what the cleaner has noted in the data directory `root`. Blocks: at a start or in a worker."""
+    cleaned = checkpoints.Entries({}, {})
+    with suppress(OSError, ValueError):  # the cleaner reports a damaged checkpoint
+        cleaned = checkpoints.read_entries(f"{root}/{checkpoints.CLEANED_OFFSETS}")
+    return replace(context, cleaned=cleaned)
+
+
+def _load(
+    path: str,
+    key: TopicPartition,
+    config: LogConfig,
+    recovery_point: int,
+    log_start: int,
+    written_point: int,
+    topic_id: UUID | None,
+    context: LoadContext,
+) -> Log:
+    return load_log(path, *key, config, recovery_point, log_start, context, written_point, topic_id)

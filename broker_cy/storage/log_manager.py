@@ -38,7 +38,7 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_files import newest_base_offset
 from broker_cy.storage.log_loader import LoadContext, load_log
-from broker_cy.storage.log_loading import LogLoading
+from broker_cy.storage.log_loading import LogLoading, with_cleaned
 from broker_cy.storage.log_opener import LogOpener, Unopened
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
@@ -222,7 +222,7 @@ class LogManager:
         """
         configs: dict[str, LogConfig] = {}
         for data_directory in self.data_directories:
-            context = self._context(data_directory.path, now_ms)
+            context = with_cleaned(self._context(data_directory.path, now_ms), data_directory.path)
             for name in sorted(os.listdir(data_directory.path)):
                 if self.on_progress is not None:
                     self.on_progress(len(self.logs))
@@ -386,7 +386,8 @@ class LogManager:
         del self.offline[key]
         self._reopening.add(key)
         context = replace(self._context(os.path.dirname(path), now_ms), clean=False)
-        self.opener.add(Unopened(key, path, False, partial(self._loading.late, key, path, config_of, context)))
+        prepare = partial(self._loading.late, key, path, config_of, context, rereads=True)
+        self.opener.add(Unopened(key, path, False, prepare))
         self.opener.ask(key)
 
     # --- creating and deleting partitions
