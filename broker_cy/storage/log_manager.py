@@ -10,7 +10,8 @@ import errno
 import logging
 import os
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
@@ -474,7 +475,8 @@ class LogManager:
             self.cleaner.truncated((log.topic, log.partition), offset)
         generation = log.generation
         try:
-            return bool(maintenance.truncate_to(log, offset, now_ms))
+            with self._removed_later() as remove:
+                return bool(maintenance.truncate_to(log, offset, now_ms, remove))
         except OSError as error:
             self.failures.suspect(log.directory, error)
             raise StorageError(f"cannot truncate {log.directory}: {error.strerror}") from error
@@ -490,11 +492,23 @@ class LogManager:
         if self.cleaner is not None:
             self.cleaner.truncated((log.topic, log.partition), 0)
         try:
-            maintenance.restart_at(log, offset, now_ms)
+            with self._removed_later() as remove:
+                maintenance.restart_at(log, offset, now_ms, remove)
         except OSError as error:
             self.failures.suspect(log.directory, error)
             raise StorageError(f"cannot begin {log.directory} again at {offset}: {error.strerror}") from error
         self.truncations.add(log, partial(self._settled, log, done))
+
+    @contextmanager
+    def _removed_later(self) -> Iterator[Callable[[str, int], None]]:
+        """Give a function that renames the files of a segment, which a worker then removes: the file system needs about
+        0.1 s to free a gigabyte of cached records.
+        """
+        renamed: list[str] = []
+        try:
+            yield partial(_rename_segment, renamed)
+        finally:
+            self.removal.files(renamed, 0)
 
     def _settled(self, log: Log, done: Callable[[], None]) -> None:
         done()
@@ -546,3 +560,8 @@ class LogManager:
         self.flusher.stop(self.data_directories, broker_epoch)
         for directory in dict.fromkeys([*self.data_directories, self.metadata_directory]):
             directory.close()
+
+
+def _rename_segment(renamed: list[str], directory: str, base_offset: int) -> None:
+    """Add the new names of the files of a segment to `renamed`."""
+    renamed += maintenance.mark_deleted(directory, base_offset)

@@ -122,11 +122,12 @@ cdef set base_offsets(Log log):
 # --- truncation
 
 
-def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
+def truncate_to(Log log not None, int64_t offset, int64_t now_ms, remove=None):
     """Drop everything at or after `offset`; returns False if there is nothing. For a follower whose leader has other records.
 
-    A batch that contains `offset` is dropped as a whole, and the log then ends where that batch began. Nothing is synced. Raises
-    OffsetOutOfRange below the log start offset, OSError, StorageError.
+    A batch that contains `offset` is dropped as a whole, and the log then ends where that batch began. Nothing is synced.
+    `remove(directory, base_offset)` takes away the files of a segment, see mark_deleted; without it they are removed at once, which
+    takes long if they are large. Raises OffsetOutOfRange below the log start offset, OSError, StorageError.
     """
     cdef Segment segment
     cdef BatchHeader header
@@ -147,7 +148,7 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
         segment = log.segments.pop()
         drop_unflushed(log, segment.size)
         segment.close()
-        remove_segment(log.directory, segment.base_offset)
+        (remove or remove_segment)(log.directory, segment.base_offset)
     segment = <Segment>log.segments[len(log.segments) - 1]
     log.active = segment
     # Slices that are not sent yet would be sent with what is appended next.
@@ -171,8 +172,9 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
     return True
 
 
-def restart_at(Log log not None, int64_t offset, int64_t now_ms):
-    """Replace the log by an empty one that begins at `offset`. For a follower that is behind the log start of its leader.
+def restart_at(Log log not None, int64_t offset, int64_t now_ms, remove=None):
+    """Replace the log by an empty one that begins at `offset`. For a follower that is behind the log start of its leader. `remove` is
+    that of truncate_to.
 
     Raises OSError, StorageError; then the log is offline, because it may have lost a part of its segments.
     """
@@ -187,7 +189,7 @@ def restart_at(Log log not None, int64_t offset, int64_t now_ms):
             drop_unflushed(log, segment.size)
             segment.cuts += 1
             segment.close()
-            remove_segment(log.directory, segment.base_offset)
+            (remove or remove_segment)(log.directory, segment.base_offset)
         for each in snapshots.offsets(log.directory):
             snapshots.remove(log.directory, each)
         noted_state.forget(log.directory)

@@ -66,6 +66,8 @@ ALLOWED: Final = (
     # Old segments: 64 of up to five files.
     Allowed(RENAME, "storage.retention.Retention.delete_before", 320),
     Allowed(RENAME, "storage.retention.Retention._drop_more", 320),
+    # A follower's log is cut, or begins again: up to five files of each segment that is dropped.
+    Allowed(RENAME, "storage.log_manager._rename_segment", 320),
     # Compacted segments and those that they replace: 64 of up to five files each.
     Allowed(RENAME, "storage.cleaner.log_cleaner.LogCleaner._on_step", 640),
     # The note of damage in the directory of a log.
