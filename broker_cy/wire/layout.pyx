@@ -6,7 +6,7 @@ from uuid import UUID as PyUUID
 
 from broker_cy.core.errors import WireError
 
-cdef extern from "Python.h":
+cdef extern from "structmember.h":
     ctypedef struct PyMemberDef:
         Py_ssize_t offset
     ctypedef struct PyMemberDescrObject:

@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
@@ -36,6 +36,14 @@ def java_children() -> list[psutil.Process]:
     return [child for child in psutil.Process().children(recursive=True) if "java" in child.name()]
 
 
+@pytest.fixture(autouse=True)
+def no_java_is_left() -> Iterator[None]:
+    """Other tests of this process may have a JVM of their own."""
+    before = java_children()
+    yield
+    assert [child for child in java_children() if child not in before] == []
+
+
 @pytest.mark.full
 @needs.kafka
 def test_producers_records_and_their_own_percentiles(broker: Target, topic: str) -> None:
@@ -53,7 +61,6 @@ def test_producers_records_and_their_own_percentiles(broker: Target, topic: str)
     assert result.cpu_s > 0.3
     assert len(samples) > 2
     assert sum(sample.records for sample in samples) == 7000
-    assert java_children() == []
 
 
 @pytest.mark.full
@@ -95,7 +102,6 @@ def test_a_broker_that_dies_makes_errors(
     assert result.first_error is not None
     assert f"{result.errors} of 1500 records missing: " in result.first_error
     assert result.records + result.errors == 1500
-    assert java_children() == []
 
 
 @pytest.mark.full
@@ -108,7 +114,6 @@ def test_stop_ends_java_and_keeps_what_was_reported(broker: Target, topic: str) 
     result = load.run(3600.0, lambda sample: stop.set(), stop)
     assert 0 < result.records < 100_000
     assert result.errors == 0
-    assert java_children() == []
 
 
 # As the tools of Kafka 4.3.1 print it; test_columns.py compares the texts with their classes.

@@ -34,10 +34,11 @@ from tests.broker_cy.storage.cleaning import (
     make_cleaner,
     stored,
 )
+from tests.support.tiers import by_tier
 
 pytestmark = pytest.mark.usefixtures("no_log_lines")
 
-SEEDS = int(os.environ.get("CLEANER_SEEDS", "4"))
+SEEDS = int(os.environ.get("CLEANER_SEEDS", by_tier("2", "4")))
 SOAK_SEEDS = int(os.environ.get("CLEANER_SEEDS", "300"))
 FIRST_SEED = int(os.environ.get("CLEANER_FIRST_SEED", "0"))
 

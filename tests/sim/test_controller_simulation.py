@@ -14,9 +14,10 @@ from tests.sim.controller_defects import DEFECTS
 from tests.sim.controller_world import World
 from tests.sim.defects import Planter, must_find
 from tests.sim.seeds import parts_of, repeatable
+from tests.support.tiers import by_tier
 
 STEPS = 400
-PARTS, PART_SEEDS = 4, 50
+PARTS, PART_SEEDS = 4, by_tier(20, 50)
 SOAK_SEEDS = 20_000
 SOAK_TIMEOUT_S = 3_600
 ONE_SEED = os.environ.get("CONTROLLER_SIM_SEED")

@@ -23,7 +23,7 @@ from tests.sim.power_run import Run
 from tests.support import needs
 from tests.support.tiers import by_tier
 
-SEEDS = int(os.environ.get("POWER_SEEDS", by_tier("80", "400")))
+SEEDS = int(os.environ.get("POWER_SEEDS", by_tier("40", "400")))
 SOAK_SEEDS = int(os.environ.get("POWER_SEEDS", "25000"))
 FIRST_SEED = int(os.environ.get("POWER_FIRST_SEED", "0"))
 # The seeds are divided into parts so that test workers can share them.

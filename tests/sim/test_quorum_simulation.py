@@ -14,9 +14,10 @@ from tests.sim.defects import Planter, must_find
 from tests.sim.quorum_defects import DEFECTS, FIRST, SEEDS_MAX
 from tests.sim.quorum_world import World
 from tests.sim.seeds import parts_of, repeatable
+from tests.support.tiers import by_tier
 
 STEPS = 3_000
-PARTS = 4
+PARTS = by_tier(2, 4)
 PART_SEEDS = 25
 SOAK_SEEDS = 10_000
 SOAK_TIMEOUT_S = 3_600

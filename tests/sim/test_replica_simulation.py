@@ -13,10 +13,11 @@ from tests.sim.defects import Planter, must_find
 from tests.sim.replica_defects import DEFECTS, SEEDS_MAX
 from tests.sim.replica_world import World
 from tests.sim.seeds import parts_of, repeatable
+from tests.support.tiers import by_tier
 
 STEPS = 4_000
 PARTS = 4
-PART_SEEDS = 25
+PART_SEEDS = by_tier(12, 25)
 SOAK_SEEDS = 10_000
 SOAK_TIMEOUT_S = 3_600
 RARE = (pytest.mark.soak, pytest.mark.timeout(SOAK_TIMEOUT_S))
