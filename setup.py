@@ -157,7 +157,7 @@ def extensions() -> list[Extension]:
         if tls is None and name in WITH_TLS:
             remove_built(path)
             continue
-        # What was compiled against other headers of the broker must not stay.
+        # A module that was compiled against other headers of the broker must not stay.
         if path.parts[0] not in WANTED_ROOMS and not [*path.parent.glob(f"{path.stem}.cpython-*.so")]:
             continue
         options = dict(tls or {}) if name == OPENSSL else {}
@@ -169,7 +169,7 @@ def extensions() -> list[Extension]:
     made: list[Extension] = cythonize(
         found,
         nthreads=JOBS,
-        # What was translated before fits another SHARED, or has all of it.
+        # Files that were translated before fit another SHARED, or contain all of it.
         force=write_shared(),
         shared_utility_qualified_name=SHARED,
         compiler_directives={

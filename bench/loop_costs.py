@@ -1,7 +1,7 @@
-"""What rare operations cost the event loop, and what their workers take: `python -m bench.loop_costs`.
+"""The time that rare operations take on the event loop, and in workers: `python -m bench.loop_costs`.
 
-Each line has the wall-clock time that the loop is blocked, at once or in all turns together, and the time of the job
-that a worker does instead. Syncs depend on the disk of `--directory`; compare figures of one run, or alternate runs.
+Each line has the wall-clock time that the loop is blocked, in one turn or in all turns together, and the time of the
+job that a worker does instead. Syncs depend on the disk of `--directory`; compare figures of one run.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def build_wheel(directory: Path) -> Path:
     BROKER_CY_OPENSSL=system links with the one of the system instead.
     """
     environment = {"BROKER_CY_OPENSSL": "vendored", **os.environ}
-    # What it says is shown: why the library of the system is used instead.
+    # Its output is shown, because it says why the library of the system is used instead.
     if subprocess.run(["sh", ROOT / "tools" / "openssl.sh"], cwd=ROOT, env=environment, check=False).returncode != 0:
         raise WheelhouseError("OpenSSL cannot be built: tools/openssl.sh said why")
     tree = directory / "tree"

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
         == 0
     ):
         return 0
-    # Something is not in the cache. What fails now is shown.
+    # Something is not in the cache. A failure is shown from now on.
     return subprocess.run([*uv, *arguments], env=environment, check=False).returncode
 
 

@@ -95,7 +95,7 @@ class Placement:
                 self.bytes[broker] += placed.size_bytes
                 self._held[broker].add(placed.partition)
         self._changed: set[TopicPartition] = set()
-        # What one replica, one byte, and one preferred leader, add to the load of a broker.
+        # The load that one replica, one byte and one preferred leader add to a broker.
         self._replica_share = 0.0
         self._byte_share = 0.0
         self._leader_share = 0.0

@@ -78,7 +78,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     @classmethod
     def _of(cls, found: findings.Findings) -> BrokerConfig:
-        """Settings of which none is refused. Adds the settings of TLS that no listener has to the findings. Raises
+        """Settings without a refused one. Adds the settings of TLS that no listener has to the findings. Raises
         ConfigError.
         """
         try:

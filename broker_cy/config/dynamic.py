@@ -101,8 +101,8 @@ def check_type(name: str, text: str) -> None:
 
 
 def resolved(properties: Mapping[str, str], given: Providers) -> dict[str, str]:
-    """Return the settings with the values of variables. Raises ConfigError for the first one that has none, and for a
-    provider that cannot be used.
+    """Return the settings with the values of variables. Raises ConfigError for the first variable
+    without a value, and for a provider that cannot be used.
     """
     for name, message in given.problems.items():
         if name in properties:

@@ -1,4 +1,4 @@
-"""Names in files of real clusters that are no settings of this broker, and why some settings are refused.
+"""Names in files of real clusters that this broker does not have as settings, and why some settings are refused.
 
 The table `foreign_configs.tsv` has a row for each name, or for all names with a prefix (`confluent.*`):
 

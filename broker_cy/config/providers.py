@@ -1,7 +1,7 @@
 """Config providers (KIP-297, KIP-421): the values of `${provider:path:key}`, from files and from the environment.
 
 As in Kafka, `config.providers` lists names, `config.providers.NAME.class` is the class of one and
-`config.providers.NAME.param.X` a parameter. Kafka's three classes are built in, and there are no others. What differs
+`config.providers.NAME.param.X` a parameter. Kafka's three classes are built in, and there are no others. Differences
 from Kafka:
 
 - what a provider returns is not searched for variables; Kafka's broker does that once more, when it merges settings;
@@ -39,7 +39,7 @@ OF_COMMAND_LINE: Final = {"env": ENV, "file": FILE}
 
 # ConfigTransformer.DEFAULT_PATTERN.
 _VARIABLE: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
-# What is probably meant as a variable, but names no provider.
+# A text that is probably meant as a variable, but names no provider.
 _BARE: Final = re.compile(r"\$\{[^}:]*\}")
 
 
@@ -64,7 +64,7 @@ class Providers:
     def __init__(self, properties: Mapping[str, str], *, limits: Mapping[str, str] | None = None) -> None:
         """`limits` has brokercy.automatic.config.providers, if `properties` are not those of the file."""
         self.problems: dict[str, str] = {}
-        # What variables had as values, for messages that must not show them.
+        # The values of variables, for messages that must not show them.
         self.values: set[str] = set()
         self._refused: set[str] = set()
         self._providers: dict[str, Provider] = {}
@@ -134,7 +134,7 @@ class Providers:
         return _VARIABLE.sub(lambda found: self._value(found, of_command_line), text)
 
     def is_refused(self, text: str) -> bool:
-        """Whether a variable of the text belongs to a provider of which `problems` says what is wrong."""
+        """Whether a variable of the text belongs to a provider that has an entry in `problems`."""
         return any(found[1] in self._refused for found in _VARIABLE.finditer(text))
 
     def _value(self, found: re.Match[str], of_command_line: bool) -> str:

@@ -34,7 +34,7 @@ LISTENER_PREFIX = "listener.name."
 # Limits of a listener with its prefix, and of the broker without; they may change while the broker runs.
 LIMITS_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate"})
 NO_EFFECT = "setting has no effect yet"
-# What is shown instead of a secret.
+# Shown instead of a secret.
 HIDDEN = "[hidden]"
 
 

@@ -152,7 +152,7 @@ class Step:
 
     def part(self, begin: int, end: int) -> Self:
         """The records from `begin` up to `end` as a step of their own, of a step that is not atomic; each has its
-        `before`. What follows on the step belongs to its last part.
+        `before`. The events after the step belong to its last part.
         """
         follows = self.follows if end == len(self.records) else []
         return replace(self, records=self.records[begin:end], before=self.before[begin:end], follows=follows)

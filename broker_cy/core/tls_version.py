@@ -6,7 +6,7 @@ from typing import Final
 
 from broker_cy import __version__
 
-# What is said where TLS is needed and this build has none.
+# The message where TLS is needed and this build has none.
 WITHOUT_TLS: Final = (
     "this build has no TLS: the headers of OpenSSL were missing when it was built; install those of version 3.0 or "
     "later (Debian: apt-get install libssl-dev), and build again"

@@ -224,9 +224,9 @@ class Output(NamedTuple):
 
     1. `persist` (None: unchanged) is on disk before 4 and 6 if it `binds`. Otherwise a node that crashes could vote
        twice in one epoch, or lead an epoch twice. It may be brought there while the machine takes further events. If
-       that fails, nothing is appended and nothing leaves any more, and the node must stop. What does not bind, an
-       epoch or a leader that this node has learned of, may be written later: no second leader is elected in an epoch
-       without a voter that has voted for the first, and the entries of an epoch have its number.
+       that fails, nothing is appended and nothing leaves any more, and the node must stop. A state that does not bind
+       (an epoch or a leader that this node has learned of) may be written later: no second leader is elected in an
+       epoch without a voter that has voted for the first, and the entries of an epoch have its number.
     2. The log is truncated to `truncate_to` (-1: it is not).
     3. The log is emptied, and begins behind the snapshot `replace_log` (None: it is not), which is on disk. That is on
        disk before 4 and 6. A start that finds a snapshot that is newer than the end of the log does the same.

@@ -2,7 +2,7 @@
 
 Kafka takes a directory offline at the first IOException. Here an error of one file condemns that file alone: a worker
 then writes and syncs a file of its own in the data directory. If that fails, too, the disk has failed. A full disk has
-not, nor has a process without descriptors. What has failed is not used again by this process: only a start finds out
+not, nor has a process without descriptors. This process does not use a failed disk again: only a start finds out
 what is on a disk that has come back.
 
 A disk may come back while the machine runs on, without what was written and not synced: it was in a page cache that was

@@ -493,8 +493,8 @@ cdef class Log:
         return lookups.offset_for_timestamp(self, timestamp)
 
     def max_timestamp(self):
-        """lookups.max_timestamp: (timestamp, offset) of the record with the largest timestamp, or None. What has to be searched is
-        searched at once."""
+        """lookups.max_timestamp: (timestamp, offset) of the record with the largest timestamp, or None. A segment that has to be
+        searched is searched in this call."""
         from broker_cy.storage import lookups
         try:
             return lookups.max_timestamp(self)

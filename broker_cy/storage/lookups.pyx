@@ -169,7 +169,7 @@ cdef object largest_record(Segment segment, int64_t position, BatchHeader* heade
 
 
 cdef object largest_of_first(Log log, Segment segment, object searched):
-    """The same of the first segment, of which records may be deleted. Raises MaximumDeleted, unless it was `searched`."""
+    """The same of the first segment, whose first records may be deleted. Raises MaximumDeleted, unless it was `searched`."""
     cdef BatchHeader header
     cdef int64_t position = 0
     cdef int64_t start = log.log_start_offset
@@ -184,7 +184,7 @@ cdef object largest_of_first(Log log, Segment segment, object searched):
     position = segment.checked_start(start)
     if searched is None:
         raise MaximumDeleted(segment.path, position, segment.size, segment.base_offset, start)
-    # Of a batch that begins before the log start the header does not say enough.
+    # The header of a batch that begins before the log start does not say enough.
     if segment.find_batch(start, position, segment.size, &position, &header) and header.base_offset < start:
         found = largest_record(segment, position, &header, start)
     if searched[1] is not None and (found is None or searched[1][0] > found[0]):

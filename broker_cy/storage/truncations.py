@@ -55,7 +55,7 @@ class Truncations:
 
     def add(self, log: Log, done: Callable[[], None]) -> None:
         """Call `done()` on the loop, never within this call, once the checkpoints of a truncated log are on disk, or
-        the log is closed. Of two calls for a log during this, only the later `done` is called.
+        the log is closed. If it is called twice for a log meanwhile, only the later `done` is called.
         """
         self._pending[log] = done
         if not self._scheduled:

@@ -117,7 +117,7 @@ def hash_password(password: str) -> str:
 
 def default_users_path(clusters: Path | None = None) -> Path:
     """Return the path of dashboard-users.toml beside the cluster file, whether or not it exists. A file in the default
-    directory counts for every cluster file that has none: a login that was set up stays in force.
+    directory counts for every cluster file without its own: a login that was set up stays in force.
     """
     return find_beside(clusters, "dashboard-users.toml")
 

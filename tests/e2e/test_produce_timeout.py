@@ -53,7 +53,8 @@ def test_a_record_that_followers_lack_is_answered_in_time_and_stays(system: obje
         assert create_topic(address, TOPIC, replicas=3) is ErrorCode.NONE
         until(lambda: in_sync(address, TOPIC, 3), "all replicas in sync", WAIT_S)
         leader = nodes[topics(address)[TOPIC].partitions[0].leader_id - 1]
-        assert send(leader, LONG_MS) == (ErrorCode.NONE, 0)
+        # The metadata of one node may be older than those of another.
+        until(lambda: send(leader, LONG_MS) == (ErrorCode.NONE, 0), "a leader that knows the topic", WAIT_S)
         followers = [node.pid for node in nodes if node is not leader]
         for pid in followers:
             os.kill(pid, signal.SIGSTOP)

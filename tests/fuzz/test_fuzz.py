@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REGRESSIONS = Path(__file__).parent / "regressions"
 # Other seeds find other things; CI uses one, so that it fails because of a change and not by chance.
 SEED = int(os.environ.get("BROKER_CY_FUZZ_SEED", "1"))
-# Of the million; also shortens everything for slow builds.
+# The share of the million mutants; also shortens everything for slow builds.
 SCALE = float(os.environ.get("BROKER_CY_FUZZ_SCALE", by_tier("0.05", "1")))
 COUNT_MIN = 100
 TIMEOUT_S = 280.0

@@ -324,7 +324,7 @@ class World:
         self.moves += 1
         kept = self.rng.randrange(len(old.held) + 1)
         self.harness = old.successor(kept)
-        # They are there, although nobody will acknowledge them.
+        # They are in the log, although no answer will acknowledge them.
         self.late_commits += self.awaited_commits.values()
         self.take_late()
         late = [(self.token(), client) for client in self.clients if client.alive and client.generation >= 0]

@@ -50,7 +50,7 @@ class Disk:
     def __init__(self, directory_id: UUID, formatted: Snapshot) -> None:
         self.directory_id = directory_id
         self.formatted = formatted
-        # What the process has written last, and what a power cut leaves at least: only votes are waited for.
+        # The state that the process wrote last, and the one that a power cut leaves at least: only votes wait for it.
         self.state: ElectionState | None = None
         self.durable_state: ElectionState | None = None
         self.start = BEGINNING

@@ -1,6 +1,6 @@
 """Kafka's command-line tools in one JVM for all tests of a process: a JVM for each costs ten times the CPU time.
 
-Who measures a tool, or gives it options of the JVM, starts its own (bench.launch.kafka_dist).
+A test that measures a tool, or gives it options of the JVM, starts its own (bench.launch.kafka_dist).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.launch import java_programs, kafka_dist
 from bench.launch.processes import ProcessError
 
 _INT = struct.Struct(">i")
-# Of the messages of a tool that failed.
+# The end of the messages of a tool that failed.
 _SHOWN_BYTES = 3000
 _END_S = 10.0
 

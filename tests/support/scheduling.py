@@ -2,7 +2,7 @@
 
 The tests of a file run on one worker, so that its fixtures are set up once. Exceptions are the files of SPREAD, whose
 tests are long and independent, those of KAFKA, which all run on one worker, and tests with an `xdist_group` mark, which
-share a worker with their group. Whatever takes longest begins first: a file that begins last would run alone on one
+share a worker with their group. The files that take longest begin first: a file that begins last would run alone on one
 core.
 """
 

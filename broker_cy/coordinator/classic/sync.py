@@ -111,5 +111,5 @@ class Assigned(NamedTuple):
             prepare(machine, out, group, now, trigger_of("write_failed"))
 
     def timed_out(self, machine: GroupShard, out: Step, now: Now) -> None:
-        """As in Kafka, the members share anew; a later generation replaces the record."""
+        """As in Kafka, the members share the partitions again; a later generation replaces the record."""
         self.failed(machine, out, now, ErrorCode.REQUEST_TIMED_OUT)

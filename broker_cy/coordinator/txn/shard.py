@@ -138,8 +138,8 @@ class TransactionShard(StateMachine[str, TxnStep]):
             self.ongoing.pop(transactional_id, None)
 
     def unwritten(self, transactional_id: str) -> TxnStep | None:
-        """Return the newest step with a record of this id that is not on disk yet. If it is late, nobody waits for it
-        any more.
+        """Return the newest step with a record of this id that is not on disk yet. No request waits for it any more
+        if it is late.
         """
         waiting = self._unwritten.get(transactional_id)
         return waiting[-1] if waiting else None

@@ -138,9 +138,9 @@ class QuorumDriver:
         self._correlation = 0
         self._write_scheduled = False
         self._syncing: asyncio.Future[None] | None = None
-        # What is to be on disk: the newest quorum-state, and the names of a log that was replaced; and whether nothing
-        # may leave before. `_securing` is the worker's job for what was there when it began, `_is_held` whether that
-        # is waited for.
+        # The next job of the worker brings these to the disk: the newest quorum-state, and the names of a log that was
+        # replaced; and whether nothing may leave before. `_securing` is the job that runs, `_is_held` whether messages
+        # wait for it.
         self._election_state: ElectionState | None = None
         self._holds = self._is_held = False
         self._sync_replaced: Callable[[], None] | None = None
@@ -192,7 +192,7 @@ class QuorumDriver:
         if not self._staged:
             self._send()
         if output.role is Role.CLOSED:
-            # What waits for the disk waits no longer.
+            # Messages that wait for the disk are dropped.
             for unsent in self._unsent:
                 if unsent.answer is not None:
                     _give(unsent.answer, None)
@@ -243,7 +243,7 @@ class QuorumDriver:
         return asking if isinstance(message, Response) else None
 
     def take(self, event: Event) -> None:
-        """As `step`, for an event that nobody waits for: the node halts if the log cannot be changed."""
+        """As `step`, for an event without a caller that waits: the node halts if the log cannot be changed."""
         try:
             self.step(event)
         except (OSError, StorageError) as error:

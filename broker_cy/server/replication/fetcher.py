@@ -109,7 +109,7 @@ class LeaderFetcher:
         self._reachable = asyncio.Event()  # there is a reason to connect again now
         self.failures = 0  # connections that failed in a row, at most NEWS_MAX; it waits before the next one
         self._cut = 0  # logs that were cut since the last answer
-        self._refused: set[Partition] = set()  # those of which a write failed, until they are fetched again
+        self._refused: set[Partition] = set()  # those with a failed write, until they are fetched again
         self._waits: dict[Partition, int] = {}  # how often each partition has waited for metadata, in a row
         self._task = keep_running(follower.loop, self._run, "fetcher")
 

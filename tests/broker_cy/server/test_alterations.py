@@ -57,7 +57,7 @@ def alter(controller: Controller) -> list[Altered]:
         alterations = Alterations(1, lambda: 5, asyncio.get_running_loop(), controller)
         alterations.add(cast(Any, leader))
         await until(lambda: bool(leader.heard))
-        # What is proposed later is sent, too.
+        # A later proposal is sent, too.
         controller.answers.append(Answer(partition_index=0))
         leader.replica.in_sync.proposal = leader.proposal
         alterations.add(cast(Any, leader))

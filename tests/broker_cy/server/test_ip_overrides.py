@@ -39,7 +39,7 @@ def test_a_host_counts_for_each_of_its_addresses() -> None:
 
 
 def test_a_host_without_an_address_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    """If this fails, a misspelled host leaves its clients without their limit, and nobody is told."""
+    """If this fails, a misspelled host leaves its clients without their limit, without a message."""
     found = overrides("apps:7,aps:3,elsewhere:1")
     reason = (
         "setting max.connections.per.ip.overrides: these hosts have no address: aps \\(Name or service not known\\), "

@@ -51,7 +51,7 @@ class Held(Executor):
 
 
 class Files:
-    """The files of a metadata log. What reaches the disk is noted with what was sent by then."""
+    """The files of a metadata log. Each write is noted with the messages that were sent by then."""
 
     def __init__(self) -> None:
         self.log = SimpleNamespace(log_end_offset=0)
@@ -78,7 +78,7 @@ LOADER = Loader()
 
 
 class Node:
-    """One of three voters, of which the test is the others."""
+    """One of three voters; the test plays the others."""
 
     def __init__(self) -> None:
         self.files, self.workers = Files(), Held()
@@ -172,7 +172,7 @@ def test_a_leader_is_followed_before_its_name_is_on_the_disk() -> None:
 
 
 def test_votes_of_several_epochs_share_a_write() -> None:
-    """If this fails, a slow disk has a queue of votes, of which only the last one counts."""
+    """If this fails, a slow disk has a queue of votes, although only the last one counts."""
 
     async def work() -> None:
         node = Node()

@@ -81,7 +81,7 @@ async def in_flight(held: HeldPartition, count: int) -> None:
 
 
 def test_a_lost_batch_leaves_those_before_it(tmp_path: Path) -> None:
-    """If this fails, a consumer is told that its commit failed although it is in the log, and reads from an older
+    """If this fails, a consumer gets an error for its commit although it is in the log, and reads from an older
     offset until the next restart.
     """
 
@@ -150,7 +150,7 @@ def test_a_batch_that_cannot_be_staged_leaves_those_before_it(tmp_path: Path) ->
 
 
 def large_commit(number: int) -> messages.OffsetCommitRequest:
-    """About 30 KB, of which a batch takes 34."""
+    """About 30 KB; a batch takes 34 of them."""
     request = messages.OffsetCommitRequest
     partition = request.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=number, committed_metadata="m" * 30_000
@@ -303,7 +303,7 @@ def test_a_transactional_id_is_answered_in_time(tmp_path: Path) -> None:
 
 def test_an_end_is_answered_in_time(tmp_path: Path) -> None:
     """If this fails, commitTransaction hangs for as long as a follower does. Its decision stands: once it is committed
-    the transaction is ended, and a repeated request is told so.
+    the transaction is ended, and a repeated request is answered so.
     """
 
     async def work() -> None:

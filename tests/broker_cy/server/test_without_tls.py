@@ -13,7 +13,7 @@ from bench.launch.processes import run
 from tests.support.certificates import PASSWORD, Authority
 
 ROOT = Path(__file__).resolve().parents[3]
-# What setup.py leaves out.
+# The modules that setup.py leaves out.
 TLS_MODULES = ("openssl.cpython-*", "tls_transport.cpython-*")
 
 

@@ -92,7 +92,7 @@ def test_a_damaged_file_does_not_condemn_a_disk(disks: Disks) -> None:
     for _ in range(3):
         disks.failures.suspect(f"{disks.paths[0]}/t-0", error(errno.EIO))
     assert disks.checked == disks.paths[:1]
-    # What happened during the pause is not forgotten.
+    # A failure during the pause is not forgotten.
     disks.errors[disks.paths[0]] = errno.EIO
     disks.jobs.run_due()
     assert disks.failed == disks.paths[:1]

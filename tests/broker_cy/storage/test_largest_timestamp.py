@@ -41,7 +41,7 @@ def test_the_record_with_the_largest_timestamp_is_deleted(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("codec", [0, 4])
 def test_records_are_deleted_up_to_the_middle_of_a_batch(tmp_path: Path, codec: int) -> None:
-    """If this fails, the answer is a record that nobody can read, or none."""
+    """If this fails, the answer is a record that cannot be read, or none."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, ONE, 0)
     append(log, TIME_MS + 9, TIME_MS + 3, TIME_MS + 7, TIME_MS + 7, TIME_MS + 2, codec=codec)
     append(log, TIME_MS + 6, TIME_MS + 5, codec=codec)

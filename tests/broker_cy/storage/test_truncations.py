@@ -59,7 +59,7 @@ def test_the_truncations_of_a_turn_share_one_job(tmp_path: Path, monkeypatch: py
     # The other one removes the files of the log that begins again.
     assert len(jobs.held) == 2
     jobs.held.pop()()
-    # What is truncated while the job runs is in the next one.
+    # A log that is truncated while the job runs is in the next one.
     later = manager.create("u", 0, TOPIC_ID, LogConfig(), 0)
     fill(later, 20)
     assert manager.truncate_to(later, 10, 0, noting(settled, later))

@@ -214,7 +214,7 @@ def coordinators_of_others(run: Run, version: int) -> None:
         else:
             run.ask(label, request(key_type=key_type, key=key), version)
 
-    # Who asks Kafka first is not answered before it has created the topic.
+    # Kafka answers the first request only after it has created the topic.
     first = request(key_type=1, coordinator_keys=["first"])
     until(lambda: run.quietly(first, 4).coordinators[0].error_code == 0, "the topic of transactions", PATIENCE_S)
     ask("empty transaction", "", 1)

@@ -5,7 +5,7 @@ machine makes turns, and its workers do jobs. Between the start and the stop of 
 of ALLOWED, each at most so many times. docs/architecture.md has the same list, with the reasons.
 
 A read that is confined to the page cache (storage.disk.confine_reads) does not block. Every other read may, also of
-bytes that were just written. What was written in this turn is not known to be in memory either.
+bytes that were just written. Bytes of this turn are not known to be in memory either.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PARSERS: Final[tuple[tuple[Any, str], ...]] = (
 )
 # Bytes that may be parsed anywhere. A whole batch may, because its size is limited.
 PARSED_BYTES: Final = 1 << 10
-# What a world has instead of committed_metadata.REPLAY_BYTES.
+# Replaces committed_metadata.REPLAY_BYTES in a world.
 REPLAY_BYTES: Final = 1 << 10
 # The function of calls that no function in Python makes.
 COMPILED: Final = "compiled code"
@@ -91,7 +91,7 @@ ALLOWED: Final = (
     Allowed(READ, "storage.cleaner.log_cleaner.LogCleaner._begin", 100),
     # The position of the next piece that a coordinator loads; a worker reads the piece.
     Allowed(READ, "server.coordinators.coordinator_runtime.CoordinatorRuntime._replay_log", 100),
-    # A piece of a coordinator's log, of which LOAD_RECORDS_PER_TURN records are replayed in a turn.
+    # A piece of a coordinator's log; LOAD_RECORDS_PER_TURN of its records are replayed in a turn.
     Allowed(PARSE, "server.coordinators.coordinator_runtime.CoordinatorRuntime._replay_log", LOAD_CHUNK_BYTES),
     # A piece of the committed metadata; one batch is parsed whatever its size is.
     Allowed(PARSE, "server.metadata.committed_metadata.CommittedMetadata._replay", REPLAY_BYTES),

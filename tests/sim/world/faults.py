@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 
-# Of a broker whose data disk has died: within this time somebody has tried to write to it, the controller has heard of
-# that, and others lead in its place.
+# After the data disk of a broker has died: within this time a client has tried to write to it, the controller has
+# heard of that, and others lead in its place.
 LEADS_US = 2_000_000
 
 

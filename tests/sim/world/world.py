@@ -71,7 +71,7 @@ KINDS: dict[str, type[Client]] = {
 }
 # In a cluster, instead of the same.
 IN_CLUSTER: dict[str, type[Client]] = {"admin": ClusterAdmin}
-# What writes to the metadata log in C, which may be on another disk than the data.
+# These write to the metadata log in C; it may be on another disk than the data.
 METADATA_WRITES = ("append", "truncate", "replace", "delete_log_before")
 SYNCED = {"log.flush.interval.messages": "1"}
 

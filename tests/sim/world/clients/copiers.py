@@ -138,7 +138,7 @@ class Copier(Sender):
             await self.back_off()
         if commits:
             self.copied.allowed.add(self.position)
-        # What is on its way must not join the next transaction.
+        # Records on their way must not join the next transaction.
         self.hang_up()
         self.other.close()
         self.other = None

@@ -18,7 +18,7 @@ TABLES = ("broker_cy/config/broker_configs.tsv", "broker_cy/config/own_configs.t
 STRICT = "brokercy.config.strict"
 LISTENER = "listener.name."
 PROVIDER = "config.providers."
-# What the authorizer reads itself.
+# Settings that the authorizer reads itself.
 WITHOUT_A_ROW = ("super.users", "allow.everyone.if.no.acl.found")
 EFFECTIVE, INERT = "effective", "inert"
 
