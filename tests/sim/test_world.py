@@ -14,6 +14,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,7 +47,7 @@ from tests.sim.world.plan import (
     plan_of,
 )
 from tests.sim.world.planted import PLANTED, Planted
-from tests.sim.world.run import GARBAGE_OBJECTS, Result, collect_seldom, run_plan, run_seed, shrink
+from tests.sim.world.run import GARBAGE_OBJECTS, Result, collecting_seldom, run_plan, run_seed, shrink
 from tests.sim.world.world import World
 from tests.support import needs
 from tests.support.disk_faults import UNLIMITED, WRITE
@@ -96,8 +97,13 @@ def fail(result: Result, profile: str) -> None:
     raise smallest.failure
 
 
+@pytest.fixture(autouse=True)
+def garbage_is_collected_seldom() -> Iterator[None]:
+    with collecting_seldom():
+        yield
+
+
 def run_seeds(first: int, count: int, profile: str = EVERYTHING) -> None:
-    collect_seldom()
     began_s, steps, virtual_s, acked, reads = time.process_time(), 0, 0.0, 0, 0
     for seed in range(first, first + count):
         result = run_seed(seed, profile)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.sim.world.draws import Trace
 from tests.sim.world.plan import EVERYTHING, NAMES, Plan, plan_of
-from tests.sim.world.run import GARBAGE_OBJECTS, Result, collect_seldom, run_plan, run_seed, shrink
+from tests.sim.world.run import GARBAGE_OBJECTS, Result, collecting_seldom, run_plan, run_seed, shrink
 
 
 def main() -> int:
@@ -31,12 +31,12 @@ def main() -> int:
         help=f"collect garbage whenever there are N more objects, 0: never ({GARBAGE_OBJECTS}); digests do not change",
     )
     options = parser.parse_args()
-    collect_seldom(options.garbage)
-    if options.plan is not None:
-        return _one(Plan.from_json(options.plan.read_text()), options)
-    if options.count == 1 and not options.digests:
-        return _one(plan_of(options.first, options.profile), options)
-    return _many(options)
+    with collecting_seldom(options.garbage):
+        if options.plan is not None:
+            return _one(Plan.from_json(options.plan.read_text()), options)
+        if options.count == 1 and not options.digests:
+            return _one(plan_of(options.first, options.profile), options)
+        return _many(options)
 
 
 def _one(plan: Plan, options: argparse.Namespace) -> int:
