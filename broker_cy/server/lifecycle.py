@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from broker_cy.client.address import Address
 from broker_cy.config.definitions import BROKER
 from broker_cy.core import uuid as uuids
+from broker_cy.core.supervision import keep_running
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import Endpoint
 from broker_cy.quotas.connections import ConnectionRates
@@ -562,7 +563,9 @@ class BrokerServer:
             limits_changed(frozenset())
 
         def overrides_changed(_: frozenset[str]) -> None:
-            self._following = self.loop.create_task(follow_overrides())
+            if self._following is not None:
+                self._following.cancel()  # it would resolve the same setting
+            self._following = keep_running(self.loop, follow_overrides, "limits of connections by address")
 
         def expiration_changed(_: frozenset[str]) -> None:
             logs = self.broker.log_manager

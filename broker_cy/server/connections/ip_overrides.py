@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("broker_cy.server.connections")
 
 NAME: Final = "max.connections.per.ip.overrides"
+NO_NAME: Final = "each part of a name between dots has 1 to 63 characters"
 
 
 class IpOverrides:
@@ -39,6 +40,8 @@ class IpOverrides:
                 limits |= dict.fromkeys(await self._network.addresses(host), limit)
             except OSError as error:
                 wrong.append(f"{host} ({error.strerror or error})")
+            except UnicodeError:  # the resolver's, for what is no name
+                wrong.append(f"{host} ({NO_NAME})")
         if wrong:
             raise ConfigError(
                 f"setting {NAME}: these hosts have no address: {', '.join(wrong)}. Correct them, or name addresses"

@@ -54,6 +54,45 @@ def test_a_host_without_an_address_is_refused(caplog: pytest.LogCaptureFixture) 
     assert "the limits of connections by address stay as they were" in caplog.text
 
 
+def test_a_host_that_is_no_name_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """If this fails, a typing error in a host ends the start with a traceback, and a change at run time unnoticed."""
+    found = overrides(f"a..b:5,{'x' * 70}:3")
+    found._network = SocketNetwork()
+    with pytest.raises(ConfigError) as caught:
+        asyncio.run(found.resolve())
+    message = str(caught.value)
+    assert message.startswith("setting max.connections.per.ip.overrides: these hosts have no address: a..b (")
+    assert "x" * 70 in message
+    assert message.count("each part of a name between dots has 1 to 63 characters") == 2
+    asyncio.run(found.follow())
+    assert "the limits of connections by address stay as they were" in caplog.text
+
+
+def test_an_unexpected_failure_of_a_change_is_reported_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, a defect while names are resolved leaves the old limits without a word."""
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            reported: list[dict[str, Any]] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+            resolved = asyncio.Event()
+
+            async def addresses(_: object, host: str) -> list[str]:
+                if not reported:
+                    raise RuntimeError("planted")
+                resolved.set()
+                return ["192.0.2.7"]
+
+            monkeypatch.setattr(SocketNetwork, "addresses", addresses)
+            broker.server.config.apply_dynamic({}, {NAME: "apps:5"})
+            await asyncio.wait_for(resolved.wait(), 20)
+            assert "limits of connections" in reported[0]["message"]
+
+    run(work)
+
+
 def test_a_broker_resolves_hosts_when_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same for a broker, by the machine's own resolver; it does not start with a name that is not known."""
 
