@@ -10,7 +10,6 @@ from click.core import ParameterSource
 from broker_cy import __version__
 from broker_cy.admin.clusters import ClusterEntry, check_timeout, find_cluster, find_file
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.console.alerts.rules import default_rules_path
 from dashboard.config import load_config
 from dashboard.security.user_commands import command as user
 from dashboard.security.users import default_users_path
@@ -71,9 +70,6 @@ def command(
         found = load_config(config, clusters_file).with_options(
             listen=listen, users=users, state=state, alerts=alerts, is_readonly=readonly, report=report, notifies=notify
         )
-        by_default = default_rules_path(clusters_file)
-        if found.alerts is None and by_default.exists():
-            found = found.with_options(listen=None, users=None, state=None, alerts=by_default, is_readonly=False)
         serve(found, entries, are_named=bootstrap is None and bool(entries[0].name), timeout_s=timeout)
     except ClientError as error:
         click.echo(f"broker-dash: {error}", err=True)

@@ -33,11 +33,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from broker_cy.admin.clusters import find_beside
+from broker_cy.admin.clusters import default_path
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.console.alerts.rules import default_rules_path
 from dashboard.security import Mask, OidcConfig, parse_masks, parse_oidc
 from dashboard.security.addresses import PROXIES_MAX, Network
-from dashboard.security.users import default_users_path
+from dashboard.security.users import USERS_FILE, default_users_path
 
 DEFAULT_LISTEN = "127.0.0.1:8050"
 # The colours of pages (assets/style.css); a cluster without an environment has none.
@@ -120,11 +121,6 @@ def default_state() -> Path:
     return Path(base) / "broker-dash"
 
 
-def default_config_path(clusters: Path | None = None) -> Path:
-    """dashboard.toml beside the cluster file (admin.clusters.find_beside), whether or not that exists."""
-    return find_beside(clusters, "dashboard.toml")
-
-
 def parse_listen(text: str, where: str) -> tuple[str, int]:
     """Parse HOST:PORT, also [::1]:8050. Port 0 selects a free one. Raises ClientError."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/]+)):([0-9]{1,5})", text)
@@ -136,11 +132,38 @@ def parse_listen(text: str, where: str) -> tuple[str, int]:
 def load_config(path: Path | None, clusters: Path | None = None) -> DashboardConfig:
     """Load the file at `path`, or the default file if it exists. Raises ClientError, which names file and field.
 
-    The default file and the default users are beside the cluster file `clusters` (admin.clusters.find_beside).
+    dashboard.toml, dashboard-users.toml and alerts.toml beside the cluster file `clusters` win over the directory of
+    the default cluster file. Settings and users that are not beside it come from there, and so does the login of that
+    directory if none is beside `clusters`.
     """
-    file = path or default_config_path(clusters)
-    if path is None and not file.exists():
-        return _with_default_users(DashboardConfig(), clusters)
+    directory = (clusters or default_path()).absolute().parent
+    found = _find(directory) if path is None else _load(path)
+    rules = default_rules_path(clusters).absolute()
+    is_beside = found is not None
+    if found is None:
+        found = _find(default_path().absolute().parent) or DashboardConfig()
+        found = replace(found, alerts=rules if rules.exists() else found.alerts)
+    elif rules.exists():
+        found = replace(found, alerts=found.alerts or rules)
+    users = directory / USERS_FILE
+    if users.exists():
+        return replace(found, users=users if found.users is None or not is_beside else found.users)
+    if path is None and is_beside and found.users is None and found.oidc is None:
+        # No login beside `clusters`: that of the other directory, which its dashboard.toml may name, stays in force.
+        other = _find(default_path().absolute().parent) or DashboardConfig()
+        found = replace(found, users=other.users, oidc=other.oidc)
+    default = default_users_path(clusters).absolute()
+    return replace(found, users=default) if found.users is None and default.exists() else found
+
+
+def _find(directory: Path) -> DashboardConfig | None:
+    """Load dashboard.toml of the directory; None if it has none. Raises ClientError."""
+    file = directory / "dashboard.toml"
+    return _load(file) if file.exists() else None
+
+
+def _load(file: Path) -> DashboardConfig:
+    """Raises ClientError."""
     try:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -153,7 +176,7 @@ def load_config(path: Path | None, clusters: Path | None = None) -> DashboardCon
         kind, expected = _FIELDS[name]
         if not isinstance(value, kind):
             raise _invalid(file, f"{name} = {value!r}: {expected} is expected")
-    return _with_default_users(_config(file, data), clusters)
+    return _config(file, data)
 
 
 def _config(file: Path, data: Mapping[str, Any]) -> DashboardConfig:
@@ -203,12 +226,6 @@ def _proxies(found: list[Any], refuse: Callable[[str], ClientError]) -> tuple[Ne
         return tuple(ipaddress.ip_network(each) for each in found)
     except ValueError as error:
         raise refuse(f"trusted_proxies = {found!r}: {error}") from None
-
-
-def _with_default_users(config: DashboardConfig, clusters: Path | None) -> DashboardConfig:
-    """Return the configuration with the default users file, if that exists and no other one is configured."""
-    default = default_users_path(clusters).absolute()
-    return replace(config, users=default) if config.users is None and default.exists() else config
 
 
 def _invalid(path: Path, reason: str) -> ClientError:

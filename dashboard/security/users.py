@@ -41,6 +41,7 @@ from dashboard.security.fields import Table
 from dashboard.security.files import invalid, locked, read_private, replace_private
 from dashboard.security.roles import Role, Scope
 
+USERS_FILE: Final = "dashboard-users.toml"
 NAME_CHARACTERS_MAX: Final = 64
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 PASSWORD_CHARACTERS_MIN: Final = 12
@@ -119,7 +120,7 @@ def default_users_path(clusters: Path | None = None) -> Path:
     """Return the path of dashboard-users.toml beside the cluster file, whether or not it exists. A file in the default
     directory counts for every cluster file without its own: a login that was set up stays in force.
     """
-    return find_beside(clusters, "dashboard-users.toml")
+    return find_beside(clusters, USERS_FILE)
 
 
 def load_users(path: Path) -> dict[str, User]:

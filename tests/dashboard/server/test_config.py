@@ -94,6 +94,71 @@ def test_files_beside_the_cluster_file_count(tmp_path: Path, monkeypatch: pytest
     assert load_config(None, clusters).users == find_users(None, clusters) == own / "team.toml"
 
 
+OIDC = """\
+[oidc]
+issuer = "https://id.example.com"
+client_id = "dash"
+client_secret_file = "client.secret"
+redirect_url = "https://dash.example.com/oidc/callback"
+claim = "groups"
+roles = { team = "viewer" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("beside", "default", "users", "alerts", "port"),
+    [
+        # Users and rules beside the cluster file win over those that the other dashboard.toml names.
+        ({"dashboard-users.toml": "", "alerts.toml": ""}, "named", "own/dashboard-users.toml", "own/alerts.toml", 1),
+        # Settings beside it win as a whole; a login that only the other directory has stays in force.
+        ({"dashboard.toml": "listen = '127.0.0.1:2'\n"}, "named", "default/broker-cy/their.toml", None, 2),
+        ({"dashboard.toml": "alerts = 'ours.toml'\n", "alerts.toml": ""}, "", None, "own/ours.toml", 8050),
+        ({"dashboard.toml": "users = 'us.toml'\n", "dashboard-users.toml": ""}, "named", "own/us.toml", None, 8050),
+        ({}, "named", "default/broker-cy/their.toml", "default/broker-cy/rules.toml", 1),
+        ({"alerts.toml": ""}, "", None, "own/alerts.toml", 8050),
+    ],
+)
+def test_what_is_beside_the_cluster_file_wins(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    beside: dict[str, str],
+    default: str,
+    users: str | None,
+    alerts: str | None,
+    port: int,
+) -> None:
+    """If this fails, people of another installation log in to this dashboard, or its alert rules are ignored."""
+    other, own = tmp_path / "default" / "broker-cy", tmp_path / "own"
+    other.mkdir(parents=True)
+    own.mkdir()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(other.parent))
+    monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
+    if default:
+        (other / "dashboard.toml").write_text("listen = '127.0.0.1:1'\nusers = 'their.toml'\nalerts = 'rules.toml'\n")
+    for name, text in beside.items():
+        (own / name).write_text(text)
+    found = load_config(None, own / "clusters.toml")
+    assert (found.users, found.alerts, found.port) == (
+        None if users is None else tmp_path / users,
+        None if alerts is None else tmp_path / alerts,
+        port,
+    )
+
+
+def test_a_login_with_a_provider_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, another cluster file turns off the login that an OpenID provider does for the dashboard."""
+    other = tmp_path / "default" / "broker-cy"
+    other.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(other.parent))
+    monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
+    (other / "dashboard.toml").write_text(OIDC)
+    (other / "client.secret").write_text("secret\n")
+    (other / "client.secret").chmod(0o600)
+    (tmp_path / "dashboard.toml").write_text("listen = '127.0.0.1:2'\n")
+    found = load_config(None, tmp_path / "clusters.toml")
+    assert (found.port, found.oidc is not None) == (2, True)
+
+
 def test_user_commands_change_the_file_of_the_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, `user add` succeeds, and the dashboard with the same options still runs without a login."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "default"))
