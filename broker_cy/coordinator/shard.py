@@ -7,6 +7,7 @@ their members' waiting requests, `timers`) is live state.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -36,6 +37,8 @@ class GroupShard(StateMachine[TimerKey, Step]):
         self.other_groups = OtherGroups()
         self.groups: dict[str, ClassicGroup] = {}
         self._groups_made = 0
+        self.deleted: deque[tuple[str, str, frozenset[bytes]]] = deque()
+        """Groups with offsets in a deleted topic: (group, name of the topic, ids). Bounded by groups x topics."""
 
     def add_group(self, group: ClassicGroup) -> ClassicGroup:
         """Add a group; its id is not in use."""

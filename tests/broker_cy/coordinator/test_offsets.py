@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.coordinator import expiry
 from broker_cy.coordinator.classic.group import GroupState
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.core.errors import ErrorCode
@@ -344,6 +345,26 @@ def test_a_deleted_topic_costs_nothing_for_groups_without_offsets_in_it(h: Harne
     assert h.fetch().committed_offset == -1
     assert h.fetch(topic="u").committed_offset == 2
     assert (store.groups_of("t"), store.groups_of("u")) == ([], [GROUP])
+
+
+def test_the_offsets_of_a_deleted_topic_go_in_parts(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a topic that 1,000 groups read blocks its coordinators for seconds when it is deleted."""
+    monkeypatch.setattr(expiry, "DELETIONS_PER_STEP", 2)
+    for number in range(7):
+        h.commit(number, 1, group_id=f"g{number}")
+    h.commit("u", 2, topic="u", topic_id=UUID(int=5), group_id="g3")
+    gone = [TopicDelta(TopicImage("t", TOPIC_ID, {}), None)]
+    taken = [h.take(h.machine.metadata_changed(ImageDelta(gone, [], [], []), MetadataImage()))]
+    # Offsets that are committed meanwhile in a new topic of the name stay.
+    h.commit("later", 9, topic_id=UUID(int=6), group_id="g6")
+    while h.machine.deleted:
+        assert h.machine.next_wake_ms() == 0
+        taken.append(h.take(h.machine.expire(h.now)))
+    assert [len(step.records) for step in taken] == [2, 2, 2, 0]
+    assert h.machine.next_wake_ms() != 0
+    h.restart()
+    assert [h.fetch(group_id=f"g{number}").committed_offset for number in range(7)] == [-1] * 6 + [9]
+    assert h.fetch(topic="u", group_id="g3").committed_offset == 2
 
 
 # ---- expiry ----
