@@ -15,6 +15,7 @@ from broker_cy.client.connection import ConnectionFailed, TimedOut
 from broker_cy.client.deadline import Deadline
 from broker_cy.controller.pulse import INTERVAL_MS_MIN, LIVENESS, Pulse
 from broker_cy.core.errors import WireError
+from broker_cy.core.supervision import keep_running
 from broker_cy.wire import codec, messages
 from broker_cy.wire.api_keys import ApiKey
 
@@ -54,7 +55,7 @@ class Liveness:
             while connection.closed is None and self.is_ours is not False:
                 turn = self._pulse.turn(self._now_ms())
                 if turn.ask:
-                    asking = self._loop.create_task(self._ask(connection))
+                    asking = keep_running(self._loop, lambda: self._ask(connection), "a question of liveness")
                 if not self._asks_again:
                     break
                 if turn.is_silent != was_silent and self.is_ours:

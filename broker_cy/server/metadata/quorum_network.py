@@ -18,6 +18,7 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.pool import Peer, Pool, common_version
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
+from broker_cy.core.supervision import keep_running
 from broker_cy.metadata.features import KRAFT_VERSION
 from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.quorum import wire, wire_admin
@@ -151,17 +152,16 @@ class QuorumNetwork:
         key = (to, type(request))
         self._newest[key] = request
         if key not in self._tasks:
-            self._tasks[key] = self.loop.create_task(self._deliver(*key))
+            name = f"{type(request).__name__} to controller {to}"
+            self._tasks[key] = keep_running(self.loop, lambda: self._deliver(*key), name)
 
     async def _deliver(self, to: int, kind: type[Request]) -> None:
         key = (to, kind)
-        try:
-            while (request := self._newest.pop(key, None)) is not None:
-                response = await self._exchange(to, request)
-                if response is not None:
-                    self._driver.take(Received(to, response))
-        finally:
-            del self._tasks[key]
+        while (request := self._newest.pop(key, None)) is not None:
+            response = await self._exchange(to, request)
+            if response is not None:
+                self._driver.take(Received(to, response))
+        del self._tasks[key]
 
     async def _exchange(self, to: int, request: Request) -> Response | None:
         """The response; None if none arrives in time, or the machine has sent a newer request."""

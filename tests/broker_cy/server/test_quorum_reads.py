@@ -18,7 +18,7 @@ from broker_cy.server.metadata.metadata_log import MetadataLog
 from broker_cy.server.metadata.quorum_network import QuorumNetwork
 from broker_cy.server.partitions.cold_lookup import look_up
 from broker_cy.storage import disk
-from tests.broker_cy.server.metadata_broker import MetadataBroker, run
+from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
 
 SNAPSHOT = SnapshotId(40, 3)
 CONTENT = b"0123456789"
@@ -76,3 +76,35 @@ def test_records_that_are_not_in_memory_are_read_by_a_worker(tmp_path: Path) -> 
                     disk.set_read_refusals(0)
 
     run(work)
+
+
+def test_a_defect_in_an_answer_does_not_end_the_requests_to_a_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, a node sends no vote or fetch to another one any more after a defect, and no log line says why."""
+    answered: list[Any] = []
+    caught: list[dict[str, Any]] = []
+
+    async def exchange(self: QuorumNetwork, to: int, request: Any) -> Any:
+        if request == "broken":
+            raise RuntimeError("a defect")
+        answered.append((to, request))
+
+    monkeypatch.setattr(QuorumNetwork, "_exchange", exchange)
+
+    async def work() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: caught.append(context))
+        with ThreadPoolExecutor(1) as executor:
+            async with MetadataBroker(tmp_path) as broker:
+                network = network_of(broker, executor)
+                network.send(2, cast(Any, "broken"))
+                await until(lambda: bool(caught))
+                network.send(2, cast(Any, "sound"))
+                await until(lambda: bool(answered))
+                await network.close()
+
+    run(work)
+    assert answered == [(2, "sound")]
+    assert [(context["message"], str(context["exception"])) for context in caught] == [
+        ("str to controller 2 failed, and begins again in 0.1 s", "a defect")
+    ]
