@@ -8,13 +8,15 @@ from broker_cy.core import extras
 
 # Modules of the extra `tui` (requirements/tui.in); if they can be imported, it is installed.
 LIBRARIES = ("textual",)
+EXIT_MISSING = 2  # as for an option that is wrong
 
 
 def main() -> int:
-    """Run the command line; the process's exit code, 1 where the extra `tui` is not installed."""
-    if (hint := extras.hint("broker-tui", "tui", LIBRARIES)) is not None:
-        print(hint, file=sys.stderr)
-        return 1
+    """Run the command line; the process's exit code, EXIT_MISSING where the extra `tui` is not installed."""
+    return extras.run("broker-tui", "tui", LIBRARIES, _run, EXIT_MISSING)
+
+
+def _run() -> int:
     from admin_tui import cli
 
     return cli.main()

@@ -8,13 +8,15 @@ from broker_cy.core import extras
 
 # Modules of the extra `bench` (requirements/bench.in); if they can be imported, it is installed.
 LIBRARIES = ("confluent_kafka", "cryptography", "hdrh", "numpy", "plotly")
+EXIT_MISSING = 2  # as for an option that is wrong
 
 
 def main() -> int:
-    """Run the command line and return the process's exit code: 1 if the extra `bench` is not installed."""
-    if (hint := extras.hint("broker-bench", "bench", LIBRARIES)) is not None:
-        print(hint, file=sys.stderr)
-        return 1
+    """Run the command line; the process's exit code, EXIT_MISSING where the extra `bench` is not installed."""
+    return extras.run("broker-bench", "bench", LIBRARIES, _run, EXIT_MISSING)
+
+
+def _run() -> int:
     from bench import cli
 
     return cli.main()

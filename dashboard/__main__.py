@@ -8,13 +8,15 @@ from broker_cy.core import extras
 
 # Modules of the extra `dashboard` (requirements/dashboard.in); if they can be imported, it is installed.
 LIBRARIES = ("argon2", "authlib", "dash", "fastapi", "httpx", "joserfc", "orjson", "uvicorn", "websockets")
+EXIT_MISSING = 2  # as for an option that is wrong
 
 
 def main() -> int:
-    """Run the command line; the process's exit code, 1 where the extra `dashboard` is not installed."""
-    if (hint := extras.hint("broker-dash", "dashboard", LIBRARIES)) is not None:
-        print(hint, file=sys.stderr)
-        return 1
+    """Run the command line; the process's exit code, EXIT_MISSING where the extra `dashboard` is not installed."""
+    return extras.run("broker-dash", "dashboard", LIBRARIES, _run, EXIT_MISSING)
+
+
+def _run() -> int:
     from dashboard import cli
 
     return cli.main()

@@ -8,13 +8,15 @@ from broker_cy.core import extras
 
 # Modules of the extra `analytics` (requirements/analytics.in); if they can be imported, it is installed.
 LIBRARIES = ("orjson", "pandas", "pyarrow", "pyspark")
+EXIT_MISSING = 69  # EX_UNAVAILABLE
 
 
 def main() -> int:
-    """Run the command line; it ends the process with its exit code. Returns 1 if the extra is not installed."""
-    if (hint := extras.hint("broker-analytics", "analytics", LIBRARIES)) is not None:
-        print(hint, file=sys.stderr)
-        return 1
+    """Run the command line; the process's exit code, EXIT_MISSING where the extra `analytics` is not installed."""
+    return extras.run("broker-analytics", "analytics", LIBRARIES, _run, EXIT_MISSING)
+
+
+def _run() -> int:
     from spark_analytics import cli
 
     cli.main()

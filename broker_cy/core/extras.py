@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
+from typing import Final
+
+# Packages of this distribution.
+_OWN: Final = ("broker_cy", "bench", "admin_tui", "dashboard", "loadgen", "spark_analytics")
 
 
-def hint(program: str, extra: str, modules: Iterable[str]) -> str | None:
-    """The message for the user of `program` if one of its `modules`, all of them from the extra `extra`, is not
-    installed.
+def run(program: str, extra: str, modules: Iterable[str], start: Callable[[], int], exit_code: int) -> int:
+    """Return what `start` returns, or `exit_code` after a message if a library of the extra is not installed.
 
-    None if all are. The modules are searched for, not imported, because this runs at the start of the program.
+    `modules` are libraries of the extra, without which `program` cannot run. They are searched for, not imported,
+    because this runs at the start of the program. A library that is missed later, such as one that they need, has the
+    same message. Defects of this distribution, such as a module of its own that is missing, remain exceptions.
     """
     missing = [name for name in modules if find_spec(name) is None]
     if not missing:
-        return None
-    return f"{program} needs the extra {extra}: pip install 'broker-cy[{extra}]' (missing: {', '.join(missing)})"
+        try:
+            return start()
+        except ModuleNotFoundError as error:
+            library = (error.name or "").partition(".")[0]
+            if not library or library in sys.stdlib_module_names or library in _OWN:
+                raise
+            missing = [library]
+    print(
+        f"{program} needs the extra {extra}: pip install 'broker-cy[{extra}]', or make build in a checkout "
+        f"(missing: {', '.join(missing)})",
+        file=sys.stderr,
+    )
+    return exit_code

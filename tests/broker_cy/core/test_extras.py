@@ -1,0 +1,67 @@
+"""Programs whose extra is not installed, as after `make run`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker_cy.core import extras
+
+ROOT = Path(__file__).resolve().parents[3]
+# Runs a program in an environment without some libraries: they are not found at all, or, as with one that is there and
+# lacks a library that it needs itself, their import fails.
+WITHOUT = """
+import importlib.abc, runpy, sys
+package, way, *names = sys.argv[1:]
+class Nothing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in names:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+if way == "searched":
+    sys.modules.update(dict.fromkeys(names))
+else:
+    import importlib.util
+    found = importlib.util.find_spec
+    importlib.util.find_spec = lambda name, *more: found("json") if name in names else found(name, *more)
+    sys.meta_path.insert(0, Nothing())
+sys.argv = [package]
+runpy.run_module(package, run_name="__main__", alter_sys=True)
+"""
+PROGRAMS = (
+    ("admin_tui", "broker-tui", "tui", 2, "textual"),
+    ("bench", "broker-bench", "bench", 2, "confluent_kafka"),
+    ("dashboard", "broker-dash", "dashboard", 2, "argon2"),
+    ("loadgen", "broker-load", "loadgen", 69, "gevent"),
+    ("spark_analytics", "broker-analytics", "analytics", 69, "pyspark"),
+)
+
+
+@pytest.mark.parametrize(
+    ("package", "program", "extra", "code", "library", "way"),
+    [*((*each, "searched") for each in PROGRAMS), ("dashboard", "broker-dash", "dashboard", 2, "argon2", "imported")],
+)
+def test_a_program_without_its_extra_names_the_remedy(
+    package: str, program: str, extra: str, code: int, library: str, way: str
+) -> None:
+    """If this fails, a program that `make run` did not set up ends with a traceback."""
+    argv = [sys.executable, "-c", WITHOUT, package, way, library]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.stderr == (
+        f"{program} needs the extra {extra}: pip install 'broker-cy[{extra}]', or make build in a checkout "
+        f"(missing: {library})\n"
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+
+
+@pytest.mark.parametrize("error", [ModuleNotFoundError("x", name="broker_cy.bogus"), ImportError("x", name="click")])
+def test_defects_of_our_own_are_not_hidden(error: ImportError) -> None:
+    """If this fails, a defect of this distribution looks like a library that is missing."""
+
+    def start() -> int:
+        raise error
+
+    with pytest.raises(ImportError):
+        extras.run("broker-x", "x", (), start, 2)
