@@ -6,7 +6,7 @@ column `update`: whether a setting can be changed at run time. The column `suppo
 setting:
 
 - `effective`: it changes the behaviour of the broker;
-- `inert`: it is accepted, and reported with one log line because it has no effect yet;
+- `inert`: it is accepted, and a log line lists it because it has no effect yet;
 - `refused`: any value but the default prevents the start, because ignoring it would be dangerous or misleading; the
   reason is in `foreign_configs.tsv`.
 

@@ -8,17 +8,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from functools import cache
 from typing import Final, NamedTuple
 
 from broker_cy.config import authorizer, foreign, providers, sasl
-from broker_cy.config.definitions import BROKER_QUOTAS, INTERNAL, Setting, Support
+from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, INTERNAL, Setting, Support
 from broker_cy.config.startup import (
     HIDDEN,
     LISTENER_PREFIX,
     Place,
     complete,
     is_of_listener,
-    no_effect,
     refusal,
     setting_of,
 )
@@ -30,13 +30,15 @@ from broker_cy.core.logs import Event
 LISTED_MAX: Final = 20
 # Unknown names in a file; each is compared with all known ones, which takes 3 ms.
 UNKNOWN_MAX: Final = 1000
-# Shorter values are parts of ordinary words; they are hidden only where a message quotes a value.
+# Shorter values are parts of ordinary words, as are those in `_fixed_texts`.
 _HIDDEN_BYTES_MIN: Final = 4
+# Words of messages that are in no name of a setting.
+_WORDS: Final = "invalid value must string int long short double number type either true false expected valid values"
 _SEPARATORS: Final = re.compile(r"[,;\s]+")
 # The setting that a message begins with.
 _NAMED: Final = re.compile(r"setting ([\w.-]+)")
+_WORD: Final = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 _ADVICE: Final = "remove it or correct its name"
-_HOW_TO_WRITE: Final = "write ${env:NAME} with a provider env, or the value"
 _ZOOKEEPER: Final = "zookeeper.connect"
 
 
@@ -91,12 +93,16 @@ class Findings(NamedTuple):
             return
         first = found[0]
         more = ""
-        file = next((place.source for place in self.places.values() if place.line), None)
         if len(found) > 1:
-            more = f" (and {len(found) - 1} more" + (
-                f": broker-cy storage check -c {file} lists them)" if file else ")"
-            )
+            more = f" (and {len(found) - 1} more" + (f": {self._check()} lists them)" if self._file() else ")")
         raise ConfigError(f"{self.at(first.setting)}{first.sentence}{more}", first.setting)
+
+    def _file(self) -> str | None:
+        return next((place.source for place in self.places.values() if place.line), None)
+
+    def _check(self) -> str:
+        """The command that shows all problems."""
+        return f"broker-cy storage check -c {self._file() or 'FILE'}"
 
     def at(self, setting: str) -> str:
         """The place of a setting, as a message begins with it."""
@@ -104,28 +110,35 @@ class Findings(NamedTuple):
 
     def located(self, error: ConfigError) -> ConfigError:
         """The error with the place of its setting, and without values of providers."""
-        named = _NAMED.match(str(error))
-        setting = error.setting or (named[1] if named is not None else "")
+        setting = error.setting or self._named(str(error))
         return ConfigError(f"{self.at(setting)}{hide(str(error), self.secrets)}", setting)
 
+    def _named(self, message: str) -> str:
+        """The setting that a message is about; empty if it names none: Kafka's messages have it anywhere."""
+        if (named := _NAMED.match(message)) is not None:
+            return named[1]
+        words = [word for word in _WORD.findall(message) if word in self.places]
+        # A name of one word may be an ordinary word.
+        return max(words, key=lambda word: "." in word, default="")
+
     def events(self) -> list[Event]:
-        """The warnings for the log: one for each setting that has no effect yet, one for each reason why others have
-        none.
-        """
-        inert = [
-            no_effect(each.setting, HIDDEN if each.setting in self.hidden else self.texts[each.setting])
-            for each in self.of(Kind.INERT)
-        ]
-        return [*inert, *self._removed(), *self._other(), *self._unknown()]
+        """The warnings for the log: one of each kind, with the names."""
+        return [*self._inert(), *self._removed(), *self._other(), *self._unknown()]
+
+    def _inert(self) -> list[Event]:
+        found = self.of(Kind.INERT)
+        if not found:
+            return []
+        return [Event("settings have no effect yet", {"count": len(found), "settings": self._listed(found)})]
 
     def _removed(self) -> list[Event]:
-        by_reason: dict[str, list[Finding]] = {}
-        for each in self.of(Kind.REMOVED):
-            by_reason.setdefault(each.detail, []).append(each)
-        return [
-            Event("removed settings have no effect", {"settings": self._listed(group), "reason": reason})
-            for reason, group in by_reason.items()
-        ]
+        found = self.of(Kind.REMOVED)
+        if not found:
+            return []
+        reasons = {each.detail for each in found}
+        shown = reasons.pop() if len(reasons) == 1 else self._check()
+        fields = {"count": len(found), "settings": self._listed(found), "reasons": shown}
+        return [Event("removed settings have no effect", fields)]
 
     def _other(self) -> list[Event]:
         counts = Counter(each.detail for each in self.of(Kind.OTHER))
@@ -168,52 +181,70 @@ def examine(properties: Mapping[str, str], places: Mapping[str, Place]) -> Findi
         if texts[name] is not text:
             hidden.add(name)
             secrets.add(texts[name])
-        if _needs_value(name) and (bare := providers.bare_variable(text)) is not None:
-            found.append(Finding(name, Kind.REFUSED, f"{name}: {bare} names no provider: {_HOW_TO_WRITE}"))
     secrets |= given.values
     if hidden & {"node.id", "broker.id"}:
         hidden |= {"node.id", "broker.id"}
     try:
         texts = complete(texts)
     except ConfigError as error:
-        found.append(Finding("node.id" if "node.id" in properties else "broker.id", Kind.REFUSED, str(error)))
+        named = "node.id" if "node.id" in properties else "broker.id"
+        found.append(Finding(named, Kind.REFUSED, hide(str(error), secrets)))
     unknown = 0
+    # Settings whose variables have no value are not missing.
+    beside = {**properties, **texts}
     for name, text in texts.items():
-        each = _judge(name, text, texts)
+        each = _judge(name, text, beside, HIDDEN if name in hidden else text)
         if each is not None and name in properties:
-            found.append(each._replace(detail=hide(each.detail, secrets)))
+            found.append(each)
             unknown += each.kind is Kind.UNKNOWN
             if unknown > UNKNOWN_MAX:
                 raise ConfigError(f"there are more than {UNKNOWN_MAX} unknown settings: name the file of a broker")
     order = {name: number for number, name in enumerate(properties)}
     found.sort(key=lambda each: order[each.setting])
-    # The file of a broker with ZooKeeper: no other problem of it is worth mending before.
-    found.sort(key=lambda each: each.setting != _ZOOKEEPER or each.kind is not Kind.REFUSED)
-    return Findings(texts, frozenset(hidden), frozenset(secrets), found, places)
+    return Findings(texts, frozenset(hidden), frozenset(secrets), _of_zookeeper(found, beside), places)
+
+
+def _of_zookeeper(found: list[Finding], beside: Mapping[str, str]) -> list[Finding]:
+    """The file of a broker with ZooKeeper: it is refused for one of these settings, whichever it has, and no other
+    problem of it is worth mending before.
+    """
+    if "process.roles" in beside:
+        return found
+    theirs = [each for each in found if foreign.is_of_zookeeper(each.setting)]
+    if not theirs:
+        return found
+    first = min(theirs, key=lambda each: (each.setting != _ZOOKEEPER, each.kind is not Kind.REFUSED))
+    others = [each for each in found if each is not first]
+    return [Finding(first.setting, Kind.REFUSED, f"{first.setting} {foreign.ROWS[_ZOOKEEPER].text}"), *others]
 
 
 def _is_option(name: str, places: Mapping[str, Place]) -> bool:
     return name in places and not places[name].line
 
 
-def _needs_value(name: str) -> bool:
-    """Whether a variable without a provider cannot be meant as text: not in settings that nothing reads."""
-    return setting_of(name) is not None or name in authorizer.SETTINGS
-
-
 def hide(message: str, secrets: Iterable[str]) -> str:
-    """Return the message without the values of providers, and without the parts of lists of them."""
+    """Return the message without the values of providers, and without the parts of lists of them. Those that are words
+    of fixed texts are hidden only where a message quotes a value.
+    """
     parts = {part for secret in secrets for part in (secret, *_SEPARATORS.split(secret)) if part}
     for part in sorted(parts, key=len, reverse=True):
-        if len(part) >= _HIDDEN_BYTES_MIN:
+        if len(part) >= _HIDDEN_BYTES_MIN and part.lower() not in _fixed_texts():
             message = message.replace(part, HIDDEN)
         else:
-            message = message.replace(f"Invalid value {part} ", f"Invalid value {HIDDEN} ")
+            quoted = rf"((?:Invalid value |=|=\S*,)\"?){re.escape(part)}(?=[\s,;\"]|$)"
+            message = re.sub(quoted, rf"\g<1>{HIDDEN}", message)
     return message
 
 
-def _judge(name: str, text: str, texts: Mapping[str, str]) -> Finding | None:
-    """What is wrong with a setting; None if nothing is."""
+@cache
+def _fixed_texts() -> str:
+    """The texts that messages consist of, beside values."""
+    rows = (text for row in foreign.ROWS.values() for text in (row.name, row.text))
+    return "\n".join((*BROKER, *BROKER_QUOTAS, *authorizer.SETTINGS, *rows, _WORDS)).lower()
+
+
+def _judge(name: str, text: str, texts: Mapping[str, str], shown: str) -> Finding | None:
+    """What is wrong with a setting; None if nothing is. Messages have `shown` as its value."""
     setting = setting_of(name)
     if name in authorizer.SETTINGS:
         return None if texts.get(authorizer.CLASS_NAME) else Finding(name, Kind.INERT, "")
@@ -223,9 +254,11 @@ def _judge(name: str, text: str, texts: Mapping[str, str]) -> Finding | None:
         return None
     if name == authorizer.CLASS_NAME:
         is_refused = text.strip() not in ("", authorizer.STANDARD)
-        return Finding(name, Kind.REFUSED, refusal(name, text, setting)) if is_refused else None
+        return Finding(name, Kind.REFUSED, refusal(name, shown, setting)) if is_refused else None
+    if setting.type is ConfigType.CLASS and not text.strip() and setting.default != "":
+        return Finding(name, Kind.REFUSED, f"{name} is empty, and must name a class: remove it")
     if setting.support is Support.REFUSED:
-        return _judge_refused(name, text, setting)
+        return _judge_refused(name, text, setting, shown)
     if (
         setting.support is Support.INERT
         or name in BROKER_QUOTAS  # they have no static level
@@ -235,16 +268,16 @@ def _judge(name: str, text: str, texts: Mapping[str, str]) -> Finding | None:
     return None
 
 
-def _judge_refused(name: str, text: str, setting: Setting) -> Finding | None:
+def _judge_refused(name: str, text: str, setting: Setting, shown: str) -> Finding | None:
     if setting.type is ConfigType.CLASS:
         # Any other class cannot be loaded, which says less than the reason.
-        is_default = text.strip() in ("", setting.default)
+        is_default = text.strip() == setting.default
     else:
         try:
             is_default = setting.parse(text) == setting.default
         except ConfigError as error:
-            return Finding(name, Kind.REFUSED, str(error))
-    return None if is_default else Finding(name, Kind.REFUSED, refusal(name, text, setting))
+            return Finding(name, Kind.REFUSED, str(error) if shown == text else hide(str(error), [text, text.strip()]))
+    return None if is_default else Finding(name, Kind.REFUSED, refusal(name, shown, setting))
 
 
 def _judge_unknown(name: str, texts: Mapping[str, str]) -> Finding | None:
@@ -264,11 +297,22 @@ def _judge_unknown(name: str, texts: Mapping[str, str]) -> Finding | None:
         return Finding(name, Kind.OTHER, row.name)
     if row is not None:
         return Finding(name, Kind.REMOVED, row.text if row.kind is foreign.Class.REMOVED else _counts(row.unless))
-    base = sasl.base_of(name)[0] if name.startswith(LISTENER_PREFIX) else name
-    if (meant := foreign.meant(base)) is not None:
-        return Finding(name, Kind.REFUSED, f"unknown setting {name}: {_ADVICE} ({meant})")
-    similar = foreign.similar(base)
+    bases = _bases(name)
+    meant = next((meant for base in bases if (meant := foreign.meant(base, texts)) is not None), None)
+    if meant is not None:
+        if meant.is_missed:
+            return Finding(name, Kind.REFUSED, f"unknown setting {name}: {_ADVICE} ({meant.advice})")
+        return Finding(name, Kind.UNKNOWN, meant.advice)
+    similar = foreign.similar(bases[0])
     return Finding(name, Kind.UNKNOWN, "" if similar is None else f"did you mean {similar}?")
+
+
+def _bases(name: str) -> tuple[str, ...]:
+    """An unknown name without the prefix of a listener, and without that of a mechanism."""
+    if not name.lower().startswith(LISTENER_PREFIX):
+        return (name,)
+    base = sasl.base_of(name.lower())[0]
+    return (base, base.partition(".")[2]) if "." in base else (base,)
 
 
 def _counts(unless: str) -> str:

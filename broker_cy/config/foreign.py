@@ -10,18 +10,20 @@ The table `foreign_configs.tsv` has a row for each name, or for all names with a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
 from typing import Final, NamedTuple
 
 from broker_cy.config.authorizer import SETTINGS as AUTHORIZER_SETTINGS
-from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, TOPIC_SYNONYMS, rows_of
+from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, TOPIC_SYNONYMS, Support, rows_of
 
 # A name that is at least this similar to a known one is a typing error; `difflib`'s ratio.
 NEAR: Final = 0.85
 # A name that is at least this similar is worth a question.
 SIMILAR: Final = 0.75
+_SEPARATORS: Final = re.compile(r"[._-]")
 
 
 class Class(Enum):
@@ -75,19 +77,43 @@ def _known() -> dict[str, tuple[str, ...]]:
 
 
 def _words(name: str) -> tuple[str, ...]:
-    return tuple(sorted(name.split(".")))
+    return tuple(sorted(_SEPARATORS.split(name.lower())))
 
 
-def meant(name: str) -> str | None:
-    """Return the setting that an unknown name was probably meant to be, for a message; None if there is none."""
-    for synonym in TOPIC_SYNONYMS.get(name, ()):
-        return f"the broker's default for topics is {synonym.name}"
+class Meant(NamedTuple):
+    """The setting that an unknown name was probably meant to be; `is_missed` if it would have an effect, which somebody
+    wanted: such a name is refused, as the check before a deployment does.
+    """
+
+    name: str
+    advice: str
+    is_missed: bool
+
+
+def meant(name: str, properties: Mapping[str, str]) -> Meant | None:
+    """Return what an unknown name was probably meant to be beside these settings; None if no name is near."""
+    for synonym in TOPIC_SYNONYMS.get(name.lower(), ()):
+        advice = f"the broker's default for topics is {synonym.name}"
+        return Meant(synonym.name, advice, _has_effect(synonym.name, properties))
     words = _words(name)
-    for other, its_words in _known().items():
-        if words == its_words:
-            return f"did you mean {other}?"
-    near = _closest(name, _known(), NEAR)
-    return None if near is None else f"did you mean {near}?"
+    near = next((other for other, its_words in _known().items() if words == its_words), None)
+    near = near or _closest(name, _known(), NEAR)
+    return None if near is None else Meant(near, f"did you mean {near}?", _has_effect(near, properties))
+
+
+def _has_effect(name: str, properties: Mapping[str, str]) -> bool:
+    """Whether a known name, with any value, would have an effect or be refused."""
+    if name in BROKER:
+        return BROKER[name].support is not Support.INERT
+    row = ROWS.get(name)
+    # Quotas of brokers have no static level.
+    return name in AUTHORIZER_SETTINGS if row is None else row.is_refused(properties)
+
+
+def is_of_zookeeper(name: str) -> bool:
+    """Whether a name is a setting of ZooKeeper, or was probably meant to be one."""
+    first, *rest = _SEPARATORS.split(name.lower())
+    return bool(rest) and _closest(first, ["zookeeper"], NEAR) is not None
 
 
 def similar(name: str) -> str | None:
@@ -98,5 +124,5 @@ def similar(name: str) -> str | None:
 def _closest(name: str, names: Iterable[str], cutoff: float) -> str | None:
     import difflib  # only an unknown name needs it
 
-    found = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
+    found = difflib.get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
     return found[0] if found else None

@@ -5,7 +5,7 @@ As in Kafka, `config.providers` lists names, `config.providers.NAME.class` is th
 from Kafka:
 
 - what a provider returns is not searched for variables; Kafka's broker does that once more, when it merges settings;
-- a variable without a value is refused; Kafka keeps its text, which becomes the password;
+- a variable without a value is refused, as is any other `${`; Kafka keeps its text, which becomes the password;
 - one newline at the end of a file of a directory is dropped, so that it does not end up inside a password;
 - blanks around names in lists are dropped, and unknown parameters are refused;
 - brokercy.automatic.config.providers stands for the system property org.apache.kafka.automatic.config.providers;
@@ -39,8 +39,11 @@ OF_COMMAND_LINE: Final = {"env": ENV, "file": FILE}
 
 # ConfigTransformer.DEFAULT_PATTERN.
 _VARIABLE: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
-# A text that is probably meant as a variable, but names no provider.
+# Texts that are probably meant as variables: one without a provider, and one without its end.
 _BARE: Final = re.compile(r"\$\{[^}:]*\}")
+_OPEN: Final = re.compile(r"\$\{(?:(\w+):[\w./:-]*)?", re.ASCII)
+_UNCLOSED: Final = "a ${ has no closing }: write ${PROVIDER:NAME}, or put the value where a provider reads it"
+_NO_PROVIDER: Final = "names no provider: write ${env:NAME} with a provider env, or the value"
 
 
 class Provider(NamedTuple):
@@ -127,11 +130,22 @@ class Providers:
 
     def resolve(self, text: str, *, of_command_line: bool = False) -> str:
         """Return the text with the value of each variable; the same object if it has none. Raises Unresolved for the
-        first one without a value.
+        first one without a value, and for each other `${`.
         """
         if "${" not in text:
             return text
+        rest = _VARIABLE.sub(" ", text)
+        if (bare := _BARE.search(rest)) is not None:
+            raise Unresolved(f"{bare[0]} {_NO_PROVIDER}")
+        if (opened := _OPEN.search(rest)) is not None:
+            raise self._unclosed(opened)
         return _VARIABLE.sub(lambda found: self._value(found, of_command_line), text)
+
+    def _unclosed(self, opened: re.Match[str]) -> Unresolved:
+        """Another text than that of a provider may be part of a password, and is not shown."""
+        if opened[1] in self._providers or opened[1] in OF_COMMAND_LINE:
+            return Unresolved(f"{opened[0]} has no closing }}: write {opened[0]}}}")
+        return Unresolved(_UNCLOSED)
 
     def is_refused(self, text: str) -> bool:
         """Whether a variable of the text belongs to a provider that has an entry in `problems`."""
@@ -139,6 +153,10 @@ class Providers:
 
     def _value(self, found: re.Match[str], of_command_line: bool) -> str:
         variable, name, path, key = found[0], found[1], found[3] or "", found[4]
+        if "${" in variable[2:]:
+            raise Unresolved(_UNCLOSED)
+        if not name:
+            raise Unresolved(f"{variable} {_NO_PROVIDER}")
         provider = self._providers.get(name)
         if provider is None and of_command_line and name in OF_COMMAND_LINE and self._allows(OF_COMMAND_LINE[name]):
             provider = Provider(OF_COMMAND_LINE[name], name)
@@ -152,12 +170,6 @@ class Providers:
         return value
 
 
-def bare_variable(text: str) -> str | None:
-    """Return the first `${...}` of the text that names no provider; None if there is none."""
-    found = _BARE.search(text)
-    return None if found is None else found[0]
-
-
 def has_variable(text: str) -> bool:
     """Whether the text has a variable with a provider."""
     return "${" in text and _VARIABLE.search(text) is not None
@@ -168,8 +180,15 @@ def _list(text: str) -> list[str]:
 
 
 def _of_environment(provider: Provider, variable: str, path: str, key: str) -> str:
+    if path and key.startswith("-"):
+        raise Unresolved(
+            f"{variable} has a default, which config providers do not have: write ${{{provider.name}:{path}}} and "
+            f"export {path}"
+        )
     if path:
-        raise Unresolved(f"{variable} has a path: write ${{{provider.name}:{key}}}")
+        raise Unresolved(f"{variable} has a path: write ${{{provider.name}:{key if key.isidentifier() else path}}}")
+    if not key:
+        raise Unresolved(f"{variable} names no variable: write ${{{provider.name}:NAME}}")
     if provider.pattern is not None and not provider.pattern.fullmatch(key):
         raise Unresolved(
             f"{variable} is not allowed: {PREFIX}{provider.name}.param.{ALLOWLIST}={provider.pattern.pattern} does not "
@@ -182,6 +201,8 @@ def _of_environment(provider: Provider, variable: str, path: str, key: str) -> s
 
 
 def _of_file(provider: Provider, variable: str, path: str, key: str) -> str:
+    if path and not key:
+        raise Unresolved(f"{variable} names no key: write ${{{provider.name}:{path}:KEY}}")
     data = _read(provider, variable, path)
     try:
         found = parse_properties(data.decode("utf-8-sig"))

@@ -165,11 +165,11 @@ def no_effect(name: str, text: str) -> Event:
     return Event(NO_EFFECT, {"setting": name, "value": shown})
 
 
-def refusal(name: str, text: str, setting: Setting) -> str:
+def refusal(name: str, shown: str, setting: Setting) -> str:
     """Why a setting is refused that is known, and what to do. `foreign_configs.tsv` has a row for each of them."""
     row = foreign.row_of(setting.name)
     assert row is not None, name
-    return f"{name}={HIDDEN if setting.is_sensitive else text} {row.text}"
+    return f"{name}={HIDDEN if setting.is_sensitive else shown} {row.text}"
 
 
 def check_served(values: Mapping[str, Any]) -> None:

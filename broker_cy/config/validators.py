@@ -97,10 +97,10 @@ def _list_of(allowed: list[str] | None, *, may_be_empty: bool, shown: str) -> Va
         if value is None:
             return
         if not value and not may_be_empty:
-            raise ConfigError(f"Configuration '{name}' must not be empty. Valid values include: {shown}")
+            raise ConfigError(f"Configuration '{name}' must not be empty. Valid values include: {shown}", name)
         for text in value:
             if not text:
-                raise ConfigError(f"Configuration '{name}' values must not be empty.")
+                raise ConfigError(f"Configuration '{name}' values must not be empty.", name)
             if element is not None:
                 element(name, text)
 

@@ -316,9 +316,8 @@ def test_ipv6(make_broker: MakeBroker, tmp_path: Path) -> None:
 def test_settings_without_effect_are_said(make_broker: MakeBroker) -> None:
     """If this fails, a setting without effect is accepted without a warning."""
     broker = make_broker({"num.io.threads": "3", "num.network.threads": "2"})
+    assert 'event="settings have no effect yet" count=2 settings="num.io.threads ' in broker.stderr()
     said = 'event="setting has no effect yet" '
-    for name, value in (("num.io.threads", 3), ("num.network.threads", 2)):
-        assert f"{said}setting={name} value={value}\n" in broker.stderr()
     set_dynamically(broker, "background.threads", "12")
     until(lambda: f"{said}setting=background.threads value=12\n" in broker.stderr(), "the dynamic setting is reported")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -70,7 +70,8 @@ def test_settings_beside_which_a_removed_one_has_no_effect() -> None:
     for settings in (
         {**listeners, "port": "tcp://10.0.0.1:9092", "host.name": "a", "advertised.host.name": "a"},
         {"process.roles": "broker,controller", "zookeeper.connect": "a:2181"},
-        {"zookeeper.metadata.migration.enable": "FALSE", "enable.fips": "false", "confluent.tier.enable": "false"},
+        {"process.roles": "broker,controller", "zookeeper.metadata.migration.enable": "FALSE"},
+        {"enable.fips": "false", "confluent.tier.enable": "false"},
         {"delegation.token.master.key": "a", "delegation.token.secret.key": "a"},
     ):
         assert BrokerConfig.from_properties(settings).warnings
@@ -95,6 +96,8 @@ zookeeper.connect=a:2181
 zookeeper.set.acl=true
 foo.bar=secret
 num.parts=3
+num.io.threads=3
+num.network.threads=3
 """
 
 
@@ -109,13 +112,35 @@ def test_warnings_are_grouped(tmp_path: Path) -> None:
         "count": 2,
         "settings": "foo.bar (line 9), num.parts (line 10, did you mean num.partitions?)",
     }
-    removed = [event.fields for event in written(tmp_path, FILE).warnings if event.text.startswith("removed")]
-    assert [fields["settings"] for fields in removed] == [
-        "inter.broker.protocol.version (line 6)",
-        "zookeeper.connect (line 7), zookeeper.set.acl (line 8)",
-    ]
-    assert "the metadata.version of the cluster counts" in str(removed[0]["reason"])
+    assert found["removed settings have no effect"] == {
+        "count": 3,
+        "settings": "inter.broker.protocol.version (line 6), zookeeper.connect (line 7), zookeeper.set.acl (line 8)",
+        "reasons": f"broker-cy storage check -c {tmp_path}/server.properties",
+    }
+    assert found["settings have no effect yet"] == {
+        "count": 2,
+        "settings": "num.io.threads (line 11), num.network.threads (line 12)",
+    }
+    assert len(found) == 4
     assert "secret" not in str(written(tmp_path, FILE).warnings)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_file_has_a_warning_of_each_kind_at_most(file: Path) -> None:
+    """If this fails, a file of Kafka fills the log of the start, and nobody reads the line that matters."""
+    found = findings.examine({name: value for name, value, _ in settings_of(file)}, {}).events()
+    texts = [event.text for event in found]
+    assert len(texts) == len(set(texts)) <= 4
+
+
+def test_a_single_reason_is_in_the_warning() -> None:
+    """If this fails, an operator has to ask another command what to write instead of one setting."""
+    (event,) = BrokerConfig.from_properties({"reserved.broker.max.id": "3"}).warnings
+    assert event.fields == {
+        "count": 1,
+        "settings": "reserved.broker.max.id",
+        "reasons": "was removed in Kafka 4.0 and has no effect: node.id has no reserved range",
+    }
 
 
 def test_a_line_lists_twenty_names(tmp_path: Path) -> None:
@@ -183,6 +208,58 @@ def test_all_problems_are_listed(tmp_path: Path) -> None:
     ]
     file.write_text("node.id=1\nnum.partitions=3\n")
     assert BrokerConfig.problems(sources(file), places(file, ())) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "zookeeper.connection.timeout.ms",
+        "zookeeper.set.acl",
+        "zookeeper.metadata.migration.enable",
+        "zookeeper.conect",
+        "zookeper.connect",
+        "Zookeeper.Connect",
+        "zookeeper_connect",
+    ],
+)
+def test_a_setting_of_zookeeper_without_roles_is_refused(name: str) -> None:
+    """If this fails, a broker with ZooKeeper becomes a new, empty cluster of its own."""
+    with pytest.raises(ConfigError, match=rf"^{name} without process.roles: this is the file of a broker with ZooK"):
+        BrokerConfig.from_properties({"broker.id": "1", "num.partitons": "3", name: "false"})
+    kraft = {"process.roles": "broker,controller", name: "false"}
+    (event,) = BrokerConfig.from_properties(kraft).warnings
+    assert name in str(event.fields["settings"])
+
+
+def test_roles_without_a_value_are_reported_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a missing variable makes a file of KRaft look like one with ZooKeeper."""
+    monkeypatch.delenv("KCY_NOT_SET", raising=False)
+    with pytest.raises(ConfigError, match=r"^process.roles: \$\{env:KCY_NOT_SET\} names an unknown provider"):
+        BrokerConfig.from_properties({"process.roles": "${env:KCY_NOT_SET}", "zookeeper.connect": "a"})
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("listeners=", "Configuration 'listeners' must not be empty."),
+        ("process.roles=", "Configuration 'process.roles' must not be empty."),
+        ("log.dirs=", "Configuration 'log.dirs' must not be empty."),
+        ("log.dirs=a,,b", "Configuration 'log.dirs' values must not be empty."),
+        ("process.roles=broker", "If using process.roles, either"),
+        ("inter.broker.listener.name=X", "Listener with name X defined in inter.broker.listener.name not found"),
+        ("listeners=X", "Error creating broker listeners from '[X]'"),
+        (
+            "create.topic.policy.class.name=",
+            "create.topic.policy.class.name is empty, and must name a class: remove it",
+        ),
+        ("principal.builder.class=", "principal.builder.class is empty, and must name a class: remove it"),
+    ],
+)
+def test_a_message_has_a_place_and_a_remedy(line: str, message: str, tmp_path: Path) -> None:
+    """If this fails, an operator has to search the file for what the message is about."""
+    with pytest.raises(ConfigError) as caught:
+        written(tmp_path, f"# a\n{line}\n")
+    assert str(caught.value).startswith(f"{tmp_path}/server.properties: line 2: {message}")
 
 
 def test_a_broker_of_zookeeper_says_so_first() -> None:

@@ -81,6 +81,16 @@ def test_the_name_of_a_node_may_come_from_the_environment(monkeypatch: pytest.Mo
         (defined("e", ENV), "${e:KCY_SIZE}${KCY_SIZE}", "log.dirs: ${KCY_SIZE} names no provider"),
         (defined("e", ENV), "a${e:KCY_NOT_SET}", "log.dirs: ${e:KCY_NOT_SET} is not set: export KCY_NOT_SET, or write"),
         (defined("e", ENV), "${e:/p:KCY_SIZE}", "${e:/p:KCY_SIZE} has a path: write ${e:KCY_SIZE}"),
+        (defined("e", ENV), "${e:}", "log.dirs: ${e:} names no variable: write ${e:NAME}"),
+        (defined("e", ENV), "${:x}", "log.dirs: ${:x} names no provider: write ${env:NAME} with a provider env"),
+        (
+            defined("e", ENV),
+            "${e:KCY_SIZE:-/tmp}",
+            "${e:KCY_SIZE:-/tmp} has a default, which config providers do not have: write ${e:KCY_SIZE} and export",
+        ),
+        (defined("e", ENV), "${e:KCY_SIZE", "log.dirs: ${e:KCY_SIZE has no closing }: write ${e:KCY_SIZE}"),
+        (defined("e", ENV), "${KCY ${e:KCY_SIZE}", "log.dirs: a ${ has no closing }"),
+        (defined("f", FILE), "${f:HERE/kafka.properties:}", "names no key: write ${f:HERE/kafka.properties:KEY}"),
         (defined("e", ENV, allowlist_pattern="KCY"), "${e:KCY_SIZE}", "allowlist.pattern=KCY does not match KCY_SIZE"),
         (defined("e", ENV, allowlist_pattern="("), "x", "allowlist.pattern=( is no regular expression"),
         (defined("e", ENV, allowlist_patern="x"), "x", "EnvVarConfigProvider has only the parameter allowlist.pattern"),
@@ -112,6 +122,33 @@ def test_refused(definition: dict[str, str], text: str, message: str, secrets: P
     found = str(caught.value)
     assert message.replace("HERE", str(secrets)) in found
     assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    "name", ["foo", "confluent.license", "ssl.key.password", "zookeeper.connect", "num.io.threads"]
+)
+@pytest.mark.parametrize("text", ["${LIC}", "${env:PW", "a${env:PW", "${"])
+def test_text_that_looks_like_a_variable_is_refused_in_each_setting(name: str, text: str) -> None:
+    """If this fails, a missing brace makes the name of a variable the password."""
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.from_properties({"process.roles": "broker,controller", name: text})
+    assert str(caught.value).startswith(f"{name}: ")
+    assert "names no provider" in str(caught.value) or "no closing }" in str(caught.value)
+
+
+def test_an_open_brace_in_a_password_does_not_show_it() -> None:
+    """If this fails, a password with a brace is in the log."""
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.from_properties({"ssl.key.password": f"a${{{PASSWORD}:{PASSWORD}"})
+    assert PASSWORD not in str(caught.value)
+
+
+def test_open_braces_are_refused_in_dynamic_settings(secrets: Path) -> None:
+    """The same while the broker runs."""
+    config = BrokerConfig.from_properties(defined("e", ENV))
+    for text in ("${X}", "${e:KCY_SIZE", "${e:KCY_SIZE}${X}"):
+        with pytest.raises(ConfigError, match=r"names no provider|no closing \}"):
+            config.validate_dynamic({"log.segment.bytes": text}, per_broker=False)
 
 
 def test_a_file_that_is_no_text_is_refused(secrets: Path) -> None:
@@ -164,6 +201,33 @@ def test_values_of_providers_are_hidden(secrets: Path) -> None:
             BrokerConfig.from_properties({**defined("e", ENV), name: "${e:KCY_PASSWORD}"})
         assert PASSWORD not in str(caught.value)
         assert "[hidden]" in str(caught.value)
+
+
+def test_fixed_texts_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a message has holes where nothing secret was, and says less than nothing."""
+    monkeypatch.setenv("KCY_ROLES", "broker,controller")
+    monkeypatch.setenv("KCY_WORD", "eeper")
+    monkeypatch.setenv("KCY_NUMBER", "7777")
+    settings = {**defined("e", ENV), "process.roles": "${e:KCY_ROLES}", "foo": "${e:KCY_WORD}"}
+    found = BrokerConfig.problems({**settings, "zookeeper.connect": "a", "ssl.provider": "${e:KCY_ROLES}"}, {})
+    assert found == [
+        "unknown setting foo has no effect: remove it or correct its name",
+        "zookeeper.connect was removed in Kafka 4.0 and has no effect: this broker needs no ZooKeeper",
+        "ssl.provider=[hidden] chooses cryptography of Java, and this broker uses OpenSSL: remove it",
+    ]
+    monkeypatch.setenv("KCY_ROLES", "broker")
+    with pytest.raises(ConfigError, match=r"^If using process.roles, either controller.quorum.bootstrap.servers must"):
+        BrokerConfig.from_properties(settings)
+    for name, text, message in (
+        ("process.roles", "controllers", "Invalid value [hidden] for configuration process.roles: String must be one"),
+        ("log.dirs", "/broker,broker", "setting log.dirs=[hidden] is not supported yet: name one directory"),
+        ("log.dirs", "broker,7777", "setting log.dirs=[hidden] is not supported yet: name one directory"),
+        ("node.id", "hunter22", "Invalid value [hidden] for configuration node.id"),
+    ):
+        monkeypatch.setenv("KCY_ROLES", text)
+        with pytest.raises(ConfigError) as caught:
+            BrokerConfig.from_properties({**defined("e", ENV), name: "${e:KCY_ROLES}"})
+        assert str(caught.value).startswith(message)
 
 
 def test_dynamic_settings(secrets: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
