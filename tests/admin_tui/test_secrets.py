@@ -14,12 +14,13 @@ from admin_tui.registry import SPECS
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.clusters import ClusterEntry
 from tests.admin_tui.conftest import Terminal, drive
+from tests.support import needs
 from tests.support.sasl_broker import ADMIN_PASSWORD, PASSWORD, client_jaas
 from tests.support.secured_broker import AUTHORIZED, TOKEN_KEY
 from tests.support.tls_broker import TlsBroker
 from tests.support.wait import until
 
-pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+needs.require(needs.tls)
 
 SIZE = (160, 50)
 WRONG = "a-wrong-password-4711"

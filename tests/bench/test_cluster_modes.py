@@ -233,8 +233,7 @@ def test_a_copy_has_a_rate(tmp_path: Path) -> None:
 @pytest.mark.full
 def test_a_cut_loses_one_direction_only() -> None:
     """If this fails, a one-way cut is none, or cuts both ways: then a failover is measured that did not happen."""
-    if (sentence := networks.missing()) is not None:
-        pytest.skip(sentence)
+    needs.require(needs.cut_network())
 
     def hears(sender: int, receiver: int) -> bool:
         host = network.hosts[receiver]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.skipif(target_is_kafka(), reason="starts the broker itself"),
-    pytest.mark.skipif(kdcs.missing() is not None, reason=str(kdcs.missing())),
+    needs.kerberos(),
 ]
 TIMEOUT_S = 30.0
 SERVICE = "kafka/localhost"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from bench.launch import kafka_dist
+from tests.support import needs
 from tests.support.broker import BrokerProcess, target_is_kafka
 from tests.support.sasl_broker import ALICE, PASSWORD
 from tests.support.tls_broker import TlsBroker
 
-MISSING = [name for name in ("cargo", "make", "g++") if shutil.which(name) is None]
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.skipif(target_is_kafka(), reason="about our own settings"),
-    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
+    needs.librdkafka_suite,
 ]
 BUILD_S, RUN_S = 900, 900
 # Some of its tests call this script, each time a JVM, within 20 s.

@@ -16,7 +16,7 @@ from tests.support.broker import target_is_kafka
 from tests.support.node import run_script
 from tests.support.tls_broker import TlsBroker
 
-pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+needs.require(needs.tls)
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own settings")
 USER, PASSWORD = "gopher", "a password, of somebody"
 

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from bench.launch.nodes import broker_command
 from bench.launch.processes import Child
+from tests.support import needs
 from tests.support.broker import BrokerProcess, Target, target_is_kafka
 from tests.support.confluent import TIMEOUT_S, close_consumer, new_consumer, read_all, send, take
 from tests.support.kafka_dump import dump_log_segments
@@ -296,7 +297,7 @@ class TestRefusalToStart:
         blocked.write_text("")
         self.refused(make_broker(data_dir=blocked / "data", start=False), re.escape(str(blocked)))
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+    @needs.no_root
     def test_directory_of_somebody_else(self, make_broker: MakeBroker, tmp_path: Path) -> None:
         """If this fails, a wrong owner shows up as a stack trace."""
         locked = tmp_path / "read-only"

@@ -26,7 +26,7 @@ from tests.support.sasl_broker import PASSWORD as ALICES_PASSWORD
 from tests.support.tls_broker import TlsBroker
 from tests.support.wait import until
 
-pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+needs.require(needs.tls)
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own settings")
 TIMEOUT_S = 30.0
 TOOL_TIMEOUT_S = 90.0

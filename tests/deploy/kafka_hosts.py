@@ -73,11 +73,6 @@ def _java_files() -> list[Path]:
     return [part for part in parts if part.name not in NOT_NEEDED and part.exists()]
 
 
-def missing() -> str | None:
-    """Why there can be no Kafka here; None if there can be one."""
-    return kafka_dist.missing()
-
-
 def start_kafka(lab: Lab, names: Sequence[str]) -> None:
     """Make one cluster of Kafka on these hosts, and start it: the node ids are the numbers of the hosts."""
     voters = ",".join(f"{number(name)}@{lab.host(name).address}:9093" for name in names)

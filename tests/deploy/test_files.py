@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import runpy
@@ -16,6 +15,7 @@ import yaml
 
 from bench.launch.processes import run
 from tests.deploy.playbooks import COLLECTION
+from tests.support import needs
 
 ROLES = ("preflight", "os_tuning", "tls", "broker", "dashboard", "analytics", "load_worker", "monitoring", "logs")
 PLAYBOOKS = (
@@ -24,9 +24,7 @@ PLAYBOOKS = (
 )  # fmt: skip
 EXAMPLE = COLLECTION / "inventory" / "example"
 ANSIBLE_S = 120.0
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("ansible") is None, reason="ansible-core is not here: make .venv/.ansible"
-)
+pytestmark = needs.ansible
 
 
 def ansible(home: Path, program: str, *words: str | Path) -> str:

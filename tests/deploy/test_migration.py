@@ -21,6 +21,7 @@ from tests.deploy import kafka_hosts
 from tests.deploy.lab import Lab
 from tests.deploy.playbooks import Recap, play
 from tests.deploy.wheels import version, wheelhouse
+from tests.support import needs
 from tests.support.steady_client import SteadyClient
 from tests.support.wait import until
 
@@ -28,7 +29,7 @@ pytestmark = [
     pytest.mark.soak,
     pytest.mark.serial,
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(kafka_hosts.missing() is not None, reason=str(kafka_hosts.missing())),
+    needs.kafka_hosts,
 ]
 
 PLAYBOOK = "migrate_from_kafka.yml"

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.preflight import PORTS, brokers, local_inventory, play_here
+from tests.support import needs
 
-pytest.importorskip("ansible")
-pytestmark = pytest.mark.skipif(
-    shutil.which("ansible-playbook", path=str(Path(sys.executable).parent)) is None, reason="needs ansible-core"
-)
+needs.require(needs.ansible)
 
 # Runs the Python of the tests with a clock that goes 30 seconds ahead.
 AHEAD = """#!/bin/sh

@@ -13,8 +13,9 @@ import pytest
 
 from broker_cy.security import acl_words
 from tests.deploy.preflight import PORTS, ROLES, VERSION, judge, wheel, wheelhouse, write_sums
+from tests.support import needs
 
-pytest.importorskip("ansible")
+needs.require(needs.ansible)
 
 GIB = 1 << 30
 UNIT = "broker-cy.service"

@@ -14,7 +14,6 @@ import os
 import re
 import runpy
 import shlex
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -185,9 +184,8 @@ class World:
 def world(tmp_path: Path) -> Iterator[World]:
     needs.require(needs.own_network())
     needs.require(needs.kcat)
-    for tool in ("jq", "make"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed (Debian: apt-get install {tool})")
+    needs.require(needs.jq)
+    needs.require(needs.make)
     made = World(tmp_path)
     try:
         yield made

@@ -14,6 +14,7 @@ import pytest
 
 from broker_cy.storage import written_points
 from broker_cy.storage.checkpoints import decode_entries
+from tests.support import needs
 from tests.support.acked import Address, batch, fetch, read_partition
 from tests.support.broker import BrokerProcess, Target, new_target, target_is_kafka
 from tests.support.raw_wire import LIST_OFFSETS, Connection, array, i8, i32, i64, produce, string
@@ -31,9 +32,6 @@ SETTINGS = {"segment.ms": "55", "retention.ms": "-1"}
 ENDS = pytest.mark.parametrize("end", ["kill", pytest.param("stop", marks=pytest.mark.full)])
 # Root may read and write everything; without these two capabilities it has ordinary permissions.
 WITHOUT_PRIVILEGES = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", "--"]
-unprivileged = pytest.mark.skipif(
-    os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root needs setpriv to give up its privileges"
-)
 
 
 def value(number: int) -> bytes:
@@ -404,7 +402,7 @@ def test_a_torn_metadata_log(new_data: Callable[[str], Data]) -> None:
     assert "cut_bytes=50 " in line
 
 
-@unprivileged
+@needs.unprivileged
 def test_files_that_cannot_be_read(new_data: Callable[[str], Data]) -> None:
     """If this fails, wrong permissions of one file stop the whole broker, or show as a stack trace."""
     data = new_data("stop")

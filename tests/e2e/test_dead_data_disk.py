@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_cy.core.errors import ErrorCode
-from tests.support import dead_disk
+from tests.support import needs
 from tests.support.cluster import ClusterNode, create_topic, in_sync, running, topics
 from tests.support.dead_disk import DyingDirectory, DyingFileSystem
 from tests.support.steady_client import SteadyClient
@@ -85,7 +85,7 @@ def survives_a_dead_disk(disks: list[Disk], make: Callable[[Path, Path], Disk], 
             client.close()
 
 
-@pytest.mark.skipif(dead_disk.why_not() is not None, reason=str(dead_disk.why_not()))
+@needs.compiler
 def test_clients_go_on_when_a_data_disk_dies(disks: list[Disk], tmp_path: Path) -> None:
     """If this fails, a leader whose data disk died keeps leading for as long as its process runs: producers time out
     although two other replicas are in sync.
@@ -94,7 +94,7 @@ def test_clients_go_on_when_a_data_disk_dies(disks: list[Disk], tmp_path: Path) 
 
 
 @pytest.mark.full
-@pytest.mark.skipif(dead_disk.why_no_file_system() is not None, reason=str(dead_disk.why_no_file_system()))
+@needs.dying_disk()
 def test_clients_go_on_when_the_kernel_shuts_a_file_system_down(disks: list[Disk], tmp_path: Path) -> None:
     """The same with the errors of a real file system."""
     survives_a_dead_disk(disks, DyingFileSystem, tmp_path)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support import broker, small_disk
+from tests.support import broker, needs
 from tests.support.acked import (
     AckedProducer,
     Address,
@@ -50,8 +50,10 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
 }
 
-WHY_NOT = "about our own broker" if broker.target_is_kafka() else small_disk.why_not()
-pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+pytestmark = [
+    pytest.mark.skipif(broker.target_is_kafka(), reason="about our own broker"),
+    needs.small_disk(),
+]
 
 
 class Full:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from broker_cy.config.definitions import GROUP
 from broker_cy.config.group import CLIENT_METRICS_TYPES
 from broker_cy.core.logs import value_text
 from broker_cy.metadata.image import RESOURCE_CLIENT_METRICS, RESOURCE_GROUP
+from tests.support import needs
 from tests.support.acked import batch, read_partition
 from tests.support.broker import BrokerProcess, Target, target_is_kafka
 from tests.support.raw_wire import (
@@ -182,8 +182,7 @@ def test_two_thousand_connections_leave_nothing(make_broker: MakeBroker) -> None
 @pytest.fixture
 def poor_broker(make_broker: MakeBroker) -> BrokerProcess:
     """A broker that may have 300 descriptors."""
-    if shutil.which("prlimit") is None:
-        pytest.skip("there is no prlimit")
+    needs.require(needs.prlimit)
     broker = make_broker(start=False)
     assert isinstance(broker, BrokerProcess)
     broker.wrapper = ["prlimit", "--nofile=300:300", "--"]
@@ -298,10 +297,9 @@ class TestRefusals:
         assert strict == f"broker-cy: --set qqqq.zzzz: {to_do}"
 
 
+@needs.ipv6
 def test_ipv6(make_broker: MakeBroker, tmp_path: Path) -> None:
     """If this fails, a listener on an IPv6 address cannot be used, or the ready line cannot be pasted into a client."""
-    if not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists():
-        pytest.skip("this machine has no IPv6")
     broker = make_broker(start=False)
     assert isinstance(broker, BrokerProcess)
     broker.host = "[::1]"

@@ -29,7 +29,7 @@ def test_controllers_of_both_lead_one_after_the_other(protocol: str, tmp_path: P
     or certificates of the other, or refuses it what nodes may do.
     """
     if protocol == "SASL_SSL":
-        pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+        needs.require(needs.tls)
     with mixed_cluster(tmp_path, ("kafka", "kafka", "ours"), protocol=protocol) as nodes:
         for node in nodes:
             request = messages.ApiVersionsRequest(client_software_name="test", client_software_version="1")

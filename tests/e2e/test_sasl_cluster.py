@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.launch.nodes import free_ports
 from broker_cy.security import jaas
+from tests.support import needs
 from tests.support.cluster import QUICK, ClusterNode, running
 from tests.support.confluent import read_all
 from tests.support.kerberos import client_jaas, kerberos
-from tests.support.kerberos import missing as kerberos_missing
 from tests.support.oauth_provider import AUDIENCE, ISSUER, Provider, key_set, rsa_key
 from tests.support.sasl_broker import ADMIN_PASSWORD, listener_settings, write_properties
 from tests.support.wait import until
@@ -221,7 +221,7 @@ def test_nodes_with_tokens(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.skipif(kerberos_missing() is not None, reason=str(kerberos_missing()))
+@needs.kerberos()
 def test_nodes_with_tickets(tmp_path: Path) -> None:
     """If this fails, nodes cannot log in to each other with GSSAPI, or not again."""
     principal = "kafka/127.0.0.1"

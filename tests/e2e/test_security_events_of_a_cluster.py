@@ -22,6 +22,7 @@ from broker_cy.wire import messages
 from tests.broker_cy.commands.conftest import TIMEOUT_S, Cli, bare  # noqa: F401 (a fixture)
 from tests.compat.differential.client import Client
 from tests.e2e.test_sasl_cluster import INNER, SaslNode
+from tests.support import needs
 from tests.support.certificates import Authority
 from tests.support.cluster import ClusterNode, cluster, running, topics
 from tests.support.wait import until
@@ -116,7 +117,7 @@ class ReportingNode(SaslNode):
 @pytest.mark.full
 def test_a_controller_logs_in_to_brokers_to_report_refusals(bare: Cli, tmp_path: Path) -> None:  # noqa: F811
     """If this fails, nobody sees who tries to log in at a controller of a cluster whose brokers all want TLS."""
-    pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+    needs.require(needs.tls)
     authority = Authority()
     nodes = [
         ReportingNode(tmp_path / f"node-{at}", at, role, authority) for at, role in ((1, "controller"), (2, "broker"))

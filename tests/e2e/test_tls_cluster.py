@@ -6,18 +6,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.launch.nodes import broker_command
 from bench.launch.processes import run
 from tests.e2e.test_sasl_cluster import INNER, ROLES, SaslNode, produce
+from tests.support import needs
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.cluster import running
 from tests.support.confluent import read_all
 from tests.support.wait import until
 
-pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+needs.require(needs.tls)
 
 TIMEOUT_S = 60.0
 

@@ -11,12 +11,13 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.e2e.test_sasl_cluster import INNER, produce
 from tests.e2e.test_tls_cluster import TlsNode, nodes_of
+from tests.support import needs
 from tests.support.certificates import Authority
 from tests.support.cluster import in_sync, running
 from tests.support.confluent import read_all
 from tests.support.wait import until
 
-pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+needs.require(needs.tls)
 
 TIMEOUT_S = 60.0
 LISTENERS = (INNER, "CONTROLLER")

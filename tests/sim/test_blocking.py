@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -11,14 +10,15 @@ import pytest
 from tests.sim.world import blocking
 from tests.sim.world.blocking import ALLOWED, COMPILED, READ, SYNC, Allowed, called, turn_of, worker
 from tests.sim.world.blocking_planted import BLOCKING, Blocking
-from tests.sim.world.run import MEMORY, run_seed
+from tests.sim.world.run import run_seed
+from tests.support import needs
 
 ARCHITECTURE = Path(__file__).resolve().parents[2] / "docs/architecture.md"
 # The first one finds the defect, as long as other draws do not change it.
 SEEDS = 10
 
 
-@pytest.mark.skipif(not os.path.isdir(MEMORY), reason="no directory in memory: every sync would be real")
+@needs.memory
 @pytest.mark.parametrize("planted", BLOCKING.values(), ids=BLOCKING)
 def test_a_call_that_blocks_the_loop_is_found(planted: Blocking, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a broker may wait for its disk on the event loop, and no test notices: time is virtual there."""

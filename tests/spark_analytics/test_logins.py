@@ -10,6 +10,7 @@ import pytest
 
 from broker_cy.metrics import sample
 from tests.spark_analytics.own_topics import SETTINGS
+from tests.support import needs
 from tests.support.sasl_broker import ALICE, PASSWORD, SaslBroker, client_jaas, write_properties
 from tests.support.tls_broker import TlsBroker
 from tests.support.wait import until
@@ -31,7 +32,7 @@ def test_an_ingest_with_a_login(protocol: str, tmp_path: Path) -> None:
     """If this fails, what secured clusters say of themselves cannot be analysed, or only with their passwords shown."""
     broker: SaslBroker | TlsBroker
     if protocol == "SASL_SSL":
-        pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+        needs.require(needs.tls)
         broker = TlsBroker(tmp_path / "broker", SETTINGS)
     else:
         broker = SaslBroker(tmp_path / "broker", SETTINGS)

@@ -21,16 +21,11 @@ _SHUTDOWN: Final = 0x8004587D
 _WITHOUT_LOG_FLUSH: Final = 2
 
 
-def why_not() -> str | None:
-    """None if the library can be built, else what is missing."""
-    return None if _compiler() else "a C compiler is missing"
-
-
 def _compiler() -> str | None:
     return shutil.which("cc") or shutil.which("gcc")
 
 
-def why_no_file_system() -> str | None:
+def why_not() -> str | None:
     """None if a file system on a loop device can be made, else what is missing."""
     for tool in ("mkfs.ext4", "mount", "umount", "losetup"):
         if shutil.which(tool) is None:

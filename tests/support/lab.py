@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from bench.launch.processes import Child
+from tests.support import needs
 
 CONTROL = "10.66.0.1"
 COMMAND_S = 300.0
@@ -85,11 +84,8 @@ class Lab:
 @contextmanager
 def made_lab(directory: Path, count: int, extra: str) -> Iterator[Lab]:
     """Make a lab, and end it. Without a script, or without root, the test is skipped with the reason."""
-    script = os.environ.get("BROKER_CY_LAB")
-    if not script:
-        pytest.skip("BROKER_CY_LAB does not name a script that makes lab hosts (tests/support/lab.py)")
-    if os.geteuid() != 0:
-        pytest.skip("lab hosts need root")
+    needs.require(needs.lab_script())
+    script = os.environ["BROKER_CY_LAB"]
     try:
         yield Lab(Path(script), directory, count, extra)
     finally:

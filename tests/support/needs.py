@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+import sys
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from bench.launch import chromium as browsers
-from bench.launch import go_programs, java_programs
+from bench.launch import go_programs, java_programs, kafka_dist
 
 MEMORY = Path("/dev/shm")
 """A directory in memory: syncs of files in it cost nothing."""
@@ -38,6 +41,21 @@ node = _mark(_program("node", "nodejs") or _program("npm", "npm"))
 kcat = _mark(_program("kcat", "kcat"))
 tmux = _mark(_program("tmux", "tmux"))
 valgrind = _mark(_program("valgrind", "valgrind"))
+jq = _mark(_program("jq", "jq"))
+make = _mark(_program("make", "make"))
+prlimit = _mark(_program("prlimit", "util-linux"))
+compiler = _mark(_program("cc", "gcc") and _program("gcc", "gcc"))
+librdkafka_suite = _mark(_program("cargo", "cargo") or _program("make", "make") or _program("g++", "g++"))
+"""What compiles librdkafka's own tests."""
+ansible = _mark(
+    None
+    if find_spec("ansible") and Path(sys.executable).with_name("ansible-playbook").exists()
+    else "ansible-core is not installed (make .venv/.ansible)"
+)
+tls = _mark(None if find_spec("broker_cy.core.openssl") else "this build has no TLS")
+ipv6 = _mark(None if socket.has_ipv6 and Path("/proc/net/if_inet6").exists() else "this machine has no IPv6")
+kafka_hosts = _mark(kafka_dist.missing())
+"""A JVM and Apache Kafka, without a compiler: lab hosts that run it."""
 chromium = _mark(
     None
     if any(map(shutil.which, browsers.PROGRAMS))
@@ -45,6 +63,10 @@ chromium = _mark(
 )
 root = _mark(None if os.geteuid() == 0 else "needs root")
 no_root = _mark("the superuser may read and write every file" if os.geteuid() == 0 else None)
+unprivileged = _mark(
+    "root needs setpriv to give up its privileges" if os.geteuid() == 0 and _program("setpriv", "util-linux") else None
+)
+"""A process without the privileges of the superuser."""
 memory = _mark(None if MEMORY.is_dir() else f"{MEMORY} does not exist: every sync would reach a disk")
 
 
@@ -57,11 +79,27 @@ def small_disk() -> pytest.MarkDecorator:
 
 
 @cache
+def dying_disk() -> pytest.MarkDecorator:
+    """A file system on a loop device that the kernel shuts down."""
+    from tests.support.dead_disk import why_not
+
+    return _mark(why_not())
+
+
+@cache
 def own_network() -> pytest.MarkDecorator:
     """A network namespace with a loopback interface of its own."""
     from tests.support.network import why_not
 
     return _mark(why_not())
+
+
+@cache
+def cut_network() -> pytest.MarkDecorator:
+    """Network namespaces whose links can be cut in one direction (bench/launch/networks.py)."""
+    from bench.launch.networks import missing
+
+    return _mark(missing())
 
 
 @cache
@@ -81,6 +119,14 @@ def lab_hosts() -> pytest.MarkDecorator:
 
 
 @cache
+def lab_script() -> pytest.MarkDecorator:
+    """Lab hosts that a script makes (tests/support/lab.py)."""
+    if not os.environ.get("BROKER_CY_LAB"):
+        return _mark("BROKER_CY_LAB does not name a script that makes lab hosts (tests/support/lab.py)")
+    return root
+
+
+@cache
 def kerberos() -> pytest.MarkDecorator:
     """A key distribution center, and python-gssapi."""
     from tests.support.kerberos import missing
@@ -89,6 +135,8 @@ def kerberos() -> pytest.MarkDecorator:
 
 
 def require(mark: pytest.MarkDecorator) -> None:
-    """Skip the running test, with the reason, unless the machine has what `mark` stands for."""
+    """Skip the running test, or the module that is imported, with the reason, unless the machine has what `mark` stands
+    for.
+    """
     if mark.args[0]:
-        pytest.skip(str(mark.kwargs["reason"]))
+        pytest.skip(str(mark.kwargs["reason"]), allow_module_level=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.broker_cy.commands.conftest import Cli
+from tests.support import needs
 from tests.support.certificates import PASSWORD
 
-pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+needs.require(needs.tls)
 
 
 def test_secrets_are_read_from_files_and_not_shown(bare: Cli, tmp_path: Path) -> None:

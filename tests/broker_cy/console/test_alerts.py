@@ -20,12 +20,13 @@ from broker_cy.console.session import Session
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.records import Record
+from tests.support import needs
 from tests.support.altered_broker import Alter, AlteredBroker
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.confluent import assigned, close_consumer, new_consumer
 from tests.support.hanging import leave_hanging
 from tests.support.proxy import behind
-from tests.support.small_disk import SmallDisk, why_not
+from tests.support.small_disk import SmallDisk
 
 WAIT_S = 30.0
 NOT_CONTROLLER = 41
@@ -168,7 +169,7 @@ def test_a_hanging_transaction(broker_cy: BrokerProcess, name: str) -> None:
     run(broker_cy.bootstrap, [Rule("hanging transactions", "hanging_transaction", topic=name)], job)
 
 
-@pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+@needs.small_disk()
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:
     """If this fails, the disk is full before there is an alert."""
     disk = SmallDisk(tmp_path, 16 << 20)

@@ -10,9 +10,11 @@ import pytest
 
 from broker_cy.cli import parser
 from broker_cy.core.tls_version import openssl_version
+from tests.support import needs
 from tests.support.certificates import Authority, Holder
 
-openssl = pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+needs.require(needs.tls)
+from broker_cy.core import openssl  # noqa: E402
 
 
 @pytest.fixture(scope="module")

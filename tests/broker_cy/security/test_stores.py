@@ -21,9 +21,10 @@ from broker_cy.security.tls.stores import (
     load_identity,
     load_trusted,
 )
+from tests.support import needs
 from tests.support.certificates import PASSWORD, Authority, Holder
 
-pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+needs.require(needs.tls)
 
 
 def read(location: str) -> bytes:

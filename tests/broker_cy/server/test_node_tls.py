@@ -15,12 +15,13 @@ from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.types import ConfigError
 from broker_cy.core.clock import ManualClock
 from broker_cy.server.telemetry.certificate_reports import CertificateReports
+from tests.support import needs
 from tests.support.certificates import Authority, Holder
 
-pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
-from broker_cy.metrics.events import Event
-from broker_cy.server.connections.node_tls import NodeTls
-from broker_cy.server.connections.tls_listener import TlsListener
+needs.require(needs.tls)
+from broker_cy.metrics.events import Event  # noqa: E402
+from broker_cy.server.connections.node_tls import NodeTls  # noqa: E402
+from broker_cy.server.connections.tls_listener import TlsListener  # noqa: E402
 
 BASE = {
     "node.id": "1",

@@ -14,12 +14,13 @@ import pytest
 
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
+from tests.support import needs
 
-pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
-from tests.broker_cy.server.harness import DEADLINE_S
-from tests.broker_cy.server.tls_harness import HEARTBEAT_VERSION, TlsHarness
-from tests.fuzz.wire_targets import request_frame
-from tests.support.tls_records import ALERT, HANDSHAKE, KEY_UPDATE_REQUESTED, RecordClient
+needs.require(needs.tls)
+from tests.broker_cy.server.harness import DEADLINE_S  # noqa: E402
+from tests.broker_cy.server.tls_harness import HEARTBEAT_VERSION, TlsHarness  # noqa: E402
+from tests.fuzz.wire_targets import request_frame  # noqa: E402
+from tests.support.tls_records import ALERT, HANDSHAKE, KEY_UPDATE_REQUESTED, RecordClient  # noqa: E402
 
 RECORDS = 6_000
 # openssl.pyx has 256 in one call; in one turn the socket may be readable, and what is left over be handled.

@@ -11,10 +11,11 @@ import pytest
 from tests.broker_cy.server.harness import (
     DEADLINE_S,
 )
+from tests.support import needs
 from tests.support.certificates import Authority
 
-pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
-from tests.broker_cy.server.tls_harness import TlsHarness
+needs.require(needs.tls)
+from tests.broker_cy.server.tls_harness import TlsHarness  # noqa: E402
 
 
 def test_who_the_client_is(tmp_path: Path) -> None:

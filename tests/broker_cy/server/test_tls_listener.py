@@ -34,11 +34,12 @@ from tests.broker_cy.server.harness import (
     produce_request,
     produce_to,
 )
+from tests.support import needs
 from tests.support.certificates import Holder
 
-pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
-from broker_cy.server.connections import handshakes
-from tests.broker_cy.server.tls_harness import HEARTBEAT_VERSION, TlsHarness
+needs.require(needs.tls)
+from broker_cy.server.connections import handshakes  # noqa: E402
+from tests.broker_cy.server.tls_harness import HEARTBEAT_VERSION, TlsHarness  # noqa: E402
 
 # What the connection reads at most in one call and in one turn of the loop, and what a record holds.
 BUFFER_BYTES, READ_TURN_BYTES, RECORD_BYTES = 262_144, 1_048_576, 16_384

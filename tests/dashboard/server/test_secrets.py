@@ -31,12 +31,13 @@ from tests.dashboard.pages.group_kit import drive, layout_of
 from tests.dashboard.server.test_logins import PASSWORD as USERS_PASSWORD
 from tests.dashboard.server.test_logins import user
 from tests.dashboard.support import WAIT_S, Desk
+from tests.support import needs
 from tests.support.certificates import PASSWORD as STORE_PASSWORD
 from tests.support.sasl_broker import ADMIN_PASSWORD, PASSWORD, client_jaas
 from tests.support.secured_broker import AUTHORIZED, TOKEN_KEY
 from tests.support.tls_broker import TlsBroker
 
-pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+needs.require(needs.tls)
 
 WRONG = "a-wrong-password-4711"
 # Of clients, of the broker, and of the dashboard.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -181,27 +180,22 @@ def ip(*words: str) -> None:
 @contextmanager
 def hosts(count: int) -> Iterator[list[Host]]:
     """Make hosts of network namespaces, in a range for documentation (RFC 5737); skips where this is not allowed."""
-    needs.require(needs.root)
-    if not all(map(shutil.which, ("ip", "unshare"))):
-        pytest.skip("ip or unshare is not installed (Debian: apt-get install iproute2 util-linux)")
+    needs.require(needs.cut_network())
     made: list[Host] = []
     tag = f"bl{os.getpid() % 100_000}"
     try:
         for n in range(count):
             host = Host(f"{tag}h{n}", f"{tag}v{n}", f"198.51.100.{4 * n + 1}", f"198.51.100.{4 * n + 2}")
-            try:
-                ip("netns", "add", host.name)
-                made.append(host)
-                ip("link", "add", host.link, "type", "veth", "peer", "name", "eth0", "netns", host.name)
-                ip("addr", "add", f"{host.here}/30", "dev", host.link)
-                ip("link", "set", host.link, "up")
-                ip("-n", host.name, "addr", "add", f"{host.there}/30", "dev", "eth0")
-                for each in ("lo", "eth0"):
-                    ip("-n", host.name, "link", "set", each, "up")
-                # The address of the first cable is that of the broker and of the master, for all.
-                ip("-n", host.name, "route", "add", "default", "via", host.here)
-            except subprocess.CalledProcessError as error:
-                pytest.skip(f"hosts cannot be made here: {error.stderr.decode().strip()}")
+            ip("netns", "add", host.name)
+            made.append(host)
+            ip("link", "add", host.link, "type", "veth", "peer", "name", "eth0", "netns", host.name)
+            ip("addr", "add", f"{host.here}/30", "dev", host.link)
+            ip("link", "set", host.link, "up")
+            ip("-n", host.name, "addr", "add", f"{host.there}/30", "dev", "eth0")
+            for each in ("lo", "eth0"):
+                ip("-n", host.name, "link", "set", each, "up")
+            # The address of the first cable is that of the broker and of the master, for all.
+            ip("-n", host.name, "route", "add", "default", "via", host.here)
         yield made
     finally:
         for host in made:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.loadgen.run.kit import UNDISTURBED, Load, load, producers
+from tests.support import needs
 from tests.support.broker import target_is_kafka
 from tests.support.certificates import Authority
 from tests.support.sasl_broker import ALICE, PASSWORD, SaslBroker, client_jaas, write_properties
@@ -92,7 +93,7 @@ def test_a_run_with_a_login(
 @pytest.mark.full
 def test_a_run_over_tls(tmp_path: Path) -> None:
     """If this fails, nobody can put load on a cluster with TLS, or answers that arrive together wait for others."""
-    pytest.importorskip("broker_cy.core.openssl", reason="this build has no TLS")
+    needs.require(needs.tls)
     broker = TlsBroker(tmp_path / "broker")
     try:
         broker.start()
