@@ -26,9 +26,17 @@ import sys
 import tarfile
 import time
 import urllib.request
+from fractions import Fraction
 from typing import Any, Iterable
 
 HIDDEN = "<redacted>"
+# Durations: broker_cy/client/quantities.py.
+PART = re.compile(r"([0-9](?:_?[0-9])*(?:\.[0-9]+)?)[ ]?(us|ms|min|m|s|h|d|w)\s*")
+MICROSECONDS = {
+    "us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "h": 3_600 * 10**6, "d": 86_400 * 10**6,
+    "w": 604_800 * 10**6,
+}  # fmt: skip
+DURATION_CHARACTERS_MAX = 100
 COMMAND_S = 60
 TEXT_BYTES_MAX = 16 << 20  # of one file in the archive
 UNITS = (
@@ -209,12 +217,22 @@ def host(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def journal_time(since: str) -> str:
-    """`-2d` of our commands is `-2days` of journalctl, whose `-2m` are months elsewhere."""
-    units = {"s": "sec", "m": "min", "h": "hour", "d": "day", "w": "week"}
-    found = re.fullmatch(r"-(\d{1,5})([smhdw])", since)
-    if found is None:
-        raise SystemExit(f"since={since!r}: a time such as -12h or -2d is expected")
-    return f"-{found[1]}{units[found[2]]}"
+    """Return `-2d` of our commands for journalctl, whose `-2m` are months elsewhere: whole microseconds.
+
+    A duration as broker_cy/client/quantities.py has it, which cannot be imported here; one test is about both.
+    """
+    text = since[1:].strip()
+    duration = Fraction(0)
+    at = 0
+    part = PART.match(text) if since.startswith("-") and len(text) <= DURATION_CHARACTERS_MAX else None
+    while part is not None:
+        duration += Fraction(part[1].replace("_", "")) * MICROSECONDS[part[2]]
+        at = part.end()
+        part = PART.match(text, at)
+    if not text or at != len(text) or duration % 1000 or duration >= (1 << 63) * 1000:
+        raise SystemExit(f"since={since!r}: a time ago such as -15min, -1h30m, -12h or -2d is expected")
+    # journalctl counts in 64 bits, and nothing was logged before 1970.
+    return f"-{min(int(duration), time.time_ns() // 1000)}us"
 
 
 def configuration() -> tuple[dict[str, str], set[str]]:
