@@ -68,6 +68,10 @@ async def command(
     # A file that was not named need not exist.
     settings = load_settings(path) if rules is not None or path.exists() else AlertSettings()
     alerting = Alerting(_changed(settings, webhook, is_once=not follow), notifies=notify or webhook is not None)
+    if settings.webhook is not None and alerting.webhook is None:
+        click.echo(
+            clean(f"broker-cy: notifications are off; --notify posts alerts to the [webhook] of {path}"), err=True
+        )
     session = Session(target.cluster, client_id="broker-cy-cli")
     try:
         if follow:

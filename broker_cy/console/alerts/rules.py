@@ -107,10 +107,11 @@ class WebhookSettings:
 
 @dataclass(frozen=True, slots=True)
 class AlertSettings:
-    """The rules in effect, and the destination of alerts."""
+    """The rules in effect, the destination of alerts, and the file that was read; None: no file was."""
 
     rules: tuple[Rule, ...] = BUILT_IN
     webhook: WebhookSettings | None = None
+    path: Path | None = None
 
 
 def default_rules_path(clusters: Path | None = None) -> Path:
@@ -136,7 +137,7 @@ def load_settings(path: Path) -> AlertSettings:
         raise lines.error(None, "rule", "a rule is written as [[rule]]")
     if len(tables) > RULES_MAX:
         raise lines.error(RULES_MAX, "", f"{len(tables)} rules: {RULES_MAX} are allowed")
-    return AlertSettings(_rules(lines, tables), _webhook(lines, data.get("webhook")))
+    return AlertSettings(_rules(lines, tables), _webhook(lines, data.get("webhook")), path)
 
 
 def check_url(url: str) -> str:

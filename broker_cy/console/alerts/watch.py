@@ -202,8 +202,9 @@ class Alerting:
     def __init__(self, settings: AlertSettings, *, interval_s: float = INTERVAL_S, notifies: bool = False) -> None:
         """Raises ClientError if it has to notify and no webhook is configured."""
         if notifies and settings.webhook is None:
+            where = settings.path or "alerts.toml in the directory of the cluster file, which does not exist"
             raise ClientError(
-                Failure.INVALID, "the rules have no webhook to notify: add [webhook] to alerts.toml", what="--notify"
+                Failure.INVALID, f"the rules have no webhook to notify: add [webhook] to {where}", what="--notify"
             )
         self.settings = settings
         self.interval_s = interval_s

@@ -50,7 +50,22 @@ def test_the_rules_are_those_beside_the_named_clusters(bare: Cli, tmp_path: Path
     (tmp_path / "alerts.toml").write_text(RULES)
     said = bare("alerts", "--config", config, "--timeout", "1", "--json", code=1)
     assert "room" in {each["rule"] for each in said.json}
-    assert "--notify: the rules have no webhook" in bare("alerts", "--config", config, "--notify", code=2).err
+    refused = bare("alerts", "--config", config, "--notify", code=2).err
+    assert f"--notify: the rules have no webhook to notify: add [webhook] to {tmp_path / 'alerts.toml'}" in refused
+    (tmp_path / "alerts.toml").unlink()
+    refused = bare("alerts", "--config", config, "--notify", code=2).err
+    assert "add [webhook] to alerts.toml in the directory of the cluster file, which does not exist" in refused
+
+
+def test_a_webhook_that_is_not_notified_is_named(bare: Cli, tmp_path: Path) -> None:
+    """If this fails, a user who set up a webhook waits for notifications that this command does not send."""
+    rules = tmp_path / "alerts.toml"
+    rules.write_text('[webhook]\nurl = "http://127.0.0.1:1/alerts"\n')
+    away = ("alerts", "--bootstrap", "127.0.0.1:1", "--timeout", "1", "--json", "--rules", rules)
+    said = bare(*away, code=1)
+    assert said.err == f"broker-cy: notifications are off; --notify posts alerts to the [webhook] of {rules}\n"
+    assert said.json
+    assert "notifications are off" not in bare(*away, "--webhook", "http://127.0.0.1:1/other", code=1).err
 
 
 def test_alerts_are_followed_and_delivered(broker: Target, tmp_path: Path) -> None:
