@@ -23,7 +23,6 @@ from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
 from broker_cy.metadata import features
 from broker_cy.metadata.image import Endpoint, MetadataImage
-from broker_cy.server.metadata import tiered_topics
 from broker_cy.server.metadata.cordons import CORDONED, cordoned_ids
 from broker_cy.server.metadata.refusal import RegistrationRefused
 from broker_cy.wire import messages
@@ -89,12 +88,10 @@ class BrokerMembership:
         reports: Callable[[], Mapping[int, int]],
         unreached: Callable[[], str] = str,
         failed: FailedDirectories | None = None,
-        is_current: Callable[[], bool] = lambda: True,
     ) -> None:
         """`reports` returns the brokers that refuse connections, with their epochs, if the active controller takes
         such reports. `unreached` returns the addresses of controllers that cannot be reached, with the reasons.
-        `failed` are the data directories whose disks have failed. `is_current` returns whether the image has all that
-        the active controller has announced.
+        `failed` are the data directories whose disks have failed.
         """
         self.epoch = -1
         self._config = config
@@ -106,7 +103,6 @@ class BrokerMembership:
         self._reports_now = reports
         self._unreached = unreached
         self._failed = failed
-        self._is_current = is_current
         self._hindrance = ""  # why this broker is not registered, or its last heartbeat was not answered
         self._beating: asyncio.Task[None] | None = None
         self._unfenced: asyncio.Future[None] = loop.create_future()
@@ -138,11 +134,6 @@ class BrokerMembership:
             ) from None
 
     async def _until_registered(self, timeout_s: float) -> None:
-        if self._config.node_id not in self._image().brokers:
-            # New to the cluster: a broker that must not serve its topics must not become a part of it, either.
-            while not self._is_current():
-                await asyncio.sleep(URGENT_S)
-            tiered_topics.refuse(self._config.node_id, self._image())
         while True:
             try:
                 await self._register(timeout_s)

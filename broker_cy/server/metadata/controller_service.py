@@ -275,10 +275,9 @@ class ControllerService:
                 lambda: {} if self._watch is None else self._watch.reports,
                 lambda: "" if self._network is None else self._network.unreached,
                 self._failed_directories,
-                lambda: self._committed.end_offset >= self.announced_end > 0,
             )
             await self._unless_strange(self._membership.register(listeners, self._directory_ids, previous_epoch))
-            # Topics that became tiered while this broker was away. It is fenced, and stays so.
+            # A broker that is new to the cluster knows the topics only now. It is fenced, and stays so.
             tiered_topics.refuse(self.node_id, self.image)
         self._snapshots = SnapshotKeeper(
             config=self.config,
