@@ -108,13 +108,13 @@ unit:
 	BROKER_CY_TEST_SUMMARY=$(SUMMARY)/quick.md \
 		$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not full and not serial and not soak" $(PYTEST_ARGS) tests
 
-# The serial tests run, and are reported, also if others failed.
+# The serial tests run, and are reported, also if others failed. Some have separate time limits, of half an hour at most.
 unit-all:
-	@status=0; export BROKER_CY_TESTS=all; \
+	@status=0; export BROKER_CY_TESTS=all; hangs="-o faulthandler_timeout=1900"; \
 	BROKER_CY_TEST_SUMMARY=$(SUMMARY)/all.md \
-		$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not serial and not soak" $(PYTEST_ARGS) tests || status=$$?; \
+		$(BIN)/pytest -q $$hangs -n $(WORKERS) --dist loadgroup -m "not serial and not soak" $(PYTEST_ARGS) tests || status=$$?; \
 	BROKER_CY_TEST_SUMMARY=$(SUMMARY)/serial.md \
-		$(BIN)/pytest -q -m "serial and not soak" $(PYTEST_ARGS) tests || status=$$?; \
+		$(BIN)/pytest -q $$hangs -m "serial and not soak" $(PYTEST_ARGS) tests || status=$$?; \
 	cat $(SUMMARY)/all.md $(SUMMARY)/serial.md; exit $$status
 
 # Checks the instructions of the hot operations if the build is the recorded one; otherwise prints that it is not.

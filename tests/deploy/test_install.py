@@ -20,7 +20,8 @@ from tests.deploy.playbooks import Recap, log, play
 from tests.deploy.times import note
 from tests.deploy.wheels import version, wheelhouse
 
-pytestmark = [pytest.mark.full, pytest.mark.serial]
+# The first of them builds the wheelhouse, with its own OpenSSL.
+pytestmark = [pytest.mark.full, pytest.mark.serial, pytest.mark.timeout(1800)]
 HOSTS = ("n1", "n2", "n3")
 # `systemd-analyze security`: below 2.5 of 10 is what a service exposed to the network should have.
 MOST_EXPOSED = 2.5
@@ -201,7 +202,6 @@ def test_no_secret_is_in_outputs_and_logs(story: Story) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
 def test_the_times_of_the_goals(story: Story) -> None:
     """If this fails on a machine that does nothing else, an installation takes longer than docs/deploy.md says."""
     lab = story.lab
