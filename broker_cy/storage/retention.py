@@ -20,10 +20,8 @@ from broker_cy.storage.removal import Removal
 
 logger = logging.getLogger(__name__)
 
-# Segments whose files are renamed in one turn of the loop, of all logs together: five files each.
+# Segments whose files are renamed in one turn of the loop: five files each.
 SEGMENTS_PER_TURN = 64
-# The end of the new name of a segment's records.
-RENAMED = ".log.deleted"
 
 
 class Retention:
@@ -45,57 +43,38 @@ class Retention:
         self._removal = removal
         self._before_deletion = before_deletion
         self._moved = moved
-        # Logs with old segments that wait for a later turn. Bounded by the number of logs.
-        self._waiting: dict[Log, None] = {}
-        # Segments that this turn may still rename, of all logs together. A next turn is scheduled once it is less than
-        # SEGMENTS_PER_TURN.
-        self._left = SEGMENTS_PER_TURN
-        self._is_scheduled = False
+        # Logs with a scheduled turn.
+        self._dropping: set[Log] = set()
 
     def delete_before(self, log: Log, offset: int, now_ms: int) -> None:
         """Move a log's start offset (KIP-107); remove the segments before it. Raises OffsetOutOfRange, StorageError."""
         self._before_deletion((log.topic, log.partition))
         try:
-            paths = maintenance.delete_records_before(log, offset, now_ms, self._left)
+            paths = maintenance.delete_records_before(log, offset, now_ms, SEGMENTS_PER_TURN)
         except OSError as error:
             raise StorageError(f"cannot delete records of {log.directory}: {error.strerror}") from error
         self._dropped(log, paths)
         self._moved()
 
-    def _drop(self, log: Log) -> None:
-        """Rename old segments of a log, as many as this turn may."""
-        self._before_deletion((log.topic, log.partition))
-        try:
-            self._dropped(log, maintenance.drop_old_segments(log, self._left))
-        except OSError as error:
-            logger.warning("could not delete old segments; will retry", extra=facts(path=log.directory, reason=error))
-
     def _dropped(self, log: Log, paths: list[str]) -> None:
         self._removal.files(paths, log.config.file_delete_delay_ms)
-        self._left -= sum(path.endswith(RENAMED) for path in paths)
-        # If this turn may rename more and there is no path, none could be renamed, and the next check tries again; or
-        # batches are staged, which lasts only a moment.
-        if maintenance.has_old_segments(log) and (paths or log.staged_batches or self._left == 0):
-            self._waiting[log] = None
-        self._schedule()
-
-    def _schedule(self) -> None:
-        if self._is_scheduled or (not self._waiting and self._left == SEGMENTS_PER_TURN):
+        if log in self._dropping or not maintenance.has_old_segments(log):
             return
-        self._is_scheduled = True
-        is_staged = bool(self._waiting) and all(log.staged_batches for log in self._waiting)
-        self._jobs.later(1 if is_staged else 0, self._next_turn)
+        # No path means that none could be renamed, and the next check tries again; or that batches are staged, which
+        # lasts only a moment.
+        if paths or log.staged_batches:
+            self._dropping.add(log)
+            self._jobs.later(1 if log.staged_batches else 0, lambda: self._drop_more(log))
 
-    def _next_turn(self) -> None:
-        self._is_scheduled = False
-        self._left = SEGMENTS_PER_TURN
-        for log in list(self._waiting):
-            if self._left == 0:
-                break
-            del self._waiting[log]
-            if log.offline is None:
-                self._drop(log)
-        self._schedule()
+    def _drop_more(self, log: Log) -> None:
+        self._dropping.discard(log)
+        if log.offline is not None:
+            return
+        self._before_deletion((log.topic, log.partition))
+        try:
+            self._dropped(log, maintenance.drop_old_segments(log, SEGMENTS_PER_TURN))
+        except OSError as error:
+            logger.warning("could not delete old segments; will retry", extra=facts(path=log.directory, reason=error))
 
     def apply(
         self,
@@ -118,7 +97,7 @@ class Retention:
                 if start > log.log_start_offset:
                     logger.info("deleting old records", extra=facts(path=log.directory, log_start_offset=start))
                     self.delete_before(log, start, now_ms)
-                elif maintenance.has_old_segments(log) and log not in self._waiting:
-                    self._drop(log)
+                elif maintenance.has_old_segments(log) and log not in self._dropping:
+                    self._drop_more(log)
             except (StorageError, OSError) as error:
                 logger.warning("retention failed", extra=facts(path=log.directory, reason=error))

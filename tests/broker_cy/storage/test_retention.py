@@ -70,36 +70,6 @@ def test_thousands_of_segments_are_renamed_over_many_turns(tmp_path: Path, monke
     manager.crash()
 
 
-def test_the_segments_of_many_logs_share_the_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a start after a long pause, or a shorter retention.ms for all topics, blocks the event loop until
-    the files of all partitions are renamed.
-    """
-    jobs = ClockedJobs()
-    manager = open_manager(tmp_path, jobs=jobs)
-    logs = [many_segments(manager, 8, f"t{number}", retention_ms=5_000) for number in range(40)]
-    renames = 0
-    original = os.rename
-
-    def counted(old: str, new: str) -> None:
-        nonlocal renames
-        renames += old.startswith(f"{tmp_path}/t") and new.endswith(".deleted")
-        original(old, new)
-
-    monkeypatch.setattr(os, "rename", counted)
-    turns = 0
-    manager.apply_retention(10_000, lambda topic, partition: 8)
-    assert all(log.log_start_offset == 8 for log in logs), "the offset moves at once"
-    while True:
-        assert renames <= 5 * retention.SEGMENTS_PER_TURN
-        renames = 0
-        turns += 1
-        if all(len(log.segments) == 1 for log in logs):
-            break
-        jobs.turn()
-    assert turns == -(-40 * 8 // retention.SEGMENTS_PER_TURN)
-    manager.crash()
-
-
 def test_removal_lets_other_work_of_the_workers_through(tmp_path: Path) -> None:
     """If this fails, flushes and checkpoints wait until the files of every deleted topic are removed."""
     jobs = HeldJobs()
