@@ -184,6 +184,7 @@ def test_the_return_of_a_killed_broker_loses_nothing(bare: Any, tmp_path: Path) 
     with cluster(tmp_path) as nodes:
         victim, other = nodes[1], nodes[2]
         assert create_topic(nodes[0].port, "t", 6, 1) == 0
+        until(lambda: "t" in topics(nodes[0].port), "the topic", TIMEOUT_S)
         led = {
             f"t-{part.partition_index}"
             for part in topics(nodes[0].port)["t"].partitions

@@ -35,7 +35,8 @@ def user_of(pacer: Pacer, taken: list[int]) -> gevent.Greenlet[[], None]:
 @pytest.mark.parametrize("users", [1, 3, 200])
 def test_each_operation_is_taken_once_and_not_before_it_is_due(users: int) -> None:
     """If this fails, the load has holes or duplicates, or runs ahead of its schedule."""
-    start_ns, taken = time.monotonic_ns() + NS // 20, list[int]()
+    # A busy machine may begin the users late, and what is over by then is not taken.
+    start_ns, taken = time.monotonic_ns() + NS, list[int]()
     pacer = begun(1000, start_ns, 0.1)
     found = [user_of(pacer, taken) for _ in range(users)]
     gevent.joinall(found, timeout=WAIT_S, raise_error=True)
