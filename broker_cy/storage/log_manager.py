@@ -11,7 +11,7 @@ import logging
 import os
 import resource
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
@@ -47,6 +47,7 @@ from broker_cy.storage.periodic import PeriodicWork
 from broker_cy.storage.removal import Removal, rename_away
 from broker_cy.storage.retention import Retention
 from broker_cy.storage.segment import OpenFiles
+from broker_cy.storage.segment_files import DATA_SUFFIXES
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.storage.truncations import Truncations
 from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot, note_epoch
@@ -563,5 +564,11 @@ class LogManager:
 
 
 def _rename_segment(renamed: list[str], directory: str, base_offset: int) -> None:
-    """Add the new names of the files of a segment to `renamed`."""
-    renamed += maintenance.mark_deleted(directory, base_offset)
+    """Add the new names of the files of a segment to `renamed`. Raises OSError as maintenance.remove_segment: an index
+    that stays would belong to the next segment of the name.
+    """
+    for suffix in DATA_SUFFIXES:
+        path = f"{directory}/{base_offset:020d}{suffix}"
+        with suppress(FileNotFoundError):
+            os.rename(path, path + maintenance.DELETED)
+            renamed.append(path + maintenance.DELETED)

@@ -47,7 +47,7 @@ def in_terminal(
     )
     os.close(slave)
     screen = bytearray()
-    # Unlike select, poll takes any descriptor: a process that has run worlds may have more than 1,024.
+    # Unlike select, poll takes any descriptor, also one above 1,023.
     readable = select.poll()
     readable.register(master, select.POLLIN | select.POLLHUP)
     deadline = time.monotonic() + TIMEOUT_S

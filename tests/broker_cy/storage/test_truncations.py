@@ -11,6 +11,7 @@ import pytest
 
 from broker_cy.storage import offset_checkpoints
 from broker_cy.storage.checkpoints import RECOVERY_POINTS, read_entries, write_offsets
+from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from tests.broker_cy.storage.batches import fill
@@ -141,6 +142,27 @@ def test_a_worker_removes_the_files_of_dropped_segments(tmp_path: Path, monkeypa
         jobs.held.pop(0)()
     assert {path.removesuffix(".deleted") for path in unlinked if ".log" in path} == records - kept
     assert not list(tmp_path.glob("t-*/*.deleted"))
+    manager.crash()
+
+
+def test_an_index_that_cannot_be_renamed_takes_the_log_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the next segment at that offset has the aborted transactions of one that was cut off."""
+    manager = open_manager(tmp_path)
+    log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
+    for _ in range(2):
+        fill(log, 4)
+        log.begin_segment(0)
+    rename = os.rename
+
+    def refused(old: str, new: str) -> None:
+        if old.endswith(".timeindex"):
+            raise OSError(5, "Input/output error", old)
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", refused)
+    with pytest.raises(StorageError, match="Input/output error"):
+        manager.restart_at(log, 90, 0, lambda: None)
+    assert log.offline is not None
     manager.crash()
 
 
