@@ -16,7 +16,7 @@ from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.standing import Standing
-from broker_cy.server.partitions import creations
+from broker_cy.server.partitions import creations, moved_away
 from broker_cy.server.partitions.creations import Creations
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log_config import LogConfig
@@ -118,7 +118,9 @@ class PartitionService:
         return log.written_end_offset if log is not None else 0
 
     def start(self, image: MetadataImage, now_ms: int) -> None:
-        """Load the logs of the data directories; `apply` then makes partitions of them. Blocks. Raises OSError."""
+        """Load the logs of the data directories; `apply` then makes partitions of them. Blocks. Raises OSError,
+        StorageError.
+        """
         self._image = image
         self._take_broker_settings(image)
 
@@ -128,7 +130,10 @@ class PartitionService:
 
         self._logs.on_opened = self._opened
         self._logs.on_settled = self._settled
+        node_id = self._config.node_id
+        moved_away.set_aside(self._logs.directories, node_id, image)
         self._logs.load(self._log_config, now_ms, topic_id_of, late=True)
+        moved_away.forget(self._logs.checkpoints, node_id, image)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """Apply one committed change."""
