@@ -11,19 +11,33 @@ from broker_cy.coordinator.offset_record import CommittedOffset, encode_offset_k
 from broker_cy.coordinator.shard import GroupShard
 from broker_cy.coordinator.step import Now, Record, Step
 
-# Offsets of deleted topics in one step: about 50 microseconds each, with encoding and appending. A group may add all
-# its partitions of a topic.
+# Offsets and groups that one step deletes: about 50 microseconds each, with encoding and appending. The last group may
+# add all its offsets.
 DELETIONS_PER_STEP = 500
+# Offsets and groups that one step looks at: about 0.4 microseconds each.
+LOOKS_PER_STEP = 10_000
 
 
 def sweep(machine: GroupShard, step: Step, now: Now) -> None:
-    """Delete expired offsets of classic groups, and empty groups that have none left.
+    """Delete expired offsets of classic groups, and empty groups that have none left: a part of them now, the others by
+    `delete_some`. A sweep that has not ended goes on.
 
     Groups of other types are left alone as long as nothing here keeps them up to date.
     """
+    if not machine.unswept:
+        machine.unswept.extend(machine.groups)
+    _sweep_some(machine, step, now)
+
+
+def _sweep_some(machine: GroupShard, step: Step, now: Now) -> None:
     step.atomic = False
     records: list[Record] = []
-    for group in machine.groups.values():
+    looks = 0
+    while machine.unswept and len(records) < DELETIONS_PER_STEP and looks < LOOKS_PER_STEP:
+        group = machine.groups.get(machine.unswept.popleft())
+        if group is None:
+            continue
+        looks += 1 + sum(map(len, machine.offsets.topics(group.group_id).values()))
         expired, is_bare = _expired(machine, group, now)
         records += expired
         if is_bare and group.state is GroupState.EMPTY:
@@ -91,11 +105,23 @@ def topics_deleted(machine: GroupShard, step: Step, topics: Collection[tuple[str
         if any(map(offset.is_of_topic, deleted.get(name, ()))):
             keys[encode_offset_key(group_id, name, index)] = None
     machine.append(step, [Record(key, None) for key in keys])
-    delete_some(machine, step)
+    _delete_in_gone_topics(machine, step)
 
 
-def delete_some(machine: GroupShard, step: Step) -> None:
-    """Delete DELETIONS_PER_STEP more offsets that were committed in deleted topics; of the last group, all."""
+def is_behind(machine: GroupShard) -> bool:
+    """Whether `delete_some` has something to do."""
+    return bool(machine.deleted or machine.unswept)
+
+
+def delete_some(machine: GroupShard, step: Step, now: Now) -> None:
+    """Delete DELETIONS_PER_STEP more offsets: those that were committed in deleted topics, then expired ones."""
+    if machine.deleted:
+        _delete_in_gone_topics(machine, step)
+    else:
+        _sweep_some(machine, step, now)
+
+
+def _delete_in_gone_topics(machine: GroupShard, step: Step) -> None:
     step.atomic = False
     records: list[Record] = []
     while machine.deleted and len(records) < DELETIONS_PER_STEP:

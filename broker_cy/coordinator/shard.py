@@ -39,6 +39,8 @@ class GroupShard(StateMachine[TimerKey, Step]):
         self._groups_made = 0
         self.deleted: deque[tuple[str, str, frozenset[bytes]]] = deque()
         """Groups with offsets in a deleted topic: (group, name of the topic, ids). Bounded by groups x topics."""
+        self.unswept: deque[str] = deque()
+        """Groups whose offsets the current sweep has not looked at. Bounded by the number of groups."""
 
     def add_group(self, group: ClassicGroup) -> ClassicGroup:
         """Add a group; its id is not in use."""

@@ -57,10 +57,10 @@ class GroupStateMachine(GroupShard):
     # ---- time ----
 
     def next_wake_ms(self) -> int | None:
-        return 0 if self.deleted else super().next_wake_ms()
+        return 0 if expiry.is_behind(self) else super().next_wake_ms()
 
     def expire(self, now: Now) -> Step:
-        """Apply every deadline that has passed; delete more of the offsets in deleted topics."""
+        """Apply every deadline that has passed; delete more of the offsets that are expired or in deleted topics."""
         step = Step()
         for key in self.timers.due(now.mono_ms):
             group = self.groups.get(key.group_id)
@@ -72,9 +72,9 @@ class GroupStateMachine(GroupShard):
                 rebalance.on_join_timer(self, step, group, now)
             else:
                 rebalance.on_sync_timer(self, step, group, now)
-        if self.deleted and not step.records:
+        if expiry.is_behind(self) and not step.records:
             # Records of a rebalance are not mixed with those that may be written in parts.
-            expiry.delete_some(self, step)
+            expiry.delete_some(self, step, now)
         return step
 
     def sweep(self, now: Now) -> Step:

@@ -374,6 +374,41 @@ def sweep(h: Harness) -> None:
     h.take(h.machine.sweep(h.now))
 
 
+def test_groups_expire_in_parts(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, 10,000 groups that nothing has used for a week block their coordinator for seconds."""
+    for number in range(7):
+        h.commit(number, 1, group_id=f"g{number}")
+    h.advance(RETENTION_MS)
+    monkeypatch.setattr(expiry, "DELETIONS_PER_STEP", 4)
+    taken = [h.take(h.machine.sweep(h.now))]
+    # What is committed meanwhile stays.
+    h.commit("later", 9, group_id="g6")
+    # A sweep that begins before the last one has ended goes on with that one.
+    taken.append(h.take(h.machine.sweep(h.now)))
+    while h.machine.unswept:
+        assert h.machine.next_wake_ms() == 0
+        taken.append(h.take(h.machine.expire(h.now)))
+    assert [len(step.records) for step in taken] == [4, 4, 4, 0]
+    assert h.machine.next_wake_ms() != 0
+    h.restart()
+    assert [h.fetch(group_id=f"g{number}").committed_offset for number in range(7)] == [-1] * 6 + [9]
+    assert list(h.machine.groups) == ["g6"]
+
+
+def test_a_sweep_looks_at_groups_in_parts(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a coordinator of 10,000 groups is blocked each time that offsets are checked for their age."""
+    for number in range(5):
+        h.commit(number, 1, group_id=f"g{number}")
+    monkeypatch.setattr(expiry, "LOOKS_PER_STEP", 4)
+    h.take(h.machine.sweep(h.now))
+    left = [len(h.machine.unswept)]
+    while h.machine.unswept:
+        assert h.machine.next_wake_ms() == 0
+        assert not h.take(h.machine.expire(h.now)).records
+        left.append(len(h.machine.unswept))
+    assert left == [3, 1, 0]
+
+
 def test_offsets_of_a_group_without_members_expire_from_when_it_was_empty(h: Harness) -> None:
     """If this fails, a consumer that pauses over a weekend starts from the beginning, or groups are kept forever."""
     (a,) = h.stable("a")
