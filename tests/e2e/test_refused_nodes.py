@@ -13,7 +13,7 @@ from bench.launch.nodes import CLUSTER_ID, BrokerCy, broker_command, free_ports
 from bench.launch.processes import run
 from broker_cy.controller.activation import default_bootstrap
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metadata import snapshot
+from broker_cy.metadata import framing, snapshot
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState
 from broker_cy.wire import messages
@@ -160,9 +160,20 @@ def refusal_of_a_cluster_with(nodes: list[ClusterNode], directory: Path, *record
         node = another(nodes, directory / "broker", 2, "broker", {"initial.broker.registration.timeout.ms": "60000"})
         node.write_properties(f"1@127.0.0.1:{controller.controller_port}")
         node.format()
-        return refusal(node)
+        said = refusal(node)
+        assert registered(controller) == 0, "the cluster keeps a broker that it has refused"
+        return said
     finally:
         controller.close()
+
+
+def registered(controller: ClusterNode) -> int:
+    """How many registrations of brokers the metadata log of a controller has."""
+    (log,) = (controller.data_dir / "__cluster_metadata-0").glob("*.log")
+    batches = [batch for batch in framing.batches(log.read_bytes()) if not batch.is_control]
+    kinds = [type(each.message) for batch in batches for _, each in framing.records_in(batch)]
+    assert kinds
+    return kinds.count(messages.RegisterBrokerRecord)
 
 
 def test_topics_in_remote_storage(nodes: list[ClusterNode], tmp_path: Path) -> None:

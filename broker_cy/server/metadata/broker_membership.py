@@ -23,6 +23,7 @@ from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
 from broker_cy.metadata import features
 from broker_cy.metadata.image import Endpoint, MetadataImage
+from broker_cy.server.metadata import tiered_topics
 from broker_cy.server.metadata.cordons import CORDONED, cordoned_ids
 from broker_cy.server.metadata.refusal import RegistrationRefused
 from broker_cy.wire import messages
@@ -88,10 +89,13 @@ class BrokerMembership:
         reports: Callable[[], Mapping[int, int]],
         unreached: Callable[[], str] = str,
         failed: FailedDirectories | None = None,
+        missing_records: Callable[[], int] = lambda: 0,
     ) -> None:
         """`reports` returns the brokers that refuse connections, with their epochs, if the active controller takes
         such reports. `unreached` returns the addresses of controllers that cannot be reached, with the reasons.
-        `failed` are the data directories whose disks have failed.
+        `failed` are the data directories whose disks have failed. `missing_records` returns how many records of the
+        metadata log the image does not have yet although the active controller has announced them; -1 if it has not
+        announced anything.
         """
         self.epoch = -1
         self._config = config
@@ -103,6 +107,7 @@ class BrokerMembership:
         self._reports_now = reports
         self._unreached = unreached
         self._failed = failed
+        self._missing_records = missing_records
         self._hindrance = ""  # why this broker is not registered, or its last heartbeat was not answered
         self._beating: asyncio.Task[None] | None = None
         self._unfenced: asyncio.Future[None] = loop.create_future()
@@ -134,6 +139,10 @@ class BrokerMembership:
             ) from None
 
     async def _until_registered(self, timeout_s: float) -> None:
+        if self._config.node_id not in self._image().brokers:
+            # New to the cluster: a broker that must not serve its topics must not become a part of it, either.
+            await self._learn_topics()
+            tiered_topics.refuse(self._config.node_id, self._image())
         while True:
             try:
                 await self._register(timeout_s)
@@ -170,6 +179,13 @@ class BrokerMembership:
             f"{reason}. No controller answers at {unreached}. If none is to listen there, correct "
             f"controller.quorum.bootstrap.servers or controller.quorum.voters; else {_MAJORITY}"
         )
+
+    async def _learn_topics(self) -> None:
+        """Wait until the image has all that is committed. Until then it may lack topics."""
+        while count := self._missing_records():
+            self._hindrance = f"{count} records of the metadata log have not arrived here yet" if count > 0 else ""
+            await asyncio.sleep(URGENT_S)
+        self._hindrance = ""
 
     async def _learn_features(self) -> None:
         """Wait until the finalized features are known, which explain a refusal; ANSWER_S at most."""

@@ -275,9 +275,10 @@ class ControllerService:
                 lambda: {} if self._watch is None else self._watch.reports,
                 lambda: "" if self._network is None else self._network.unreached,
                 self._failed_directories,
+                self._missing_records,
             )
             await self._unless_strange(self._membership.register(listeners, self._directory_ids, previous_epoch))
-            # A broker that is new to the cluster knows the topics only now. It is fenced, and stays so.
+            # Topics that became tiered while this broker was away. It is fenced, and stays so.
             tiered_topics.refuse(self.node_id, self.image)
         self._snapshots = SnapshotKeeper(
             config=self.config,
@@ -294,6 +295,11 @@ class ControllerService:
         if self._is_alone():
             self.config.on_change(lambda _: self._cordon(), CORDONED)
             self._cordon()
+
+    def _missing_records(self) -> int:
+        """How many committed records the image lacks; -1 if the active controller has not announced any."""
+        end = self.announced_end
+        return max(0, end - self._committed.end_offset) if end else -1
 
     def _cordon(self) -> None:
         """Report the cordoned directories to the controller that this node is: it sends no heartbeats."""

@@ -10,9 +10,10 @@ from uuid import UUID
 import pytest
 
 from broker_cy.core import supervision
-from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage
 from broker_cy.server.metadata import broker_membership
 from broker_cy.server.metadata.broker_membership import BrokerMembership
+from broker_cy.server.metadata.refusal import RegistrationRefused
 from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
 
@@ -31,6 +32,11 @@ class Silent:
         except asyncio.CancelledError:
             self.cancelled.append(type(request).__name__)
             raise
+
+
+def last_reason(caplog: pytest.LogCaptureFixture) -> str:
+    """What the newest log line says that the broker waits for."""
+    return str(caplog.records[-1].fields["reason"]) if caplog.records else ""  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("beats", [True, False])
@@ -77,8 +83,7 @@ def test_what_a_broker_waits_for_is_in_its_log(
             await until(lambda said=said: said in caplog.text)  # type: ignore[misc]
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-        reason = caplog.records[-1].fields["reason"]  # type: ignore[attr-defined]
-        assert reason.startswith(
+        assert last_reason(caplog).startswith(
             "no active controller was found. No controller answers at host:9093: connection refused."
         )
         await membership.stop()
@@ -120,5 +125,42 @@ def test_heartbeats_go_on_after_a_defect(monkeypatch: pytest.MonkeyPatch, caplog
         assert "999 is not a valid ErrorCode (2)" in caplog.text
         await membership.stop()
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(work)
+
+
+@pytest.mark.parametrize("is_tiered", [True, False])
+def test_a_new_broker_knows_all_topics_before_it_registers(
+    is_tiered: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If this fails, a cluster keeps the registration of a broker that has refused to serve its topics, or a broker
+    that waits for the metadata log says that it has found no controller.
+    """
+    monkeypatch.setattr(broker_membership, "NOTE_S", 0.001)
+    monkeypatch.setattr(broker_membership, "URGENT_S", 0.001)
+
+    async def work() -> None:
+        controller, image, missing = Silent(), MetadataImage(), [-1]
+        config = MetadataBroker(Path("/nowhere")).config
+        loop = asyncio.get_running_loop()
+        membership = BrokerMembership(
+            config, controller, loop, "id", UUID(int=1), lambda: image, dict, missing_records=lambda: missing[0]
+        )
+        registering = asyncio.ensure_future(membership.register({}, ()))
+        for count, said in ((-1, "no active controller was found"), (7, "7 records of the metadata log")):
+            missing[0] = count
+            await until(lambda said=said: said in last_reason(caplog))  # type: ignore[misc]
+            assert controller.asked == []
+        if is_tiered:
+            image.configs.set(RESOURCE_TOPIC, "t", "remote.storage.enable", "true")
+        missing[0] = 0
+        if is_tiered:
+            with pytest.raises(RegistrationRefused, match="it has topics with records in remote storage"):
+                await registering
+        else:
+            await until(lambda: controller.asked == ["BrokerRegistrationRequest"])
+            registering.cancel()
+            await asyncio.gather(registering, return_exceptions=True)
+        assert controller.asked == ([] if is_tiered else ["BrokerRegistrationRequest"])
 
     run(work)
