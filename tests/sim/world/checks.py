@@ -15,10 +15,13 @@ ALL_EVERY = 10
 
 
 def check_partitions(machine: Machine) -> None:
-    """Raises AssertionError if offsets are not in their order, or if the high watermark or the log start go back."""
+    """Raises AssertionError if offsets are not in their order, if the high watermark or the log start go back, or if a
+    partition has the log of another topic.
+    """
     assert machine.server is not None
     checks_all = machine.turns % ALL_EVERY == 0
     known, nothing = machine.high_watermarks, (0, 0, 0)
+    topic_ids = machine.server.broker.log_manager.topic_ids
     for partition in machine.server.broker.partitions:
         if partition.offline is not None or partition.unopened:
             continue
@@ -30,6 +33,8 @@ def check_partitions(machine: Machine) -> None:
         start, written = log.log_start_offset, log.written_end_offset
         known[partition] = watermark, end, start
         name = (machine.host, partition.topic, partition.index)
+        belongs_to = topic_ids[partition.topic, partition.index]
+        assert belongs_to == partition.topic_id, f"{name} of {partition.topic_id} has the log of {belongs_to}"
         assert start <= watermark <= written <= end, f"{name}: {start} <= {watermark} <= {written} <= {end} is wrong"
         # A follower whose empty log begins within a batch, of which its leader has deleted a part, begins again with
         # the whole batch: nothing was readable.

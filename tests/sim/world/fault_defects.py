@@ -40,7 +40,7 @@ class Only:
 ONLY: dict[str, Only] = {
     "kill": Only("groups: older_offset_wins_a_reload", 0, is_drawn=True),
     "kill_in_call": Only("groups: two_leaders", 121),
-    "kill_controller": Only("diverging_logs_are_not_noticed", 4, is_drawn=True),
+    "kill_controller": Only("high_watermark_is_the_leaders_end", 0, is_drawn=True),
     "kill_ending": Only("transactions: abort_turns_into_commit_by_a_reload", 5),
     "break_ending": Only("transactions: failed_last_record_is_not_written_again", 15, is_drawn=True),
     "refuse_markers": Only("transactions: failed_marker_counts_as_written", 13),

@@ -41,7 +41,7 @@ def end_all(world: World) -> None:
         # Connections that were lost are found later.
         machine.disturbed_until_us = world.time.now_us
         machine.paused_until_us = 0
-        machine.when_ending = machine.when_in_flight = None
+        machine.when_ending = machine.when_in_flight = machine.when_leaving = None
         disks.stay_alive(machine.disk)
         disks.repair(machine.disk)
         machine.start()

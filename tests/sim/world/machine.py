@@ -113,6 +113,8 @@ class Machine:
         self.when_ending: Callable[[], object] | None = None
         # Called once records of a group coordinator are in the log and not committed.
         self.when_in_flight: Callable[[], object] | None = None
+        # Called once this node leads the metadata quorum, and its own removal is in its log.
+        self.when_leaving: Callable[[], object] | None = None
         self.ends = 0
         # Until then a fault has effects; when the last start was over.
         self.disturbed_until_us = self.started_us = 0
@@ -317,7 +319,16 @@ class Machine:
         if self.when_in_flight is not None and self.is_started and self.is_broker and has_staged(self):
             begin, self.when_in_flight = self.when_in_flight, None
             begin()
+        if self.when_leaving is not None and self.is_started and self._is_leaving():
+            begin, self.when_leaving = self.when_leaving, None
+            begin()
         self._schedule()
+
+    def _is_leaving(self) -> bool:
+        """Whether this node leads the metadata quorum, and its log has voters without it."""
+        assert self.server is not None
+        controller = self.server.broker.controller
+        return controller.is_active and self.key not in controller._driver.quorum.voters.keys
 
     def _make_turn(self) -> None:
         assert self.loop is not None

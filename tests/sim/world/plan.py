@@ -285,7 +285,7 @@ def _voters_plan(seed: int) -> Plan:
                 for each in plan.faults
             ),
         )
-    voters = tuple(sorted(draw.sample(candidates, draw.choice([1, 3, 3, len(candidates)]))))
+    voters = tuple(sorted(draw.sample(candidates, draw.choice([1, 2, 3, len(candidates)]))))
     clients = (*plan.clients, (f"{VOTERS}-{CLUSTER}", CLUSTER))
     return replace(plan, clients=clients, voters=voters)
 

@@ -63,14 +63,16 @@ class Admin(Client):
         await self.look()
         return {spot.topic: spot.topic_id for spot in self.spots}
 
-    async def _create(self, topic: str, partitions: int) -> bool:
-        """Returns whether it was created."""
+    async def _create(self, topic: str, partitions: int, replicas: list[int] | None = None) -> bool:
+        """Create it, with partition 0 at `replicas` if these are given. Returns whether it was created."""
         settings = self.settings_of(topic)
         Config = m.CreateTopicsRequest.CreatableTopicConfig
+        Assignment = m.CreateTopicsRequest.CreatableReplicaAssignment
         created = m.CreateTopicsRequest.CreatableTopic(
             name=topic,
-            num_partitions=partitions,
-            replication_factor=self.replication_of(topic),
+            num_partitions=partitions if replicas is None else -1,
+            replication_factor=self.replication_of(topic) if replicas is None else -1,
+            assignments=[] if replicas is None else [Assignment(partition_index=0, broker_ids=replicas)],
             configs=[Config(name=name, value=value) for name, value in settings.items()],
         )
         try:

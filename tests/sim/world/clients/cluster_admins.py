@@ -1,18 +1,21 @@
-"""An administrator of a cluster: as one of a single broker, and it moves partitions between brokers and leadership to
-preferred replicas. Which broker answers is up to the router, so what was done may not be seen at once.
+"""An administrator of a cluster: as one of a single broker, and it moves partitions between brokers, also away from
+those that are down, and leadership to preferred replicas. Which broker answers is up to the router, so what was done
+may not be seen at once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages as m
 from tests.sim.world.clients.admins import Admin
-from tests.sim.world.clients.base import GONE, RETRIABLE
+from tests.sim.world.clients.base import GONE, RETRIABLE, Spot
 from tests.sim.world.cluster import node_of
+from tests.sim.world.wire import Lost
 
 if TYPE_CHECKING:
+    from tests.sim.world.machine import Machine
     from tests.sim.world.world import World
 
 PREFERRED = 0
@@ -31,6 +34,13 @@ REFUSED = frozenset(
 )
 
 
+class Moved(NamedTuple):
+    """A partition of a topic that was moved away from a broker that was down."""
+
+    spot: Spot
+    machine: Machine
+
+
 class ClusterAdmin(Admin):
     may_refuse_create = REFUSED
     sees_at_once = False
@@ -40,6 +50,31 @@ class ClusterAdmin(Admin):
         super().__init__(world, name, host)
         self.nodes = [node_of(each) for each, machine in world.machines.items() if machine.is_broker]
         self.acts = [*self.acts, *2 * (self._reassign, self._reassign, self._cancel, self._elect)]
+        self._moved: Moved | None = None
+
+    async def step(self) -> None:
+        moved = self._moved
+        if moved is not None and moved.machine.is_started:
+            act = self._create_again
+        elif moved is None and self._down() and self.draw.chance(0.4):
+            act = self._move_away
+        else:
+            return await super().step()
+        try:
+            await act()
+            self.successes += 1
+        except Lost:
+            await self.back_off()
+        return None
+
+    def _down(self) -> list[Machine]:
+        return [each for each in self.world.machines.values() if each.is_broker and each.server is None]
+
+    async def _some_spot(self, kinds: str) -> Spot | None:
+        """Not of a topic that was moved away from a broker that is still down."""
+        spot = await super()._some_spot(kinds)
+        is_moved = spot is not None and self._moved is not None and spot.topic_id == self._moved.spot.topic_id
+        return None if is_moved else spot
 
     def settings_of(self, topic: str) -> dict[str, str]:
         settings = super().settings_of(topic)
@@ -52,7 +87,7 @@ class ClusterAdmin(Admin):
         if topic[0] != "v":
             return 3
         # A power cut may take the only copy of what was acknowledged.
-        return max(self.draw.choice([1, 2, 3]), 1 if self.world.keeps_unsynced else 2)
+        return max(self.draw.choice([1, 2, 3, 3]), 1 if self.world.keeps_unsynced else 2)
 
     def _check(self, what: str, code: int) -> None:
         found = ErrorCode(code)
@@ -61,8 +96,11 @@ class ClusterAdmin(Admin):
     async def _alter_replicas(self, replicas: list[int] | None) -> None:
         """Begin a reassignment of some partition, or cancel it. Raises Lost."""
         spot = await self._some_spot("tcv")
-        if spot is None:
-            return
+        if spot is not None:
+            await self._alter_spot(spot, replicas)
+
+    async def _alter_spot(self, spot: Spot, replicas: list[int] | None) -> None:
+        """The same, for this partition."""
         part = m.AlterPartitionReassignmentsRequest.ReassignablePartition(
             partition_index=spot.partition, replicas=replicas
         )
@@ -76,6 +114,39 @@ class ClusterAdmin(Admin):
     async def _reassign(self) -> None:
         # Fewer than min.insync.replicas would refuse every record.
         await self._alter_replicas(self.draw.sample(self.nodes, self.draw.choice([2, 3, 3])))
+
+    async def _move_away(self) -> None:
+        """Move a volatile topic away from a broker that is down, where others have it, too."""
+        gone = self.draw.choice(self._down())
+        others = [node for node in self.nodes if node != node_of(gone.host)]
+        at = await self._spots_on(node_of(gone.host))
+        if at:
+            moved = self.draw.choice(at)
+            self._moved = Moved(moved, gone)
+            for spot in at:
+                if spot.topic_id == moved.topic_id:
+                    await self._alter_spot(spot, others)
+
+    async def _spots_on(self, node: int) -> list[Spot]:
+        """The partitions of volatile topics of which this broker has a replica, and another one, too."""
+        await self.look()
+        answer: Any = await self.once(m.MetadataRequest(topics=None, allow_auto_topic_creation=False), 13)
+        there = {
+            (topic.topic_id, part.partition_index)
+            for topic in answer.topics
+            for part in topic.partitions
+            if node in part.replica_nodes and len(part.replica_nodes) > 1
+        }
+        return [each for each in self.spots if each.topic[0] == "v" and (each.topic_id, each.partition) in there]
+
+    async def _create_again(self) -> None:
+        """Create it again, led by that broker, which is back: what it still has of the topic is not of the new one."""
+        assert self._moved is not None
+        spot, machine = self._moved
+        await self._delete(spot.topic, spot.topic_id)
+        first = node_of(machine.host)
+        await self._create(spot.topic, 1, [first, *(node for node in self.nodes if node != first)])
+        self._moved = None
 
     async def _cancel(self) -> None:
         await self._alter_replicas(None)

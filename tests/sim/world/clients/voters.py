@@ -1,5 +1,6 @@
 """The operator of a metadata quorum with kraft.version 1: it removes voters, also the leader, adds them, also two at
-once, and replaces the disk of a controller by an empty one, whose entry it removes before it adds the new one.
+once, and replaces the disk of a controller by an empty one, whose entry it removes before it adds the new one. Some
+leaders end as soon as they have their own removal in their logs.
 
 It never loses or removes so many voters that those that are left need a disk that is lost: whatever it has asked for
 and does not know the outcome of may still happen.
@@ -17,6 +18,7 @@ from broker_cy.quorum.wire_common import PARTITION, TOPIC
 from broker_cy.wire import messages as m
 from tests.sim.world.clients.base import Client
 from tests.sim.world.cluster import CONTROLLER_PORT
+from tests.sim.world.disks import End
 from tests.sim.world.wire import Lost
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ UNSURE = frozenset(
     }
 )
 TIMEOUTS_MS = (300, 1_000, 4_000)
+# For so long nothing arrives from a leader that was removed.
+MEND_US = 2_500_000
 
 
 class Change(NamedTuple):
@@ -61,6 +65,7 @@ class VotersOperator(Client):
 
     async def step(self) -> None:
         acts = [self._change, self._change, self._change, self._two_changes, self._describe, self._replace_disk]
+        acts += [self._replace_voter, self._depose]
         try:
             await self.draw.choice(acts)()
         except Lost:
@@ -106,16 +111,57 @@ class VotersOperator(Client):
             await self._ask(second)
         await asking
 
-    async def _replace_disk(self) -> None:
-        """The disk of a controller is lost; it starts with an empty one, with which it is no voter."""
+    async def _replace_disk(self) -> tuple[ReplicaKey, ReplicaKey] | None:
+        """The disk of a controller is lost; it starts with an empty one, with which it is no voter. Returns its keys
+        before and after that, None if no disk may be lost.
+        """
         machines = [each for each in self._machines.values() if not each.is_broker]
         if not machines or self.world.recovers:
-            return
+            return None
         machine = self.draw.choice(machines)
-        if Change(machine.key, adds=True) in self._late_changes() or not self._may_lose(machine.key):
-            return
+        before = machine.key
+        if Change(before, adds=True) in self._late_changes() or not self._may_lose(before):
+            return None
         self.world.note(f"{self.name}: {machine.host} gets another disk")
         machine.replace_disk()
+        return before, machine.key
+
+    async def _replace_voter(self) -> None:
+        """Replace the disk of a voter, and its entry, which is asked to be removed twice: the second time there is only
+        that of the new disk.
+        """
+        if (keys := await self._replace_disk()) is None:
+            return
+        before, after = keys
+        for change in (Change(before, adds=False), Change(after, adds=True), Change(before, adds=False)):
+            if not await self._ask(change):
+                return
+
+    async def _depose(self) -> None:
+        """Remove the leader, whose process ends when the change is in its log: no other node gets it."""
+        leader = self.world.cluster.active_controller()
+        if leader is None or leader.is_broker or leader.key not in self._possible() or self.world.recovers:
+            return
+        others = [host for host in self.world.machines if host != leader.host]
+        # It is written a turn later.
+        ends_us = self.draw.choice([200, 1_000, 20_000])
+
+        def leaves() -> None:
+            now_us = self.world.time.now_us
+            for host in others:
+                self.world.network.link(leader.host, host).is_cut = True
+            self.world.at(now_us + ends_us, lambda: leader.end(End.KILLED))
+            self.world.at(now_us + MEND_US, mend)
+
+        def mend() -> None:
+            for host in others:
+                self.world.network.mend(leader.host, host)
+
+        leader.when_leaving = leaves
+        try:
+            await self._ask(Change(leader.key, adds=False))
+        finally:
+            leader.when_leaving = None
 
     async def _describe(self) -> None:
         part = m.DescribeQuorumRequest.PartitionData(partition_index=PARTITION)
