@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from broker_cy.core.logs import facts
 from broker_cy.storage import damage, disk, maintenance, offset_checkpoints, syncs
-from broker_cy.storage.checkpoints import RECOVERY_POINTS, TopicPartition
+from broker_cy.storage.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
 from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.flush_job import FlushJob
@@ -80,6 +80,8 @@ class Flusher:
         self._asked: dict[Log, None] = {}
         self._writing = False
         self._names_due: set[str] = set()
+        # Called after the next write. Bounded: see `write_checkpoints`.
+        self._then_due: list[Callable[[], None]] = []
         # Whether the last flush failed, because the disk is full or broken.
         self.failed = False
         self.flush_bytes = flush_bytes
@@ -141,9 +143,12 @@ class Flusher:
         self.note_jobs.run(write, done)
 
     def note_start(self) -> None:
-        """Write the written points of the logs as they were loaded. Blocks for one write without a sync."""
+        """Write the written points of the logs as they were loaded. Blocks for one write without a sync. The first
+        start in a data directory, and one after deletions that could not be checkpointed, sync the log starts, too.
+        """
+        names = [WRITTEN_POINTS] if self.checkpoints.starts_are_saved else [LOG_START_OFFSETS, WRITTEN_POINTS]
         try:
-            self.checkpoints.write(self.checkpoints.collect([WRITTEN_POINTS], self.logs, self.offline))
+            self.checkpoints.write(self.checkpoints.collect(names, self.logs, self.offline))
         except OSError as error:
             self._note_failure("could not write checkpoints", error)
 
@@ -203,21 +208,28 @@ class Flusher:
                 self._note_failure("could not advance the recovery point", error, log.directory)
         return failed
 
-    def write_checkpoints(self, *names: str) -> None:
+    def write_checkpoints(self, *names: str, then: Callable[[], None] | None = None) -> None:
         """Write the named checkpoints (all by default) in a worker. At most one write runs at a time, so that a burst
         of deletions needs neither all workers nor a write each; names that are passed during it are written after it.
+        `then()` is called on the loop after the write, also if that failed; who passes it waits for the call before
+        passing another one.
         """
         self._names_due.update(names or offset_checkpoints.ALL)
+        if then is not None:
+            self._then_due.append(then)
         if self._writing:
             return
         wanted = self.checkpoints.collect(self._names_due, self.logs, self.offline)
         self._names_due.clear()
+        waiting, self._then_due = self._then_due, []
         self._writing = True
 
         def done(_: None, error: BaseException | None) -> None:
             self._writing = False
             if error is not None:
                 self._note_failure("could not write checkpoints", error)
+            for each in waiting:
+                each()
             if self._names_due:
                 self.write_checkpoints(*self._names_due)
 

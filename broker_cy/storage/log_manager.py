@@ -125,7 +125,8 @@ class LogManager:
             jobs,
             self.removal,
             self._before_deletion,
-            lambda: self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS),
+            lambda done: self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS, then=done),
+            self.checkpoints.may_rename,
         )
         # `load` calls this before each directory, with the number of logs loaded so far.
         self.on_progress: Callable[[int], None] | None = None

@@ -280,7 +280,7 @@ def delete_records_before(Log log not None, int64_t offset, int64_t now_ms, Py_s
         try:
             log.begin_segment(now_ms)
         except OSError as error:
-            if not renamed:
+            if not renamed and not has_old_segments(log):
                 raise
             logger.warning("could not replace the last segment by an empty one", extra=facts(path=log.directory, reason=error))
         renamed += drop_old_segments(log, segments_max - count)

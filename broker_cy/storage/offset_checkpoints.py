@@ -8,10 +8,12 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.core.logs import facts
+from broker_cy.storage.atomic import sync_directory, write_atomically
 from broker_cy.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -29,6 +31,9 @@ from broker_cy.storage.written_points import WRITTEN_POINTS, read_points, write_
 
 logger = logging.getLogger(__name__)
 
+# An empty file in a data directory whose checkpoint of log start offsets has every deletion. Created after it was
+# written, and removed when it cannot be written, which needs no space on the disk. Kafka ignores it.
+STARTS_ARE_SAVED = "log-start-offsets-are-saved"
 # In the order in which they are written: see `collect`.
 ALL = (LOG_START_OFFSETS, RECOVERY_POINTS, HIGH_WATERMARKS, WRITTEN_POINTS)
 
@@ -64,6 +69,8 @@ class OffsetCheckpoints:
             HIGH_WATERMARKS: self.high_watermarks,
             WRITTEN_POINTS: self.written_points,
         }
+        # Partitions with an accepted entry without a topic id: Kafka wrote it.
+        self.not_ours: set[TopicPartition] = set()
         # Partitions that `accept_missing` found: the directory of their entry, and their topic id.
         self._missing: dict[TopicPartition, tuple[str, UUID]] = {}
         self._collected = 0
@@ -74,6 +81,13 @@ class OffsetCheckpoints:
         self._locks = {path: threading.Lock() for path in self._written}
         # The log start offsets that are in the files, by path.
         self._starts_written: dict[str, Content] = {}
+        # Data directories that had STARTS_ARE_SAVED at the start, and those that have it now.
+        self.were_saved = frozenset(root for root in roots if os.path.exists(f"{root}/{STARTS_ARE_SAVED}"))
+        self._are_saved = set(self.were_saved)
+        # Those in which a power loss may bring STARTS_ARE_SAVED back, although the last write has failed.
+        self._unsettled: set[str] = set()
+        # By data directory, the sequence of the newest content with log start offsets that could not be written.
+        self._lost: dict[str, int] = {}
         for root in roots:
             for name in ALL:
                 try:
@@ -92,6 +106,8 @@ class OffsetCheckpoints:
             offset = entries.offset_of(key, topic_id)
             if offset is not None:
                 self._by_name[name][key] = offset
+                if name in (RECOVERY_POINTS, LOG_START_OFFSETS) and key[0] not in entries.topic_ids:
+                    self.not_ours.add(key)
 
     def accept_missing(self, topic_id_of: Callable[[str], UUID | None]) -> None:
         """Take over the log start offsets of partitions whose directory, or the topic id in it, was lost in a power
@@ -115,7 +131,19 @@ class OffsetCheckpoints:
         """Drop the entries of a partition that was deleted."""
         for offsets in self._by_name.values():
             offsets.pop(key, None)
+        self.not_ours.discard(key)
         self._missing.pop(key, None)
+
+    @property
+    def starts_are_saved(self) -> bool:
+        """Whether the checkpoints of log start offsets have all deletions, in every data directory."""
+        return self._are_saved.issuperset(self.roots)
+
+    def may_rename(self, root: str) -> bool:
+        """Whether segments before the log start offsets at the last write may be renamed: these are on disk, or it is
+        on disk that they are not.
+        """
+        return root not in self._unsettled
 
     def collect(
         self, names: Iterable[str], logs: Mapping[TopicPartition, Log], offline: Iterable[TopicPartition]
@@ -176,14 +204,24 @@ class OffsetCheckpoints:
 
     def write(self, wanted: Iterable[Content]) -> None:
         """Write checkpoint files, durably except for the written points. Blocks for the disk and for a write in another
-        thread. A file with newer content is left unchanged. Raises OSError; the files after the one that failed are
-        then not written.
+        thread. A file with newer content is left unchanged. Raises OSError; the files of the same data directory after
+        the one that failed are then not written.
         """
+        failures: dict[str, OSError] = {}
         for content in wanted:
+            root = os.path.dirname(content.path)
+            if root in failures:
+                continue
             with self._locks[content.path]:
                 if content.sequence > self._written[content.path]:
-                    self._write(content)
+                    try:
+                        self._write(content)
+                    except OSError as error:
+                        failures[root] = error
+                        continue
                     self._written[content.path] = content.sequence
+        if failures:
+            raise next(iter(failures.values()))
 
     def _write(self, content: Content) -> None:
         _, path, offsets, topic_ids = content
@@ -192,8 +230,34 @@ class OffsetCheckpoints:
         elif not path.endswith(LOG_START_OFFSETS):
             write_offsets(path, offsets, topic_ids)
         else:
-            # These are written with each flush, and rarely change.
-            before = self._starts_written.pop(path, None)
-            if before is None or before[2:] != content[2:]:
-                write_offsets(path, offsets, topic_ids)
-            self._starts_written[path] = content
+            try:
+                self._write_starts(content)
+            except OSError:
+                self._starts_are_lost(os.path.dirname(path), content.sequence)
+                raise
+
+    def _write_starts(self, content: Content) -> None:
+        sequence, path, offsets, topic_ids = content
+        root = os.path.dirname(path)
+        # These are written with each flush, and rarely change.
+        before = self._starts_written.pop(path, None)
+        if before is None or before[2:] != content[2:]:
+            write_offsets(path, offsets, topic_ids)
+        if sequence > self._lost.get(root, 0):
+            if root not in self._are_saved:
+                self._are_saved.add(root)
+                write_atomically(f"{root}/{STARTS_ARE_SAVED}", b"", sync=True)
+            self._unsettled.discard(root)
+        self._starts_written[path] = content
+
+    def _starts_are_lost(self, root: str, sequence: int) -> None:
+        """Note that deletions go on although they are not in the checkpoint. Raises OSError."""
+        self._lost[root] = max(sequence, self._lost.get(root, 0))
+        if root in self._are_saved:
+            self._unsettled.add(root)
+            with suppress(FileNotFoundError):
+                os.unlink(f"{root}/{STARTS_ARE_SAVED}")
+            self._are_saved.discard(root)
+        if root in self._unsettled:
+            sync_directory(root)
+            self._unsettled.discard(root)

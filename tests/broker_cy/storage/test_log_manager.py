@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.storage import disk, recovery
+from broker_cy.storage import disk, maintenance, recovery
 from broker_cy.storage.checkpoints import read_entries
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import StorageError
@@ -297,13 +297,16 @@ def test_each_checkpoint_has_its_own_interval(tmp_path: Path) -> None:
     """If this fails, log.flush.start.offset.checkpoint.interval.ms is accepted and has no effect."""
     settings = StorageSettings(checkpoint_interval_ms=60_000, start_offset_checkpoint_interval_ms=5_000)
     manager = open_manager(tmp_path, settings=settings)
-    manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
+    log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
+    fill(log, 2)
+    # As a follower's, the start moves without a checkpoint of its own.
+    maintenance.delete_records_before(log, 1, 0, 0)
     starts, high_watermarks = tmp_path / "log-start-offset-checkpoint", tmp_path / "replication-offset-checkpoint"
     written = []
     for now_ms in (0, 4_999, 5_000, 59_999, 60_000):
         manager.tick(now_ms, lambda topic, partition: 0)
         manager.jobs.run_due()
-        written.append((starts.exists(), high_watermarks.exists()))
+        written.append((read_entries(str(starts)).offsets == {("t", 0): 1}, high_watermarks.exists()))
     assert written == [(False, False), (False, False), (True, False), (True, False), (True, True)]
     manager.crash()
 

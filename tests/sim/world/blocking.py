@@ -63,9 +63,8 @@ ALLOWED: Final = (
     Allowed(RENAME, "storage.epochs.LeaderEpochs.write", 100),
     # A segment is full: the producer state at its end. One for each log.
     Allowed(RENAME, "storage.snapshots.write", 100),
-    # Old segments: 64 of up to five files.
-    Allowed(RENAME, "storage.retention.Retention.delete_before", 320),
-    Allowed(RENAME, "storage.retention.Retention._drop_more", 320),
+    # Old segments: 64 of up to five files between two turns of Retention; what the one before it left is used up, too.
+    Allowed(RENAME, "storage.retention.Retention._drop", 640),
     # A follower's log is cut, or begins again: up to five files of each segment that is dropped.
     Allowed(RENAME, "storage.log_manager._rename_segment", 320),
     # Compacted segments and those that they replace: 64 of up to five files each.
@@ -77,9 +76,10 @@ ALLOWED: Final = (
     Allowed(READ, COMPILED, 100),
     Allowed(READ, "server.coordinators.record_writer.RecordWriter._stage_pending", 4),
     Allowed(READ, "server.coordinators.group_runtime.GroupRuntime.commit_transactional", 4),
-    Allowed(READ, "server.coordinators.txn_markers.TxnMarkers._append", 4),
     Allowed(READ, "server.telemetry.own_topic.OwnTopic._append", 4),
     Allowed(READ, "server.metadata.metadata_log.MetadataLog.append", 4),
+    # The same, for each partition of a request of markers.
+    Allowed(READ, "server.coordinators.txn_markers.TxnMarkers._append", 100),
     # The same, for each log in an answer of a leader: after a start there are many.
     Allowed(READ, "server.replication.fetcher.LeaderFetcher._append", 100),
     # A log is cut: the index, and the headers of batches behind the last producer state.
