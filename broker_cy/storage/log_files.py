@@ -8,7 +8,7 @@ import logging
 import os
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import maintenance, recovery, snapshots, txn_index
+from broker_cy.storage import maintenance, noted_state, recovery, snapshots, txn_index
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.segment_files import SNAPSHOT_SUFFIX
 
@@ -114,10 +114,22 @@ class LogFiles:
             self.snapshots.remove(offset)
         sync_directory(self.directory)
 
+    def remove_all(self) -> None:
+        """Remove all segments, the deleted ones too, and all producer state, so that no power loss brings them back."""
+        for base in sorted(self.log_sizes, reverse=True):
+            maintenance.remove_segment(self.directory, base)
+        for offset in self.snapshots:
+            snapshots.remove(self.directory, offset)
+        self.snapshots.clear()
+        noted_state.forget(self.directory)
+        self.remove_deleted()
+        sync_directory(self.directory)
+
     def remove_deleted(self) -> None:
         """Remove the files of deleted segments."""
         for name in sorted(self._deleted):
             _unlink(f"{self.directory}/{name}")
+        self._deleted.clear()
 
     def _finish_swap(self, swaps: list[str]) -> None:
         """Put the segments in place that compaction had completed when the broker stopped, and remove those that they

@@ -77,10 +77,12 @@ def load_log(
     context: LoadContext,
     written_point: int = 0,
     topic_id: UUID | None = None,
+    first_base_max: int = NEVER,
 ) -> Log:
     """Load the log in `directory`. `recovery_point`, `log_start_offset` and `written_point` are those of the data
-    directory's checkpoints (0 if they have none), `topic_id` is that of the topic (None if it is not known). Raises
-    CorruptSegment and StorageError if the partition cannot be served, OSError.
+    directory's checkpoints (0 if they have none), `topic_id` is that of the topic (None if it is not known). If the
+    first segment begins after `first_base_max`, the start of the log is lost: the log begins again, empty, at that
+    offset (log_loading.py). Raises CorruptSegment and StorageError if the partition cannot be served, OSError.
     """
     if syncs.has_failed(directory):
         syncs.write_again(directory, recovery_point)
@@ -95,6 +97,18 @@ def load_log(
     if note is not None and note.is_end:
         files.remove_behind(note.end_offset)
     bases = sorted(files.log_sizes)
+    if bases and bases[0] > first_base_max:
+        if note is not None and note.synced_offset > first_base_max:
+            lost = f"has no records before offset {bases[0]}, but had records up to offset {note.synced_offset}"
+            raise StorageError(f"{directory} {lost}")
+        logger.warning(
+            "removed the rest of a log whose first segments were lost: it begins again, empty, and has other replicas",
+            extra=facts(path=directory, first_offset=bases[0], log_start_offset=first_base_max),
+        )
+        files.remove_all()
+        LeaderEpochs(directory).write()
+        log_start_offset = first_base_max
+        bases = []
     interval = config.index_interval_bytes
     segments = [
         Segment(directory, base, context.open_files, files.log_sizes[base], True, context.now_ms, interval)

@@ -1,4 +1,17 @@
-"""Loading the logs of a broker: what load_log needs to know about the data directory and its checkpoints."""
+"""Loading the logs of a broker: what load_log needs to know about the data directory and its checkpoints.
+
+A power loss may take the first segments of a log, if nothing of it was synced, and leave later ones. The checkpoints
+show that: files of deleted segments are renamed only once the checkpoint of log start offsets says so (retention.py),
+what is before the recovery point was synced or deleted, and nothing is appended to a log that begins again elsewhere
+before the checkpoints say so (truncations.py). Compaction never moves the base offset of the first segment. So if that
+is after both checkpointed offsets, the records before it were lost, and no record after it was synced either. With one
+replica, a log keeps what is left. With several, it begins again, empty: otherwise it would look as if its first records
+had been deleted, and join the in-sync set without them; once it leads, consumers could no longer read what other
+replicas have. That holds for compacted topics and those of the broker itself, too.
+
+It is not known if a deletion could not be checkpointed, or if others wrote the directory: Kafka renames files before it
+checkpoints the log start. There, every log is loaded as it is.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +26,7 @@ from broker_cy.storage import checkpoints, flusher
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_files import NEVER
 from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
@@ -44,6 +58,8 @@ class LogLoading:
         self._totals = totals
         self._clean = clean
         self._same_boot = same_boot
+        # Whether a partition has replicas on other brokers, by topic and number.
+        self.is_replicated: Callable[[str, int], bool] = lambda topic, partition: False
         # Bytes that loading cut off the ends of logs, by topic-partition.
         self.cuts: dict[str, int] = {}
 
@@ -104,7 +120,17 @@ class LogLoading:
             self._checkpoints.log_starts.get(key, 0),
             self._checkpoints.written_points.get(key, 0),
             self._topic_ids.get(key),
+            self._first_base_max(key, os.path.dirname(path)),
         )
+
+    def _first_base_max(self, key: TopicPartition, root: str) -> int:
+        """The greatest base offset of a first segment that no loss explains; NEVER if that is not known."""
+        noted = self._checkpoints
+        if self._clean[root] or self._same_boot[root] or not self.is_replicated(*key):
+            return NEVER
+        if root not in noted.were_saved or key in noted.not_ours:
+            return NEVER
+        return max(noted.log_starts.get(key, 0), noted.recovery_points.get(key, 0))
 
 
 def with_cleaned(context: LoadContext, root: str) -> LoadContext:
@@ -123,6 +149,7 @@ def _load(
     log_start: int,
     written_point: int,
     topic_id: UUID | None,
+    first_base_max: int,
     context: LoadContext,
 ) -> Log:
-    return load_log(path, *key, config, recovery_point, log_start, context, written_point, topic_id)
+    return load_log(path, *key, config, recovery_point, log_start, context, written_point, topic_id, first_base_max)

@@ -213,6 +213,7 @@ class LogManager:
         topic_id_of: Callable[[str], UUID | None] | None = None,
         *,
         late: bool = False,
+        is_replicated: Callable[[str, int], bool] = lambda topic, partition: False,
     ) -> None:
         """Load all logs of the data directories, recovering them if the last stop was unclean. A partition that
         cannot be served goes to `offline`; the others are not affected by that. Raises OSError if a directory
@@ -221,8 +222,10 @@ class LogManager:
         `topic_id_of` returns the id of a topic, None if there is no such topic: a directory with another id, or
         with none, is renamed and kept. Without `topic_id_of`, the topic id in each directory is accepted.
 
-        With `late`, logs that need not be opened now are left to `opener` (see _may_open_late).
+        With `late`, logs that need not be opened now are left to `opener` (see _may_open_late). `is_replicated`
+        returns whether a partition has replicas on other brokers (see log_loading).
         """
+        self._loading.is_replicated = is_replicated
         configs: dict[str, LogConfig] = {}
         for data_directory in self.data_directories:
             context = with_cleaned(self._context(data_directory.path, now_ms), data_directory.path)

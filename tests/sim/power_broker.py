@@ -39,9 +39,14 @@ class Partitions(PartitionService):
     """Allows topic settings that are outside of Kafka's bounds."""
 
     overrides: Mapping[str, Mapping[str, Any]]
+    # Whether storage takes all partitions for those with replicas on other brokers.
+    are_replicated = False
 
     def settings(self, topic: str) -> Any:
         return {**topic_settings({}, self._config), **self.overrides[topic]}
+
+    def _is_replicated(self, topic: str, index: int) -> bool:
+        return self.are_replicated
 
 
 class Broker:
@@ -55,6 +60,8 @@ class Broker:
         storage: StorageSettings,
         topics: Mapping[str, Mapping[str, Any]],
         on_opened: Callable[[Broker, str], None] = lambda broker, topic: None,
+        *,
+        are_replicated: bool = False,
     ) -> None:
         """`on_opened` is called when the log of a partition was opened after the start, or could not be opened."""
         self.draw = draw
@@ -88,6 +95,7 @@ class Broker:
             self.config, clock, self.table, self.logs, self.group, LogEvents(clock), on_online=opened, on_opened=opened
         )
         self.partitions.overrides = topics
+        self.partitions.are_replicated = are_replicated
         self.controller: ControllerService
         self._loaded = False
 

@@ -108,9 +108,9 @@ class Model:
         assert self.damaged or self.state.disk_lost, f"offline without damage: {reason}"
         self.damaged = self.was_offline = True
 
-    def check(self, log: Log, high_watermark: int, *, cleaned_offset: int | None) -> bool:
+    def check(self, log: Log, high_watermark: int, *, cleaned_offset: int | None, knows_start: bool = False) -> bool:
         """Check the log after a start; return whether the partition may be used. A damaged partition may not, and
-        reading it fails with the reason.
+        reading it fails with the reason. With `knows_start`, lost records must not seem to be deleted.
         """
         name = f"{log.topic} from {log.log_start_offset} to {log.log_end_offset}"
         if (self.damaged or self.state.disk_lost) and self._reports_damage(log):
@@ -122,6 +122,9 @@ class Model:
         self.note_is_synced = True
         assert log.log_end_offset >= self.durable_end, f"{name}: offsets below {self.durable_end} are reused"
         assert log.log_start_offset >= self.start_floor, f"{name}: deleted records below {self.start_floor} are back"
+        assert not knows_start or self.state.disk_lost or log.log_start_offset <= self.deleted_before, (
+            f"{name}: lost records from {self.deleted_before} on count as deleted"
+        )
         data = self._read(log)
         epochs = {base: int.from_bytes(raw[12:16]) for base, _, raw in split(data)}
         if log.config.compact:

@@ -38,8 +38,11 @@ from broker_cy.storage.cleaner.log_cleaner import LogCleaner
 from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.flush_job import FlushJob
 from broker_cy.storage.log import Log
+from broker_cy.storage.log_files import NEVER
+from broker_cy.storage.log_loading import LogLoading
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
+from broker_cy.storage.retention import Retention
 from broker_cy.storage.sync_job import SyncJob
 from broker_cy.storage.syncs import LogSyncs
 from tests.sim import power_run
@@ -124,6 +127,17 @@ def _trust_copies(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Run, "restored", 0.9)
     patch.setattr(written_points, "_origin", lambda found: written_points.boot_id())
     patch.setattr(noted_state, "_HEADER", _OffsetOnly(">q"))
+
+
+def _rename_first(patch: pytest.MonkeyPatch) -> None:
+    """The files of deleted segments are renamed before the log start offset is checkpointed."""
+    save = Retention._save
+
+    def wrong(self: Retention, log: Log) -> None:
+        save(self, log)
+        self._drop(log)
+
+    patch.setattr(Retention, "_save", wrong)
 
 
 class _OffsetOnly(struct.Struct):
@@ -297,6 +311,13 @@ PLANTED: dict[str, Planted] = {
     ),
     "recovery points are applied by name": Planted(_by_name(checkpoints.RECOVERY_POINTS), 300, 1200, recreates=True),
     "what is cleaned counts by name": Planted(_cleaned_by_name, 1500),
+    "a replica keeps what is left of a log without its first segments": Planted(
+        lambda patch: patch.setattr(LogLoading, "_first_base_max", lambda self, key, root: NEVER), 500
+    ),
+    "segments are renamed before their deletion is checkpointed": Planted(_rename_first, 1000),
+    "unsaved log starts count as saved": Planted(
+        lambda patch: patch.setattr(OffsetCheckpoints, "_starts_are_lost", lambda self, root, sequence: None), 3000
+    ),
     "segments are dropped under staged batches": Planted(_drop_staged, 3000, is_rare=True, may_crash=True),
     "notes of the page cache are trusted in a copy": Planted(_trust_copies, 400),
     "a stop is clean although a partition is offline": Planted(_clean_with_offline, 300),

@@ -18,9 +18,10 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.replica.partition import Partition
-from broker_cy.storage import checkpoints
+from broker_cy.storage import checkpoints, damage
 from broker_cy.storage.data_directory import CLEAN_SHUTDOWN, DataDirectoryError
 from broker_cy.storage.errors import StorageError
+from broker_cy.storage.offset_checkpoints import STARTS_ARE_SAVED
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.storage.syncs import FAILED_MARK, has_failed
 from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot
@@ -91,6 +92,9 @@ class Run:
         self.boot = 0
         self.steps = 0
         self.failures_before = 0
+        # Logs that lost their first segments begin again: what was synced has to survive that, too.
+        self.are_replicated = seed % 2 == 1
+        self.starts_were_saved = False
         # Draws that came later, separate so that the others stay as they are.
         self.more = random.Random(seed + (2 << 32))
         self.weights = {**STEPS, **RECREATING} if self.more.random() < 0.25 else STEPS
@@ -209,7 +213,10 @@ class Run:
         """Start a broker and load its logs; the power is cut at the last of `syncs` syncs. The disk may fail during the
         start, unless `syncs` is None; if it does, the result may be None.
         """
-        broker = Broker(self.disk.root, self.draw, self.clock, self.storage, self.settings, self.check_opened)
+        broker = Broker(
+            self.disk.root, self.draw, self.clock, self.storage, self.settings, self.check_opened,
+            are_replicated=self.are_replicated,
+        )  # fmt: skip
         if not self.opens_late:
             broker.logs.opens_late = False
         self.has_failed = False
@@ -218,6 +225,7 @@ class Run:
             if self.draw.random() < 0.1:
                 self.break_disk()
         failing = self.disk.faults.active
+        self.starts_were_saved = os.path.exists(f"{self.disk.root}/{STARTS_ARE_SAVED}")
         try:
             try:
                 broker.start()
@@ -260,13 +268,16 @@ class Run:
         assert broker.logs.cleaner is not None
         model.now_ms = self.clock.wall_ms()
         cleaned = broker.logs.cleaner.policy.cleaned.get((partition.topic, 0))
-        if not model.check(partition.log, partition.high_watermark, cleaned_offset=cleaned):
+        knows_start = self.are_replicated and self.starts_were_saved
+        if not model.check(partition.log, partition.high_watermark, cleaned_offset=cleaned, knows_start=knows_start):
             partition.log.mark_offline("a consumer found it damaged")
             # A worker syncs the note of that. If the power is lost before, the next start may take the damage for a
             # torn write.
             model.note_is_synced = False
             broker.loop.settle()
-            model.note_is_synced = True
+            # A disk that fails just then has no note.
+            is_broken = self.disk.faults.active or bool(self.disk.broken)
+            model.note_is_synced = not is_broken and os.path.exists(f"{partition.log.directory}/{damage.FILE_NAME}")
 
     def check_opened(self, broker: Broker, name: str) -> None:
         """Check that what was guaranteed before the start is true of a log that was opened after it."""

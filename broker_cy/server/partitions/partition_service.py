@@ -132,7 +132,7 @@ class PartitionService:
         self._logs.on_settled = self._settled
         node_id = self._config.node_id
         moved_away.set_aside(self._logs.directories, node_id, image)
-        self._logs.load(self._log_config, now_ms, topic_id_of, late=True)
+        self._logs.load(self._log_config, now_ms, topic_id_of, late=True, is_replicated=self._is_replicated)
         moved_away.forget(self._logs.checkpoints, node_id, image)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
@@ -190,6 +190,12 @@ class PartitionService:
         """What the topic's logs are configured with."""
         found = self._configs.get(topic)
         return found if found is not None else LogConfig.from_settings(self.settings(topic))
+
+    def _is_replicated(self, topic: str, index: int) -> bool:
+        """Whether a partition has replicas on other brokers."""
+        found = self._image.topics.by_name(topic)
+        partition = found.partitions.get(index) if found is not None else None
+        return partition is not None and len(partition.replicas) > 1
 
     def _open(self, topic: TopicImage) -> None:
         """Open this broker's partitions of the topic that are not open yet; a log that cannot be served stays
