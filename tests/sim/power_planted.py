@@ -41,7 +41,7 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.log_files import NEVER
 from broker_cy.storage.log_loading import LogLoading
 from broker_cy.storage.log_manager import LogManager
-from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
+from broker_cy.storage.offset_checkpoints import Content, OffsetCheckpoints
 from broker_cy.storage.retention import Retention
 from broker_cy.storage.sync_job import SyncJob
 from broker_cy.storage.syncs import LogSyncs
@@ -187,8 +187,14 @@ def _forget_truncations(patch: pytest.MonkeyPatch) -> None:
 
 def _sync_no_directory(patch: pytest.MonkeyPatch) -> None:
     """The directory of the metadata log is created without a sync, in a data directory that Kafka's StorageTool has
-    formatted: otherwise the sync of bootstrap.checkpoint includes it.
+    formatted: otherwise the sync of bootstrap.checkpoint includes it. So would that of the first log start checkpoint.
     """
+    write_starts = OffsetCheckpoints._write_starts
+
+    def wrong(self: OffsetCheckpoints, content: Content) -> None:
+        if os.path.dirname(content.path) in self._are_saved:
+            write_starts(self, content)
+        self._are_saved.add(os.path.dirname(content.path))
 
     def formatted(root: str, draw: random.Random) -> Disk:
         content = b"".join(snapshot.write(iter(default_bootstrap()), KRaftState(), 0, 0, 0))
@@ -197,6 +203,7 @@ def _sync_no_directory(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(power_run, "Disk", formatted)
     patch.setattr(log_manager, "sync_directory", lambda path: None)
+    patch.setattr(OffsetCheckpoints, "_write_starts", wrong)
 
 
 def _forget_removals(patch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ ONLY: dict[str, Only] = {
     "cut_up": Only("groups: stale_generation_commits", 4),
     "cut_down": Only("groups: stale_generation_commits", 0, is_drawn=True),
     "loss": Only("groups: stale_generation_commits", 4, is_drawn=True),
-    "delay": Only("groups: stale_generation_commits", 4),
+    "delay": Only("groups: stale_generation_commits", 60),
     "set_clock": Only("the clock of a client must be that of the broker", 0, is_drawn=True),
     "lose_data_disk": Only("dead_disks_are_not_noticed", 0),
     "fill_behind": Only("one outcome for all batches", 2),
