@@ -41,10 +41,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a test that leaves a handler of signals: a later test of this process that sends one would reach it."""
+    """Fail a test that leaves a handler of signals: a later test of this process that sends one would reach it. Below
+    nohup, which ignores SIGHUP, asyncio leaves that signal with no handler.
+    """
     yield
     changed = {
-        each.name: handler for each, before in HANDLERS.items() if (handler := signal.getsignal(each)) is not before
+        each.name: handler
+        for each, before in HANDLERS.items()
+        if (handler := signal.getsignal(each)) is not before and (before, handler) != (signal.SIG_IGN, signal.SIG_DFL)
     }
     for number, handler in HANDLERS.items():
         signal.signal(number, handler)

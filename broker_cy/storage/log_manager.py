@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 OPEN_FILES_MIN = 16
 NO_TOPIC_ID = UUID(int=0)
-# Returned instead of a reason why a partition cannot be loaded: the directory belongs to no topic.
+# Returned instead of a reason why a partition cannot be loaded: the directory is that of no partition of this broker.
 STRAY = Exception("stray")
 
 
@@ -210,7 +210,7 @@ class LogManager:
         self,
         config_of: Callable[[str], LogConfig],
         now_ms: int,
-        topic_id_of: Callable[[str], UUID | None] | None = None,
+        topic_id_of: Callable[[str, int], UUID | None] | None = None,
         *,
         late: bool = False,
         is_replicated: Callable[[str, int], bool] = lambda topic, partition: False,
@@ -219,8 +219,10 @@ class LogManager:
         cannot be served goes to `offline`; the others are not affected by that. Raises OSError if a directory
         cannot be read, StorageError if one cannot be renamed.
 
-        `topic_id_of` returns the id of a topic, None if there is no such topic: a directory with another id, or
-        with none, is renamed and kept. Without `topic_id_of`, the topic id in each directory is accepted.
+        `topic_id_of` returns the id of the topic of a partition, None if this broker has no such partition: the
+        topic was deleted, or the partition was moved to other brokers meanwhile. A directory with another id, or
+        with none, is renamed to `-stray` and kept, as in Kafka. Without `topic_id_of`, the topic id in each directory
+        is accepted.
 
         With `late`, logs that need not be opened now are left to `opener` (see _may_open_late). `is_replicated`
         returns whether a partition has replicas on other brokers (see log_loading).
@@ -311,23 +313,26 @@ class LogManager:
             self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
 
     def _identify(
-        self, key: TopicPartition, path: str, topic_id_of: Callable[[str], UUID | None] | None
+        self, key: TopicPartition, path: str, topic_id_of: Callable[[str, int], UUID | None] | None
     ) -> Exception | None:
         """Determine which topic the directory of a partition belongs to, and accept its checkpoint entries. Returns
-        STRAY if it is not the topic of that name (see `load`), or the error because of which that is not known.
+        STRAY if it is not that of the partition (see `load`), or the error because of which that is not known.
 
         A directory without a topic id is a stray, too, as in Kafka: the process ended, or the power was lost, before
         the first sync of a new log, perhaps one of a deleted topic of this name. Raises StorageError if a stray cannot
         be renamed.
         """
-        expected = topic_id_of(key[0]) if topic_id_of is not None else None
+        expected = topic_id_of(*key) if topic_id_of is not None else None
         problem: Exception | None = None
         try:
             topic_id = read_topic_id(path)
         except (OSError, ValueError) as error:
             topic_id, problem = expected, error
         if topic_id_of is not None and (expected is None or topic_id != expected):
-            logger.warning("added -stray to the name of a directory that belongs to no topic", extra=facts(path=path))
+            logger.warning(
+                "added -stray to the name of a directory that belongs to no partition of this broker",
+                extra=facts(path=path),
+            )
             self._rename_away(path, "stray", topic_id or NO_TOPIC_ID, -1)
             return STRAY
         if topic_id is not None:

@@ -109,7 +109,7 @@ class OffsetCheckpoints:
                 if name in (RECOVERY_POINTS, LOG_START_OFFSETS) and key[0] not in entries.topic_ids:
                     self.not_ours.add(key)
 
-    def accept_missing(self, topic_id_of: Callable[[str], UUID | None]) -> None:
+    def accept_missing(self, topic_id_of: Callable[[str, int], UUID | None]) -> None:
         """Take over the log start offsets of partitions whose directory, or the topic id in it, was lost in a power
         loss: the log then begins at that offset again, and does not give the offsets of deleted records to others.
         Until the log is created, its entry stays in the checkpoint of that data directory.
@@ -117,7 +117,7 @@ class OffsetCheckpoints:
         for root, by_name in self._read.items():
             entries = by_name.get(LOG_START_OFFSETS, Entries({}, {}))
             for key, offset in entries.offsets.items():
-                topic_id = topic_id_of(key[0])
+                topic_id = topic_id_of(*key)
                 if key not in self._topic_ids and topic_id is not None and topic_id == entries.topic_ids.get(key[0]):
                     self.log_starts[key] = max(offset, self.log_starts.get(key, 0))
                     self._missing[key] = (root, topic_id)

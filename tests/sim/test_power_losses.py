@@ -42,7 +42,7 @@ def started(disk: Machine, config: LogConfig = CONFIG) -> Manager:
     """A manager with a cleaner that has loaded the partitions of the topic `t`."""
     manager = open_manager(disk.root, load=False)
     with_cleaner(manager)
-    manager.load(lambda topic: config, 0, lambda topic: TOPIC_ID if topic == "t" else None)
+    manager.load(lambda topic: config, 0, lambda topic, partition: TOPIC_ID if topic == "t" else None)
     return manager
 
 

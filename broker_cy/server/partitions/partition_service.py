@@ -16,7 +16,7 @@ from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.standing import Standing
-from broker_cy.server.partitions import creations, moved_away
+from broker_cy.server.partitions import creations
 from broker_cy.server.partitions.creations import Creations
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log_config import LogConfig
@@ -124,16 +124,9 @@ class PartitionService:
         self._image = image
         self._take_broker_settings(image)
 
-        def topic_id_of(name: str) -> UUID | None:
-            topic = image.topics.by_name(name)
-            return topic.topic_id if topic is not None else None
-
         self._logs.on_opened = self._opened
         self._logs.on_settled = self._settled
-        node_id = self._config.node_id
-        moved_away.set_aside(self._logs.directories, node_id, image)
-        self._logs.load(self._log_config, now_ms, topic_id_of, late=True, is_replicated=self._is_replicated)
-        moved_away.forget(self._logs.checkpoints, node_id, image)
+        self._logs.load(self._log_config, now_ms, self._topic_id_of, late=True, is_replicated=self._is_replicated)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """Apply one committed change."""
@@ -190,6 +183,13 @@ class PartitionService:
         """What the topic's logs are configured with."""
         found = self._configs.get(topic)
         return found if found is not None else LogConfig.from_settings(self.settings(topic))
+
+    def _topic_id_of(self, name: str, index: int) -> UUID | None:
+        """Return the id of the topic of a partition; None if this broker has no replica of it."""
+        topic = self._image.topics.by_name(name)
+        partition = topic.partitions.get(index) if topic is not None else None
+        has_replica = partition is not None and self._config.node_id in partition.replicas
+        return topic.topic_id if topic is not None and has_replica else None
 
     def _is_replicated(self, topic: str, index: int) -> bool:
         """Whether a partition has replicas on other brokers."""

@@ -208,7 +208,7 @@ def test_a_directory_of_another_topic_is_neither_read_nor_changed(tmp_path: Path
     manager.crash()
     os.truncate(log.active.path, size - 1)
     again = open_manager(tmp_path, load=False)
-    again.load(lambda topic: CONFIG, 0, lambda topic: known)
+    again.load(lambda topic: CONFIG, 0, lambda topic, partition: known)
     assert (again.logs, again.offline, again.topic_ids) == ({}, {}, {})
     (stray,) = tmp_path.glob("t-0.*-stray")
     assert os.path.getsize(stray / f"{0:020d}.log") == size - 1
@@ -228,7 +228,7 @@ def test_a_directory_that_lost_its_topic_id_is_no_topic(tmp_path: Path, content:
     else:
         path.write_bytes(content)
     again = open_manager(tmp_path, load=False)
-    again.load(lambda topic: CONFIG, 0, lambda topic: NEW)
+    again.load(lambda topic: CONFIG, 0, lambda topic, partition: NEW)
     assert (again.logs, again.offline, again.topic_ids) == ({}, {}, {})
     (stray,) = tmp_path.glob("t-0.*-stray")
     assert os.path.getsize(stray / f"{0:020d}.log") > 0

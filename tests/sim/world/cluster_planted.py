@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -26,7 +27,7 @@ from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.server.coordinators.record_writer import RecordWriter
 from broker_cy.server.metadata import quorum_opening
-from broker_cy.server.partitions import moved_away
+from broker_cy.server.partitions.partition_service import PartitionService
 from broker_cy.server.replication.fetcher import Lane
 from broker_cy.server.replication.replicas import Replicas
 from broker_cy.server.tokens import Tokens
@@ -88,14 +89,16 @@ def logs_of_moved_partitions_stay(patch: pytest.MonkeyPatch) -> None:
     """A broker that starts keeps the log of a partition that was moved away while it was down: a topic that is created
     with that name has it.
     """
-    patch.setattr(moved_away, "set_aside", lambda directories, node_id, image: None)
-    patch.setattr(moved_away, "forget", lambda checkpoints, node_id, image: None)
+
+    def topic_id_of(service: PartitionService, name: str, index: int) -> UUID | None:
+        topic = service._image.topics.by_name(name)
+        return topic.topic_id if topic is not None else None
+
+    patch.setattr(PartitionService, "_topic_id_of", topic_id_of)
 
 
 def deposed_leaders_go_on(patch: pytest.MonkeyPatch) -> None:
     """A broker does not notice that another one leads by now."""
-    from broker_cy.server.partitions.partition_service import PartitionService
-
     right = PartitionService._assign
 
     def wrong(self: PartitionService, partition: Any, image: Any) -> None:
