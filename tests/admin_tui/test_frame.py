@@ -93,6 +93,7 @@ def test_filter_and_cursor_outlive_a_refresh(broker_cy: BrokerProcess, name: str
     drive(broker_cy.bootstrap, job)
 
 
+@pytest.mark.full
 def test_a_broker_that_goes_away_leaves_the_last_data_with_its_age(
     make_broker: Callable[..., Target], name: str
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_slice import LogTotals
@@ -13,6 +15,7 @@ from tests.broker_cy.storage.cleaning import Written, clean, compacted_config, m
 from tests.support.kafka_dump import copy_data_directory, dump_log_segments
 
 
+@pytest.mark.full
 def test_kafka_finds_no_fault_in_compacted_segments(tmp_path: Path) -> None:
     """If this fails, a log that was compacted here cannot be served by a Kafka that takes over."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(index_interval_bytes=200), 0)

@@ -250,6 +250,7 @@ def play_disabled(broker: Any) -> list[Any]:
     return script.seen
 
 
+@pytest.mark.full
 @needs.kafka
 @pytest.mark.parametrize(("what", "settings"), [(play, {}), (play_disabled, {"delegation.token.secret.key": ""})])
 def test_the_same_answers_as_kafka(tmp_path: Path, what: Callable[[Any], list[Any]], settings: dict[str, str]) -> None:

@@ -52,6 +52,7 @@ def scan(python: Path, broker: TlsBroker, directory: Path, *, has_certificate: b
     return found
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_nothing_is_found(sslyze: Path, tmp_path: Path) -> None:
     """If this fails, an auditor finds a protocol, a suite or an attack that listeners should be safe from."""

@@ -231,6 +231,7 @@ def test_killed_while_it_recovers(make_broker: Callable[..., Target]) -> None:
     load.finish()
 
 
+@pytest.mark.full
 def test_stopped_under_load(make_broker: Callable[..., Target]) -> None:
     """If this fails, an orderly restart loses records, breaks idempotent producers, or requires a recovery."""
     broker = make_broker(SETTINGS)

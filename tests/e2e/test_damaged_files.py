@@ -358,6 +358,7 @@ def test_other_files_are_damaged_or_gone(new_data: Callable[[str], Data], end: s
     assert data.broker.stop() == 0
 
 
+@pytest.mark.full
 def test_files_of_the_cluster_are_damaged(new_data: Callable[[str], Data]) -> None:
     """If this fails, damage to a file of the cluster shows as a stack trace, or is taken for an empty cluster."""
     data = new_data("stop")

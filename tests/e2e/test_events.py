@@ -107,6 +107,7 @@ def member(broker: BrokerProcess, tmp_path: Path, group: str, topic: str, name: 
     return Child(argv, tmp_path, name, cwd=ROOT)
 
 
+@pytest.mark.full
 def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Path) -> None:
     """If this fails, an operator cannot find out why a group stopped: which members joined, left or were lost, which
     partitions moved, and how long each had no reader.
@@ -340,6 +341,7 @@ def test_time_lag_is_exact(broker: BrokerProcess) -> None:
     )
 
 
+@pytest.mark.full
 def test_a_transaction_that_takes_too_long(broker: BrokerProcess) -> None:
     create_topic(broker.bootstrap, "t")
     producer = Producer(

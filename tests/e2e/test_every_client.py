@@ -38,6 +38,7 @@ def test_every_client_reads_what_each_client_wrote(broker: Target, topic: str, p
     assert digests == dict.fromkeys(CLIENTS, expected)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("producer", "codec"), with_codecs(name for name in CLIENTS if CLIENTS[name].fast))
 def test_the_whole_file_through_the_fast_clients(broker: Target, topic: str, producer: str, codec: str) -> None:
     """If this fails, a topic of many fetches is read changed, out of order, or with gaps."""

@@ -92,6 +92,7 @@ def voters(port: int) -> list[int]:
     return sorted(voter.replica_id for voter in quorum(port).current_voters)
 
 
+@pytest.mark.full
 def test_a_single_node_becomes_a_cluster(nodes: list[DynamicNode]) -> None:
     """If this fails, who began with one node has to copy everything to a new cluster, or loses records on the way."""
     first, *others = nodes

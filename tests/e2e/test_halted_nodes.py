@@ -84,6 +84,7 @@ def test_a_wiped_disk_that_was_formatted_as_a_quorum_of_its_own(nodes: list[Dyna
     until(lambda: all(node.brokers() == 3 for node in nodes), "three brokers", END_S)
 
 
+@pytest.mark.full
 def test_files_of_the_metadata_log_that_cannot_be_changed(nodes: list[DynamicNode]) -> None:
     """If this fails, a voter whose metadata disk has failed looks as if it served, and nobody starts it again."""
     leader, (failing, other) = leader_and_others(nodes)

@@ -69,6 +69,7 @@ def test_a_voter_whose_metadata_log_has_a_disk_of_its_own(tmp_path: Path) -> Non
         node.close()
 
 
+@pytest.mark.full
 def test_a_second_process_with_the_id_of_a_voter(tmp_path: Path) -> None:
     """If this fails, a copied server.properties takes the vote of the node that it was copied from, and that one takes
     it back, for as long as both run.

@@ -55,6 +55,7 @@ def create(node: ClusterNode, host: str, *acls: Any) -> set[int]:
         client.close()
 
 
+@pytest.mark.full
 def test_the_author_is_known_everywhere(bare: Cli, tmp_path: Path) -> None:  # noqa: F811
     """If this fails, nobody knows who changed rights in a cluster with controllers of their own, or who tried to."""
     with cluster(tmp_path, ("controller", "broker", "broker"), SETTINGS) as (controller, one, other):

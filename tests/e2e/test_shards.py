@@ -134,6 +134,7 @@ def test_frozen(node: ShardedNode, tmp_path: Path) -> None:
     assert node.sample('broker_cy_shard_kills_total{shard="1"}') == 1
 
 
+@pytest.mark.full
 def test_another_parent_adopts(node: ShardedNode) -> None:
     """If this fails, a parent that was killed takes its shards with it, or they are started twice."""
     make_topic(node, "kept", 2, 1)

@@ -3,11 +3,16 @@
 The tests of a file run on one worker, so that its fixtures are set up once. Exceptions are the files of SPREAD, whose
 tests are long and independent, those of KAFKA, which all run on one worker, and tests with an `xdist_group` mark, which
 share a worker with their group. The files that take longest begin first: a file that begins last would run alone on one
-core.
+core. Simulations, which only compute, are spread among the others, which mostly wait for programs that they started:
+together they use both cores.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from operator import itemgetter
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -47,21 +52,40 @@ KAFKA: Final = (
     "tests/support/test_kafka_tools.py",
 )
 # In this order; other files follow in the order of their names.
-FIRST: Final = (
-    SPARK,
-    "tests/dashboard/browser/",
-    "tests/bench/",
-    "tests/compat/",
-    "tests/e2e/",
-    *SPREAD,
-    "tests/sim/",
-    "tests/admin_tui/",
-)
+FIRST: Final = (SPARK, "tests/dashboard/browser/", "tests/bench/", "tests/compat/", "tests/e2e/", "tests/admin_tui/")
+# These only compute.
+COMPUTING: Final = (*SPREAD, "tests/sim/")
+# How long a group of FIRST takes, compared with one that is not in it.
+WEIGHT: Final = 4
 
 
 def place(nodeid: str) -> int:
-    """Return the rank of a test: tests with a smaller one run earlier."""
+    """Return the rank of a test that waits: tests with a smaller one run earlier."""
     return next((rank for rank, prefix in enumerate(FIRST) if nodeid.startswith(prefix)), len(FIRST))
+
+
+def order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests in the order in which they begin."""
+    computing: dict[str, list[pytest.Item]] = {}
+    waiting: dict[str, list[pytest.Item]] = {}
+    for item in sorted(items, key=lambda item: place(item.nodeid)):
+        groups = computing if item.nodeid.startswith(COMPUTING) else waiting
+        groups.setdefault(scope(item.nodeid), []).append(item)
+    files = Counter(group[0].path for group in computing.values())
+    seen: Counter[Path] = Counter()
+    # When a group begins, as a part of the whole run.
+    begins: list[tuple[float, list[pytest.Item]]] = []
+    for group in computing.values():
+        path = group[0].path
+        begins.append(((seen[path] + 0.5) / files[path], group))
+        seen[path] += 1
+    weights = [WEIGHT if place(group[0].nodeid) < len(FIRST) else 1 for group in waiting.values()]
+    done = 0
+    for weight, group in zip(weights, waiting.values(), strict=True):
+        begins.append((done / sum(weights), group))
+        done += weight
+    begins.sort(key=itemgetter(0))
+    return [item for _, group in begins for item in group]
 
 
 def scope(nodeid: str) -> str:
@@ -89,7 +113,7 @@ class Scheduling:
     """The plugin."""
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items.sort(key=lambda item: place(item.nodeid))
+        items[:] = order(items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: object) -> GroupScheduling:

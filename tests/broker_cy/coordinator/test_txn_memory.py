@@ -16,7 +16,10 @@ COUNT = 10_000
 NOW = Now(1_700_000_000_000, 5)
 
 
-@pytest.mark.parametrize(("partitions", "bytes_max"), [(0, 500), (1, 800), (4, 1_000)])
+@pytest.mark.parametrize(
+    ("partitions", "bytes_max"),
+    [pytest.param(0, 500, marks=pytest.mark.full), pytest.param(1, 800, marks=pytest.mark.full), (4, 1_000)],
+)
 def test_ten_thousand_transactional_ids(partitions: int, bytes_max: int) -> None:
     """If this fails, a broker with many producers runs out of memory."""
     machine = TransactionStateMachine(TxnSettings())

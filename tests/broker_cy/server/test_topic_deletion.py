@@ -80,6 +80,7 @@ def directory() -> Iterator[Path]:
         yield Path(path)
 
 
+@pytest.mark.full
 def test_ten_thousand_segments_go_while_others_are_served(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, deleting a large topic stops every producer for seconds, or frees no space."""
     answered = 0

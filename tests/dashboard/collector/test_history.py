@@ -103,6 +103,7 @@ async def count_of(history: History, from_ms: int, to_ms: int) -> int:
     return round(sum(series.buckets(grid.level, first, first + grid.points * grid.step)[3]))
 
 
+@pytest.mark.full
 def test_a_spike_of_one_second_is_found_six_days_later(past: Past) -> None:
     """If this fails, the chart of a week hides what happened within it."""
 

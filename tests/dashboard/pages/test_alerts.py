@@ -49,6 +49,7 @@ def test_an_alert_fires_and_is_resolved(broker: Target, topic: str) -> None:
     drive(broker.bootstrap, job, alerts=AlertSettings((Rule("behind", "lag", group=topic, records=3),)))
 
 
+@pytest.mark.full
 def test_alerts_of_other_groups_and_topics_are_hidden(broker: Target, topic: str) -> None:
     """If this fails, a viewer of some groups reads in the alerts which others there are, and how far behind."""
 
