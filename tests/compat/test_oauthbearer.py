@@ -177,7 +177,7 @@ def test_kafka_python(broker: Ours, topic: str) -> None:
         def token(self) -> str:
             return self.text
 
-    def producer(text: str) -> Any:
+    def producer(text: str, bootstrap_ms: int) -> Any:
         return KafkaProducer(
             bootstrap_servers=broker.bootstrap,
             security_protocol="SASL_PLAINTEXT",
@@ -185,13 +185,15 @@ def test_kafka_python(broker: Ours, topic: str) -> None:
             sasl_oauth_token_provider=Tokens(text),
             request_timeout_ms=5_000,
             max_block_ms=10_000,
+            bootstrap_timeout_ms=bootstrap_ms,
         )
 
-    good = producer(GOOD)
+    good = producer(GOOD, int(TIMEOUT_S * 1000))
     good.send(topic, b"x").get(TIMEOUT_S)
     good.close()
     with pytest.raises(PythonKafkaError):
-        producer(BAD)
+        # It tries again as long as it may.
+        producer(BAD, 2_000)
 
 
 def test_aiokafka(broker: Ours, topic: str) -> None:
@@ -213,7 +215,7 @@ def test_aiokafka(broker: Ours, topic: str) -> None:
         )
 
     async def work() -> None:
-        good = producer(GOOD)
+        good = producer(GOOD, int(TIMEOUT_S * 1000))
         await good.start()
         await good.send_and_wait(topic, b"x")
         await good.stop()
