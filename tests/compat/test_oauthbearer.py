@@ -215,7 +215,7 @@ def test_aiokafka(broker: Ours, topic: str) -> None:
         )
 
     async def work() -> None:
-        good = producer(GOOD, int(TIMEOUT_S * 1000))
+        good = producer(GOOD)
         await good.start()
         await good.send_and_wait(topic, b"x")
         await good.stop()
