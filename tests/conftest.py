@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from bench.launch.chromium import BrowserError, launched
+from bench.launch.nodes import share_ports
 from tests.support import needs
 from tests.support.broker import QUICK, Target, new_target
 from tests.support.kafka_peer import KafkaPeer
@@ -34,6 +35,9 @@ settings.load_profile("unhurried")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Scheduling())
+    # Otherwise a broker that a test of another worker starts could take the port of one that is being restarted.
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    share_ports(int(worker.removeprefix("gw")), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     summary = os.environ.get("BROKER_CY_TEST_SUMMARY")
     if summary and "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(RunSummary(Path(summary)))

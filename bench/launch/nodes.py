@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from bench.launch import kafka_dist
 from bench.launch.private import write_private
@@ -56,20 +56,41 @@ _SINGLE_NODE = {
 }
 
 
+class _Share:
+    """The part of the ports that this process gives, and those that it has given: at most all of them."""
+
+    index, count = 0, 1
+    given: ClassVar[set[int]] = set()
+
+
+def share_ports(index: int, count: int) -> None:
+    """Give the ports of part `index` of `count` only: other processes give the others at the same time."""
+    _Share.index, _Share.count = index, count
+
+
 def free_ports(count: int) -> list[int]:
     """Return `count` different loopback ports that were just free, for programs that cannot choose one themselves.
 
-    They are below the ports that the kernel gives to outgoing connections, which could take one again at any time.
+    They are below the ports that the kernel gives to outgoing connections, which could take one again at any time. A
+    port is given a second time only after all others: its program may be stopped for a moment, and need it again.
     """
     first_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = range(PORTS_FROM, max(first_outgoing, PORTS_FROM + PORTS_LEAST * _Share.count))[
+        _Share.index :: _Share.count
+    ]
+    if len(ports) - len(_Share.given) < PORTS_LEAST // 2:
+        _Share.given.clear()
     found: list[int] = []
-    for port in random.sample(range(PORTS_FROM, max(first_outgoing, PORTS_FROM + PORTS_LEAST)), PORTS_LEAST):
+    for port in random.sample(ports, len(ports)):
+        if port in _Share.given:
+            continue
         with socket.socket() as tried, contextlib.suppress(OSError):
             tried.bind(("127.0.0.1", port))
             found.append(port)
         if len(found) == count:
+            _Share.given.update(found)
             return found
-    raise ProcessError(f"only {len(found)} of {PORTS_LEAST} ports from {PORTS_FROM} on are free")
+    raise ProcessError(f"only {len(found)} of {len(ports)} ports from {PORTS_FROM} on are free")
 
 
 def broker_command() -> list[str]:

@@ -76,6 +76,18 @@ def test_free_ports_are_not_those_of_outgoing_connections() -> None:
     assert all(port < max(first_outgoing, nodes.PORTS_FROM + nodes.PORTS_LEAST) for port in nodes.free_ports(50))
 
 
+def test_a_port_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the port of a broker that restarts is given to another one, of this or of another process."""
+    monkeypatch.setattr(nodes._Share, "given", set())
+    given: list[int] = []
+    for index in (0, 1):
+        monkeypatch.setattr(nodes._Share, "index", index)
+        monkeypatch.setattr(nodes._Share, "count", 2)
+        given += [port for _ in range(5) for port in nodes.free_ports(50)]
+    assert len(set(given)) == len(given) == 500
+    assert {port % 2 for port in given[:250]} != {port % 2 for port in given[250:]}
+
+
 def test_a_log_that_is_recovered_has_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """30 s are enough for a start; after kill -9 with a large log it may take minutes, which is the measured figure."""
     monkeypatch.setattr(targets, "RECOVERY_TIMEOUT_S", 0.7)

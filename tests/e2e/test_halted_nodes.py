@@ -40,7 +40,8 @@ def ends(node: DynamicNode) -> str:
     return last
 
 
-@pytest.mark.parametrize("epoch", ["the same", pytest.param("a newer", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("epoch", ["the same", "a newer"])
 def test_a_wiped_disk_that_was_formatted_as_a_quorum_of_its_own(nodes: list[DynamicNode], epoch: str) -> None:
     """If this fails, a node that has served clients in a quorum of its own runs on without any metadata quorum, or with
     records of two quorums, and its clients with it.

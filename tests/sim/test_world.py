@@ -28,7 +28,7 @@ from tests.broker_cy.storage.batches import batch
 from tests.sim.defects import MISFITS, must_find, seeds_of
 from tests.sim.world import disks
 from tests.sim.world.clock import EPOCH_MS
-from tests.sim.world.cluster_planted import CLUSTER_PLANTED
+from tests.sim.world.cluster_planted import CLUSTER_PLANTED, SLOW
 from tests.sim.world.fault_defects import FAULT_SEEDS, ONLY
 from tests.sim.world.faults import KINDS, begin, end_all
 from tests.sim.world.plan import (
@@ -290,7 +290,9 @@ def test_the_world_finds_planted_defects(name: str, monkeypatch: pytest.MonkeyPa
     must_be_found(name, PLANTED[name], monkeypatch)
 
 
-@pytest.mark.parametrize("name", CLUSTER_PLANTED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full) if name in SLOW else name for name in CLUSTER_PLANTED]
+)
 def test_clusters_find_planted_defects(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for what only several nodes do."""
     must_be_found(name, CLUSTER_PLANTED[name], monkeypatch)

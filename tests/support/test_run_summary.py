@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.support import needs
 from tests.support.run_summary import RunSummary, folder_of
-from tests.support.scheduling import place, scope
+from tests.support.scheduling import order, place, scope
 
 
 def report(nodeid: str, seconds: float, skipped: str = "") -> pytest.TestReport:
@@ -58,8 +59,27 @@ def test_tests_of_a_file_share_a_worker(nodeid: str, shared: str) -> None:
 
 def test_long_tests_begin_first() -> None:
     """If this fails, the longest file runs alone at the end, while the other core is idle."""
-    assert place("tests/spark_analytics/test_x.py::t") < place("tests/sim/test_world.py::t")
-    assert place("tests/sim/test_world.py::t") < place("tests/broker_cy/wire/test_x.py::t")
+    assert place("tests/spark_analytics/test_x.py::t") < place("tests/e2e/test_x.py::t")
+    assert place("tests/e2e/test_x.py::t") < place("tests/broker_cy/wire/test_x.py::t")
+
+
+@dataclass
+class Item:
+    nodeid: str
+
+    @property
+    def path(self) -> Path:
+        return Path(self.nodeid.partition("::")[0])
+
+
+def test_simulations_are_spread_among_the_others() -> None:
+    """If this fails, they run side by side, and the cores are idle while the other tests wait."""
+    worlds = [f"tests/sim/test_world.py::t[{number}]" for number in range(10)]
+    files = [f"tests/broker_cy/wire/test_{name}.py::{test}" for name in "abcdefghij" for test in ("one", "two")]
+    found = [item.nodeid for item in order([Item(each) for each in [*worlds, *files]])]  # type: ignore[misc]
+    assert sorted(found) == sorted([*worlds, *files])
+    assert [each for each in found if each in files] == files
+    assert [sum(each in worlds for each in found[at : at + 6]) for at in range(0, 30, 6)] == [2, 2, 2, 2, 2]
 
 
 def test_a_missing_requirement_skips_with_its_reason() -> None:

@@ -356,3 +356,17 @@ CLUSTER_PLANTED: dict[str, Planted] = (
         dead_disks_are_not_noticed.__name__: Planted(dead_disks_are_not_noticed, SEEDS, 0, CLUSTER_DATA_DISKS),
     }
 )
+
+# Found when a client or a replica has waited in vain for up to 120 s of virtual time, which takes more than ten seconds
+# of a core: `make test-all` looks for them.
+SLOW = frozenset(
+    plant.__name__
+    for plant in (
+        nothing_is_truncated,
+        empty_epochs_are_not_cut,
+        diverging_logs_are_not_noticed,
+        rights_outlive_the_rules,
+        ended_tokens_log_in,
+        quotas_are_forgotten_by_a_start,
+    )
+)
