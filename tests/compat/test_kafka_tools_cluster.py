@@ -198,7 +198,7 @@ PARTS = (topics, configs, reassignments, the_cluster, storage, lost_broker, feat
 def test_the_tools_print_what_they_print_with_kafka(tmp_path: Path) -> None:
     """If this fails, an operator's script that parses what Kafka's tools print does not work with our cluster."""
     with cluster(tmp_path, settings=OURS) as nodes:
-        assert different(session(nodes, tmp_path / "files")) == []
+        assert not (found := different(session(nodes, tmp_path / "files"))), "\n".join(found)
 
 
 @pytest.mark.full

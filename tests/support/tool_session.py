@@ -26,7 +26,10 @@ SETTLED_S = 60.0
 _ONLY_KAFKA = re.compile(r"^Feature: (group|share|streams)\.version.*\n", re.MULTILINE)
 # These take it before their subcommand.
 _OPTION_FIRST = ("kafka-features.sh", "kafka-metadata-quorum.sh")
-_ID = re.compile(r"\b(?<![\w-])[A-Za-z0-9_-]{22}(?![\w-])")
+# An id may begin with a hyphen; an option begins with two.
+_ID = re.compile(r"(?<![\w-])(?!--)[\w-]{22}(?![\w-])", re.ASCII)
+# One id in a hundred has letters only, as long names have.
+_NAMED_ID = re.compile(r"(?<=directory\.id=)[\w-]{22}|(?<=TopicId: )[\w-]{22}", re.ASCII)
 
 
 class ToolSession:
@@ -88,6 +91,7 @@ class ToolSession:
         # In a table the name is as wide as its column, and "null" has spaces behind it.
         text = re.sub(r"\brack-\d\b(?=( ?))", r"null\1", text)
         text = re.sub(r"(?<=\S) {2,}", "  ", text)
+        text = _NAMED_ID.sub("ID", text)
         text = _ID.sub(lambda found: found[0] if found[0].isalpha() else "ID", text)
         text = _ONLY_KAFKA.sub("", text)
         # Which controller leads, and how far the metadata log is.
