@@ -72,12 +72,11 @@ def free_ports(count: int) -> list[int]:
     """Return `count` different loopback ports that were just free, for programs that cannot choose one themselves.
 
     They are below the ports that the kernel gives to outgoing connections, which could take one again at any time. A
-    port is given a second time only after all others: its program may be stopped for a moment, and need it again.
+    port is given a second time only when few others are left: its program may be stopped for a moment, and need it.
     """
     first_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    ports = range(PORTS_FROM, max(first_outgoing, PORTS_FROM + PORTS_LEAST * _Share.count))[
-        _Share.index :: _Share.count
-    ]
+    end = max(first_outgoing, PORTS_FROM + PORTS_LEAST * _Share.count)
+    ports = range(PORTS_FROM + _Share.index, end, _Share.count)
     if len(ports) - len(_Share.given) < PORTS_LEAST // 2:
         _Share.given.clear()
     found: list[int] = []

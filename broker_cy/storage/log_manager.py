@@ -316,7 +316,7 @@ class LogManager:
         self, key: TopicPartition, path: str, topic_id_of: Callable[[str, int], UUID | None] | None
     ) -> Exception | None:
         """Determine which topic the directory of a partition belongs to, and accept its checkpoint entries. Returns
-        STRAY if it is not that of the partition (see `load`), or the error because of which that is not known.
+        STRAY if the directory is not that of the partition (see `load`), or the error that leaves this open.
 
         A directory without a topic id is a stray, too, as in Kafka: the process ended, or the power was lost, before
         the first sync of a new log, perhaps one of a deleted topic of this name. Raises StorageError if a stray cannot

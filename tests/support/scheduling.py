@@ -80,9 +80,9 @@ def order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         begins.append(((seen[path] + 0.5) / files[path], group))
         seen[path] += 1
     weights = [WEIGHT if place(group[0].nodeid) < len(FIRST) else 1 for group in waiting.values()]
-    done = 0
+    done, total = 0, sum(weights)
     for weight, group in zip(weights, waiting.values(), strict=True):
-        begins.append((done / sum(weights), group))
+        begins.append((done / total, group))
         done += weight
     begins.sort(key=itemgetter(0))
     return [item for _, group in begins for item in group]

@@ -187,15 +187,18 @@ class PartitionService:
     def _topic_id_of(self, name: str, index: int) -> UUID | None:
         """Return the id of the topic of a partition; None if this broker has no replica of it."""
         topic = self._image.topics.by_name(name)
-        partition = topic.partitions.get(index) if topic is not None else None
-        has_replica = partition is not None and self._config.node_id in partition.replicas
-        return topic.topic_id if topic is not None and has_replica else None
+        is_here = self._config.node_id in self._replicas_of(name, index)
+        return topic.topic_id if topic is not None and is_here else None
 
     def _is_replicated(self, topic: str, index: int) -> bool:
         """Whether a partition has replicas on other brokers."""
+        return len(self._replicas_of(topic, index)) > 1
+
+    def _replicas_of(self, topic: str, index: int) -> tuple[int, ...]:
+        """Return the brokers with a replica of a partition; none if there is no such partition."""
         found = self._image.topics.by_name(topic)
         partition = found.partitions.get(index) if found is not None else None
-        return partition is not None and len(partition.replicas) > 1
+        return partition.replicas if partition is not None else ()
 
     def _open(self, topic: TopicImage) -> None:
         """Open this broker's partitions of the topic that are not open yet; a log that cannot be served stays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -10,6 +11,7 @@ import pytest
 from broker_cy.coordinator import expiry
 from broker_cy.coordinator.classic.group import GroupState
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
+from broker_cy.coordinator.step import Step
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta, TopicImage
 from broker_cy.wire import messages
@@ -347,6 +349,14 @@ def test_a_deleted_topic_costs_nothing_for_groups_without_offsets_in_it(h: Harne
     assert (store.groups_of("t"), store.groups_of("u")) == ([], [GROUP])
 
 
+def rest(h: Harness) -> Iterator[Step]:
+    """The steps in which the machine deletes what it has left for later turns, each of them due at once."""
+    while expiry.is_behind(h.machine):
+        assert h.machine.next_wake_ms() == 0
+        yield h.take(h.machine.expire(h.now))
+    assert h.machine.next_wake_ms() != 0
+
+
 def test_the_offsets_of_a_deleted_topic_go_in_parts(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a topic that 1,000 groups read blocks its coordinators for seconds when it is deleted."""
     monkeypatch.setattr(expiry, "DELETIONS_PER_STEP", 2)
@@ -357,11 +367,8 @@ def test_the_offsets_of_a_deleted_topic_go_in_parts(h: Harness, monkeypatch: pyt
     taken = [h.take(h.machine.metadata_changed(ImageDelta(gone, [], [], []), MetadataImage()))]
     # Offsets that are committed meanwhile in a new topic of the name stay.
     h.commit("later", 9, topic_id=UUID(int=6), group_id="g6")
-    while h.machine.deleted:
-        assert h.machine.next_wake_ms() == 0
-        taken.append(h.take(h.machine.expire(h.now)))
+    taken += rest(h)
     assert [len(step.records) for step in taken] == [2, 2, 2, 0]
-    assert h.machine.next_wake_ms() != 0
     h.restart()
     assert [h.fetch(group_id=f"g{number}").committed_offset for number in range(7)] == [-1] * 6 + [9]
     assert h.fetch(topic="u", group_id="g3").committed_offset == 2
@@ -381,15 +388,12 @@ def test_groups_expire_in_parts(h: Harness, monkeypatch: pytest.MonkeyPatch) -> 
     h.advance(RETENTION_MS)
     monkeypatch.setattr(expiry, "DELETIONS_PER_STEP", 4)
     taken = [h.take(h.machine.sweep(h.now))]
-    # What is committed meanwhile stays.
+    # An offset that is committed meanwhile stays.
     h.commit("later", 9, group_id="g6")
     # A sweep that begins before the last one has ended goes on with that one.
     taken.append(h.take(h.machine.sweep(h.now)))
-    while h.machine.unswept:
-        assert h.machine.next_wake_ms() == 0
-        taken.append(h.take(h.machine.expire(h.now)))
+    taken += rest(h)
     assert [len(step.records) for step in taken] == [4, 4, 4, 0]
-    assert h.machine.next_wake_ms() != 0
     h.restart()
     assert [h.fetch(group_id=f"g{number}").committed_offset for number in range(7)] == [-1] * 6 + [9]
     assert list(h.machine.groups) == ["g6"]
@@ -402,9 +406,8 @@ def test_a_sweep_looks_at_groups_in_parts(h: Harness, monkeypatch: pytest.Monkey
     monkeypatch.setattr(expiry, "LOOKS_PER_STEP", 4)
     h.take(h.machine.sweep(h.now))
     left = [len(h.machine.unswept)]
-    while h.machine.unswept:
-        assert h.machine.next_wake_ms() == 0
-        assert not h.take(h.machine.expire(h.now)).records
+    for step in rest(h):
+        assert not step.records
         left.append(len(h.machine.unswept))
     assert left == [3, 1, 0]
 

@@ -39,7 +39,7 @@ class Machine:
         return manager
 
     def filled(self, config: LogConfig = CONFIG) -> tuple[Manager, Log]:
-        """A manager with a log of several segments, of which nothing is flushed."""
+        """A manager with a log of several segments that are not flushed."""
         manager = self.start(config=config)
         log = manager.create("t", 0, TOPIC_ID, config, 0)
         fill(log, END // 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from bench.launch.nodes import free_ports
 from tests.dashboard.browser.tab import WAIT_MS
 from tests.support.dashboard import running_dashboard
 
@@ -29,11 +29,6 @@ def change_users(users: Path, *arguments: str) -> None:
     )
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def test_a_tab_whose_login_ended_shows_the_login(chromium: Browser, tmp_path: Path) -> None:
     """If this fails, the tab of a user who was removed during a restart says "reconnecting" for ever."""
     users = tmp_path / "users.toml"
@@ -41,7 +36,7 @@ def test_a_tab_whose_login_ended_shows_the_login(chromium: Browser, tmp_path: Pa
         change_users(users, "add", name, "--role", "viewer", "--password-stdin")
     options = [
         "--bootstrap", NOWHERE, "--users", str(users), "--state", str(tmp_path / "state"),
-        "--listen", f"127.0.0.1:{free_port()}",
+        "--listen", f"127.0.0.1:{free_ports(1)[0]}",
     ]  # fmt: skip
     env = {"XDG_CONFIG_HOME": str(tmp_path)}
     context = chromium.new_context(locale="en-US")

@@ -357,8 +357,8 @@ CLUSTER_PLANTED: dict[str, Planted] = (
     }
 )
 
-# Found when a client or a replica has waited in vain for up to 120 s of virtual time, which takes more than ten seconds
-# of a core: `make test-all` looks for them.
+# Found when a client or a replica has waited for up to 120 s of virtual time, which takes more than ten seconds of a
+# core: `make test-all` looks for them.
 SLOW = frozenset(
     plant.__name__
     for plant in (

@@ -1,6 +1,6 @@
 """An administrator of a cluster: as one of a single broker, and it moves partitions between brokers, also away from
-those that are down, and leadership to preferred replicas. Which broker answers is up to the router, so what was done
-may not be seen at once.
+those that are down, and leadership to preferred replicas. The router chooses the broker that answers, so
+a change may not be visible at once.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class ClusterAdmin(Admin):
                     await self._alter_spot(spot, others)
 
     async def _spots_on(self, node: int) -> list[Spot]:
-        """The partitions of volatile topics of which this broker has a replica, and another one, too."""
+        """The partitions of volatile topics that have a replica on this broker and on another one."""
         await self.look()
         answer: Any = await self.once(m.MetadataRequest(topics=None, allow_auto_topic_creation=False), 13)
         there = {
