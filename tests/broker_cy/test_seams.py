@@ -32,11 +32,11 @@ PACKAGES = (
     "server",
     "shards",
 )
-# These may use none of it.
+# Packages that may use no seam.
 PURE = ("replica", "quorum", "controller", "coordinator", "metadata", "security", "quotas", "wire")
 
 CLOCK, RANDOM, DISK, NETWORK, THREADS, PROCESS = "clock", "random", "disk", "network", "threads", "process"
-# What the use of a module means; for `os` and `uuid`, unless OF_NAME says otherwise.
+# The seam that each module belongs to; OF_NAME has exceptions for names of `os` and `uuid`.
 OF_MODULE = {
     "time": CLOCK,
     "random": RANDOM,
@@ -292,14 +292,14 @@ def test_the_machine_is_used_in_the_seams_only() -> None:
             if touched not in ALLOWED.get(name_of(path), set()):
                 wrong.append(f"{path.relative_to(BROKER)}: {name} ({touched})")
     assert sorted(wrong) == []
-    # The lists name nothing that is no longer there.
+    # The lists contain no entry that has become unused.
     assert {name: touched - found.get(name, set()) for name, touched in ALLOWED.items()} == {
         name: set[str]() for name in ALLOWED
     }
 
 
 def test_state_machines_use_nothing_of_the_machine() -> None:
-    """If this fails, somebody has listed a state machine or the wire format as a seam."""
+    """If this fails, the list of seams contains a state machine or the wire format."""
     assert [name for name in ALLOWED if name.partition(".")[0] in PURE] == []
 
 

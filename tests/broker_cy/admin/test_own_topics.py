@@ -115,7 +115,7 @@ def test_every_event_is_shown_in_a_line() -> None:
         assert isinstance(topics_of(event), frozenset)
         _, value = events.encode(Stamped(1, 1, event))
         assert value.startswith(events.prefix_of(kind))
-    # Which of the brokers started, where there are several.
+    # In a cluster of several brokers, the subject names the one that started or stopped.
     assert subject_of(Stamped(1, 7, BrokerStarted())) == "broker 7"
     assert events.encode(Stamped(1, 7, BrokerStopped()))[0] == b"broker 7"
     many = Commits("g", [Committed("t", index, 5, 1, 1, 10) for index in range(50)])

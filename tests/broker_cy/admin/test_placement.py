@@ -18,7 +18,7 @@ RACKS = ("a", "b", "c", None)
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[list[BrokerSlot], list[Placed]]:
-    """Up to 8 brokers in racks, some of which accept nothing, and up to 30 partitions of different sizes."""
+    """2 to 8 brokers in racks (some accept no replicas), and up to 30 partitions of different sizes."""
     count = draw(st.integers(2, 8))
     named = draw(st.booleans())
     brokers = [

@@ -95,7 +95,7 @@ def test_memory_that_is_no_longer_needed_is_given_back(size: int) -> None:
 
 
 def test_what_no_broker_sends_is_an_error() -> None:
-    """If this fails, whoever asks something that is no Kafka listener waits until its own timeout."""
+    """If this fails, a client that connects to a port of another protocol waits until its own timeout."""
     frames = Frames(holds=False)
     frames.arrive(b"HTTP/1.1 400 Bad Request")
     assert "is this a Kafka listener" in frames.reasons[0]
@@ -103,7 +103,7 @@ def test_what_no_broker_sends_is_an_error() -> None:
 
 @pytest.mark.parametrize("arrived", [0, 5, SHORT_BYTES])
 def test_an_end_within_an_answer_is_an_error(arrived: int) -> None:
-    """If this fails, whoever waits for an answer of a broker that died waits until its own timeout."""
+    """If this fails, a client whose broker dies in the middle of a response waits until its own timeout."""
     frames = Frames(holds=False)
     frames.arrive((struct.pack(">i", 2 * SHORT_BYTES) + content(SHORT_BYTES))[:arrived])
     assert frames.eof_received() is False

@@ -72,7 +72,7 @@ def test_a_connection_that_breaks_while_a_request_is_sent() -> None:
             await connection.send_only(ApiKey.PRODUCE, 3, b"", Deadline(30))
         await connection.ended()
         await connection.wait_closed()
-        # A future whose error nobody has read reports it when it is collected.
+        # A future reports an exception that was never retrieved when the garbage collector frees it.
         gc.collect()
 
     asyncio.run(scenario())
@@ -80,7 +80,7 @@ def test_a_connection_that_breaks_while_a_request_is_sent() -> None:
 
 
 def test_requests_wait_for_their_turn_and_can_be_cancelled_meanwhile() -> None:
-    """If this fails, a caller that is cancelled takes the turn of another one with it, which then waits for ever."""
+    """If this fails, a cancelled caller also loses the turn of the next caller, which then waits forever."""
 
     async def scenario() -> None:
         connection, peer = await connected()

@@ -24,7 +24,7 @@ SECRET = "a-very-secret-password"
 
 @pytest.fixture(scope="module", params=TARGETS)
 def where(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker with an authorizer, where everybody is a super user."""
+    """The address of a broker with an authorizer that treats every client as a super user."""
     directory = tmp_path_factory.mktemp(request.param)
     if request.param == "ours":
         ours = SecuredBroker(directory)

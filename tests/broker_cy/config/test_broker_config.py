@@ -160,7 +160,7 @@ def test_refused(settings: dict[str, str], message: str) -> None:
 
 
 def test_the_authorizer() -> None:
-    """If this fails, somebody is a super user who is not named, or a setting without an authorizer looks effective."""
+    """If this fails, super.users does not name every super user, or a setting without an authorizer looks effective."""
     settings = {"super.users": " User:a; User:b:c ;;", "allow.everyone.if.no.acl.found": "TRUE"}
     config = BrokerConfig.from_properties({"authorizer.class.name": STANDARD, **settings})
     assert authorizer_settings(config) == (frozenset({"User:a", "User:b:c"}), True)

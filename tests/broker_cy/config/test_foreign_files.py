@@ -127,14 +127,14 @@ def test_warnings_are_grouped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_file_has_a_warning_of_each_kind_at_most(file: Path) -> None:
-    """If this fails, a file of Kafka fills the log of the start, and nobody reads the line that matters."""
+    """If this fails, warnings about a Kafka server.properties flood the startup log and hide the line that matters."""
     found = findings.examine({name: value for name, value, _ in settings_of(file)}, {}).events()
     texts = [event.text for event in found]
     assert len(texts) == len(set(texts)) <= 4
 
 
 def test_a_single_reason_is_in_the_warning() -> None:
-    """If this fails, an operator has to ask another command what to write instead of one setting."""
+    """If this fails, an operator has to run another command to learn what replaces a setting."""
     (event,) = BrokerConfig.from_properties({"reserved.broker.max.id": "3"}).warnings
     assert event.fields == {
         "count": 1,

@@ -175,7 +175,7 @@ def test_settings_and_records(broker_cy: BrokerProcess, name: str) -> None:
 
 
 def test_a_form_reports_every_problem_by_field() -> None:
-    """If this fails, a form is refused, and the user does not know because of which field."""
+    """If this fails, a rejected form does not show the user which field is wrong."""
     checked = create_form().checked({"name": "a b", "partitions": "0", "settings": "x"})
     assert set(checked.problems) == {"name", "partitions", "settings"}
     assert "NAME=VALUE is expected" in checked.problems["settings"]

@@ -170,13 +170,13 @@ class Draw:
 
 
 def request_of(act: Act, image: MetadataImage, cluster_id: str) -> tuple[Any, int]:
-    """The request and its version, as someone who knows `image` sends it."""
+    """Return the request and its version, as a sender that knows `image` builds them."""
     made: tuple[Any, int] = globals()[f"_{act.kind}"](image, cluster_id, *act.args)
     return made
 
 
 def operation_of(request: Any, version: int, cluster_id: str, config: BrokerConfig) -> Operation[Any]:
-    """What our handlers make of the request."""
+    """Return the operation that our handlers derive from the request."""
     match request:
         case messages.BrokerRegistrationRequest():
             return RegisterBroker(request, version, cluster_id)

@@ -196,7 +196,7 @@ def test_a_broker_that_flaps_and_alone_can_lead_is_not_held_down() -> None:
     cluster.run(DeleteTopics([TopicChoice("b", uuids.ZERO)]))
     assert is_held()
     assert cluster.partition("a").leader == 2
-    # What the other one led has no leader any more.
+    # Broker 2 led partition a, which now has no leader.
     cluster.run(FenceBrokers((2,), FenceReason.PROCESS_ENDED))
     assert cluster.partition("a").leader == -1
     cluster.beat(1)

@@ -91,7 +91,7 @@ def test_the_last_in_sync_replica_comes_back_without_eligible_leaders() -> None:
 
 
 def test_eligible_leaders_come_back() -> None:
-    """KIP-966. If this fails, a partition stays offline although a replica with all acknowledged records is there."""
+    """KIP-966. If this fails, a partition stays offline although a live replica has all acknowledged records."""
     cluster = Brokers.of(1, 2, 3)
     cluster.create("t", [1, 2, 3], min_isr=2)
     fence(cluster, 1, 2, 3)

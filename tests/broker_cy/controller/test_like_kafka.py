@@ -131,8 +131,9 @@ def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[Any, Any]:
 
 
 class Pair:
-    """Both controllers, to which the same is done. Kafka's sessions run by the real time: brokers that are unfenced are
-    heard from at every step, and those whose sessions end nevertheless are fenced in ours, too.
+    """Our controller and Kafka's; the test applies each act to both. Kafka's sessions run in real time. Therefore
+    unfenced brokers send a heartbeat at every step. If a session ends in Kafka nevertheless, our controller fences the
+    broker, too.
     """
 
     def __init__(self, kafka: KafkaController, cluster: Brokers) -> None:
@@ -142,17 +143,17 @@ class Pair:
         self._is_deleted = False
         self.first_ids = kafka.image.next_producer_id
         self._last_beat: dict[int, float] = {}
-        # By topic, the brokers that were eligible leaders until min.insync.replicas was changed; then, of deleted ones.
+        # The brokers that were eligible leaders until min.insync.replicas changed: by topic, then of deleted topics.
         self._cleared: dict[str, set[int]] = {}
         self._dangling: set[int] = set()
 
     def _fails_in_kafka(self, act: Act) -> bool:
-        """Kafka 4.3.1 does not take a partition out of its index of eligible leaders when a change of
-        min.insync.replicas clears them. When such a broker is unregistered, or registers after a crash, its controller
-        also elects a leader for a partition of which the broker is no eligible leader any longer; once the topic is
-        deleted, it fails with "Topic ID existed in isrMembers, but not in the topics map".
+        """Kafka 4.3.1 keeps a partition in its index of eligible leaders when a change of min.insync.replicas clears
+        its ELR. If a broker that was in this ELR is unregistered, or registers after a crash, Kafka's controller also
+        elects a leader for this partition. If the topic was deleted, the controller fails with "Topic ID existed in
+        isrMembers, but not in the topics map".
         """
-        # Nobody proves an orderly end of a broker that is not registered.
+        # A broker that is not registered cannot prove a clean shutdown.
         is_clean = act.kind == "register" and act.args[2] and act.args[0] in self.kafka.image.brokers
         stale = self._dangling.union(*self._cleared.values())
         return act.kind in ("register", "unregister") and not is_clean and act.args[0] in stale
@@ -184,8 +185,8 @@ class Pair:
         self.check(act)
 
     def forget_strangers(self) -> None:
-        """Kafka keeps eligible leaders that left the partition, and ends a reassignment as soon as the added replicas
-        are in sync (see `partition_change`): delete such topics.
+        """Delete the topics in which the controllers differ. Kafka keeps eligible leaders that left the partition, and
+        completes a reassignment as soon as the added replicas are in sync (see `partition_change`).
         """
         strange = {
             topic.name

@@ -1,4 +1,4 @@
-"""Brokers that refuse connections: who has to say so until they are fenced, and how it is said."""
+"""Brokers that refuse connections: which reports get a broker fenced, and how nodes send these reports."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def refused(cluster: Brokers, observer: int, broker_id: int, strangers: frozense
 
 
 def test_two_hosts_decide() -> None:
-    """If this fails, clients wait for the session of a broker that was killed, or a firewall takes one from them."""
+    """If this fails, clients wait for a killed broker until its session expires, or a firewall gets one fenced."""
     cluster = Brokers.of(1, 2, 3)
     assert not refused(cluster, ACTIVE, 2)
     cluster.now_ms += ALONE_MS
     assert not refused(cluster, ACTIVE, 2)
     assert refused(cluster, 3, 2)
     assert cluster.image.brokers[2].fenced
-    # Its process has ended, so that another one may register at once.
+    # Its process has ended, so another process may register immediately.
     cluster.register(2)
 
 
 def test_the_controller_decides_where_nobody_else_can_be_refused() -> None:
-    """If this fails, nobody notices that a process was killed in a cluster of two hosts."""
+    """If this fails, a killed process goes unnoticed in a cluster of two hosts."""
     cluster = Brokers.of(1, 2)
     assert not refused(cluster, ACTIVE, 2)
     cluster.now_ms += ALONE_MS
@@ -52,7 +52,7 @@ def test_the_controller_decides_where_nobody_else_can_be_refused() -> None:
 
 
 def test_a_heartbeat_says_that_a_broker_is_there() -> None:
-    """If this fails, a broker is fenced for what happened before it was heard from."""
+    """If this fails, a broker is fenced because of reports from before its last heartbeat."""
     cluster = Brokers.of(1, 2, 3)
     assert not refused(cluster, 3, 2)
     cluster.beat(2)
@@ -62,7 +62,7 @@ def test_a_heartbeat_says_that_a_broker_is_there() -> None:
 
 
 def test_a_report_of_an_old_incarnation_is_refused() -> None:
-    """If this fails, a process that was replaced takes part in judging others."""
+    """If this fails, reports from a replaced process count against other brokers."""
     cluster = Brokers.of(1, 2, 3)
     old = cluster.image.brokers[3].epoch
     cluster.now_ms += cluster.controller.heartbeats.session_timeout_ms + 1
@@ -74,8 +74,8 @@ def test_a_report_of_an_old_incarnation_is_refused() -> None:
 
 
 def test_a_successor_need_not_wait_for_a_session() -> None:
-    """If this fails, a broker that was killed and started again is out of service until its session ends, or a second
-    process with its id takes its place while it lives.
+    """If this fails, a broker that was killed and restarted is out of service until its session expires, or a second
+    process with its id replaces it while it is alive.
     """
     cluster = Brokers.of(1, 2, 3)
     epochs = {2: cluster.image.brokers[2].epoch}

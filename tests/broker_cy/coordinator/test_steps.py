@@ -23,7 +23,7 @@ class Steps:
 
 
 def group_life() -> list[Step]:
-    """Return the steps of a group that joins and syncs, and of commits of which one cannot be written."""
+    """Return the steps of a group that joins and syncs, of a commit that cannot be written, and of one that can."""
     harness = Harness()
     steps = Steps(harness)
     leader = harness.join_new("first")

@@ -17,12 +17,12 @@ PIECES = ["a", "b", "c", ".", "*", "+", "?", "|", "(", ")", "[ab]", "[^a]", "\\w
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.text("abc ", max_size=5))
 def test_matches_as_re_does(pattern: str, text: str) -> None:
-    """If this fails, admins are shown other transactions than the requested ones."""
+    """If this fails, an admin client gets other transactions than those it asked for."""
     try:
         model = re.compile(pattern)
         ours = Pattern(pattern)
     except (re.error, PatternError):
-        return  # What is an error differs: a{1,2}+ is one here, and ^* is one there.
+        return  # The two syntaxes have different errors: a{1,2}+ is one here, and ^* is one there.
     assert ours.matches(text) == (model.fullmatch(text) is not None)
 
 

@@ -11,8 +11,8 @@ import pytest
 from broker_cy.core import extras
 
 ROOT = Path(__file__).resolve().parents[3]
-# Runs a program in an environment without some libraries: they are not found at all, or, as with one that is there and
-# lacks a library that it needs itself, their import fails.
+# Runs a program as if some libraries were missing. Either they are not found at all, or they are found and their import
+# fails, like the import of an installed library that lacks one of its own dependencies.
 WITHOUT = """
 import importlib.abc, runpy, sys
 package, way, *names = sys.argv[1:]

@@ -49,7 +49,7 @@ def shake(client: Any, server: Any) -> list[int]:
 
 
 def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """If this fails, nobody can tell which OpenSSL a broker is linked with, and whether a hole in it is open."""
+    """If this fails, an operator cannot see which OpenSSL a broker is linked with, nor whether it is vulnerable."""
     assert openssl_version() == openssl.version()
     assert openssl.version().startswith("OpenSSL 3.")
     with pytest.raises(SystemExit):

@@ -24,7 +24,7 @@ def test_the_example_of_the_specification() -> None:
     assert mechanism is not None
     keys = scram.keys_of(mechanism, scram.salted_password(mechanism, "pencil", SALT, 4_096))
     assert hmac.digest(keys.server_key, EXCHANGE, "sha256") == SIGNATURE
-    # What a server does with the proof of a client.
+    # A server verifies the proof of a client like this.
     client_signature = hmac.digest(keys.stored_key, EXCHANGE, "sha256")
     client_key = bytes(a ^ b for a, b in zip(PROOF, client_signature, strict=True))
     assert hashlib.sha256(client_key).digest() == keys.stored_key

@@ -1,4 +1,4 @@
-"""Samples of newer brokers, and records that are no samples."""
+"""Samples from newer brokers, and records that are not samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that are no voters, and logs that begin behind a snapshot (KIP-630)."""
+"""Observers, and logs that begin after a snapshot (KIP-630)."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def test_an_observer_that_loses_its_leader_searches_and_does_not_vote_in_the_epo
     assert [each.to for each in output.send] in ([1], [2], [3])
     output = node.receive(3, VoteRequest(5, OffsetAndEpoch(9, 1), False, directory(3), replica(9)))
     assert [message.granted for message in sent(output, 3)] == [False]  # type: ignore[union-attr]
-    # Whoever names the leader again.
+    # A response that names the leader makes it a follower again.
     output = node.receive(1, FetchResponse(5, 0, 2, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert (output.role, output.leader_id) == (Role.FOLLOWER, 2)
 
 
 def test_an_observer_believes_no_voter_that_a_leader_is_there_which_has_gone() -> None:
-    """If this fails, a broker that is no controller follows a dead active controller until its fetch timeout."""
+    """If this fails, a broker without the controller role follows a dead active controller until its fetch timeout."""
     node = Node(voter(9), dynamic(1, 2, 3))
     node.receive(2, BeginQuorumEpoch(5, None, addresses(2)))
     asked: list[int] = []
@@ -92,7 +92,7 @@ def test_an_observer_believes_no_voter_that_a_leader_is_there_which_has_gone() -
         assert output.wake_ms <= node.now_ms + 2 * Timeouts().gone_ms
         output = node.tick(output.wake_ms - node.now_ms)
     assert set(asked) == {1, 2, 3}
-    # It was no leader that has gone: it answers itself.
+    # Leader 2 has not gone: it answers itself.
     assert node.receive(2, FetchResponse(5, 0, 2)).role is Role.FOLLOWER
 
 
@@ -110,7 +110,7 @@ def test_an_observer_commits_nothing() -> None:
     node.append(5)
     node.synced()
     assert fetch(node, 9, 8).high_watermark == 3
-    # Who is no replica at all gets entries, too, and is not remembered.
+    # A client that is not a replica also gets entries, and the leader does not remember it.
     output = node.receive(-1, Fetch(1, 7, OffsetAndEpoch(3, 1), 0, max_wait_ms=0))
     assert [type(message) for message in sent(output, -1)] == [FetchResponse]
     described = node.quorum.describe(node.now_ms)

@@ -54,7 +54,7 @@ SNAPSHOT = FetchSnapshot(7, 99, OffsetAndEpoch(30, 5), 4096, ONE, 1000)
 UPDATE = UpdateVoter(7, Voter(ReplicaKey(1, ONE), ADDRESSES, 0, 1))
 KEYS = (ReplicaKey(3), ReplicaKey(1))
 
-# What arrives of a request in each version: older ones do not have every field.
+# Each request, and its fields that survive a version: older versions do not have every field.
 REQUESTS: list[tuple[int, Request, Request]] = [
     (0, VOTE, VoteRequest(7, OffsetAndEpoch(40, 6), False)),
     (1, VOTE, VOTE),

@@ -147,7 +147,7 @@ def test_what_is_owed_is_bounded_where_waits_are() -> None:
 
 
 def test_a_paced_rate_is_kept_until_it_is_as_new() -> None:
-    """If this fails, who has to wait is served because others came."""
+    """If this fails, a sweep that new clients cause drops the rate of a throttled client, which is served early."""
     rate = PacedRate(WHO, 1.0, 11, 1000, 0)
     rate.record(1000.0, 0)
     assert not rate.is_idle(999_999)

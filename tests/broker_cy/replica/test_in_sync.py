@@ -18,7 +18,7 @@ REPLICAS = (1, 2, 3)
 
 
 def leader(isr: tuple[int, ...] = REPLICAS, min_isr: int = 2) -> Replica:
-    """Broker 1 leads in epoch 5, with 10 records, of which 4 are known to be committed."""
+    """Broker 1 leads in epoch 5 with 10 records, and knows that the first 4 are committed."""
     standings = {each: Standing(100 + each, True) for each in REPLICAS}
     replica = Replica(0)
     replica.follow(0)

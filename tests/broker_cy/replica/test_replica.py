@@ -99,7 +99,7 @@ def test_any_order_of_reports(seed: int) -> None:
             on_disk, round_end = max(on_disk, round_end), NONE
             replica.synced(on_disk)
         elif act == "flush" and not lost:
-            on_disk = chance.randint(on_disk, written)  # the flush of all logs, of which the next write learns
+            on_disk = chance.randint(on_disk, written)  # the flush of all logs; the next write learns of it
         elif act == "lose" and chance.random() < 0.1:
             lost = True
             replica.lose(errno.EIO)

@@ -19,7 +19,7 @@ def heard(silence: FollowerSilence, broker_id: int, now_ms: int) -> None:
 
 
 def quiet(silence: FollowerSilence, from_ms: int, for_ms: int) -> int | None:
-    """Let broker 3 fetch, and nobody else, for some time. Returns when broker 2 was first silent."""
+    """Let only broker 3 fetch for `for_ms`. Returns when broker 2 was first silent, or None."""
     for now_ms in range(from_ms, from_ms + for_ms + 1, TICK_MS):
         heard(silence, 3, now_ms)
         silence.tick(now_ms)

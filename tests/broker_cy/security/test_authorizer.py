@@ -97,7 +97,7 @@ def numbered(found: list[Any]) -> list[Any]:
 @settings(max_examples=400, deadline=None)
 @given(st.lists(acls, max_size=8), st.booleans())
 def test_decides_as_the_documentation_says(found: list[Any], otherwise: bool) -> None:
-    """If this fails, somebody may do what no ACL allows, or may not do what one allows."""
+    """If this fails, an operation is allowed that no ACL allows, or one is denied that an ACL allows."""
     authorizer = Authorizer(["User:root"], allow_if_no_acl=otherwise)
     authorizer.replace(numbered(found))
     for who in CLIENTS:
@@ -225,7 +225,7 @@ def test_super_users_are_exact() -> None:
 
 
 def test_an_explanation_names_the_rule_or_what_is_near() -> None:
-    """If this fails, an operator who is asked why something is refused cannot find out."""
+    """If this fails, an operator cannot find out why an operation is denied."""
     authorizer = Authorizer(["User:root"])
     deny = acl("User:*", Operation.WRITE, "te", pattern_type=PatternType.PREFIXED, permission_type=Permission.DENY)
     allow = acl("User:a", Operation.ALL, "test")
@@ -238,7 +238,7 @@ def test_an_explanation_names_the_rule_or_what_is_near() -> None:
     assert why("User:a", Operation.WRITE) == (False, Reason.DENIED, Binding.of_record(deny), ())
     assert why("User:a", Operation.DESCRIBE) == (True, Reason.ALLOWED, Binding.of_record(allow), ())
     assert why("User:root", Operation.WRITE) == (True, Reason.SUPER_USER, None, ())
-    # What another may read, and what everybody may not write.
+    # Near: an ACL that allows READ to another principal, and one that denies WRITE to all principals.
     near = (Binding.of_record(allow), Binding.of_record(deny))
     assert why("User:c", Operation.READ) == (False, Reason.NO_MATCH, None, near)
     assert why("User:c", Operation.READ, "x") == (False, Reason.NO_ACL_DENIED, None, ())

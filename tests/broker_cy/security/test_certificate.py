@@ -1,4 +1,4 @@
-"""What certificates say. A name that is not Java's gives a client the rights of nobody, or of somebody else."""
+"""Parsing of certificates. If a name differs from Java's, a client gets no ACLs, or those of another principal."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def test_a_damaged_certificate_is_refused(at: int, value: int, size: int) -> Non
 
 @given(st.binary(max_size=64))
 def test_any_bytes_are_refused(data: bytes) -> None:
-    """If this fails, bytes that are no certificate are taken for one."""
+    """If this fails, arbitrary bytes are accepted as a certificate."""
     with pytest.raises(CertificateError):
         read_certificate(data)

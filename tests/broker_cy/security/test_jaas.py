@@ -88,7 +88,7 @@ def test_no_error_has_a_part_of_a_password(text: str) -> None:
     ],
 )
 def test_other_login_modules_are_refused(module: str) -> None:
-    """If this fails, whoever may write settings names the class that a broker or a client runs."""
+    """If this fails, anyone who can change settings can choose the class that a broker or a client runs."""
     text = f'{module} required username="alice" password="s" user.provider.url="ldap://attacker" serviceName="x";'
     for mechanism in jaas.MECHANISMS:
         with pytest.raises(JaasError, match="is not allowed: the login module of"):
@@ -100,7 +100,7 @@ def test_other_login_modules_are_refused(module: str) -> None:
 
 
 def test_each_mechanism_has_its_own_module() -> None:
-    """If this fails, the users of one mechanism are taken for those of another."""
+    """If this fails, one mechanism accepts the users of another."""
     with pytest.raises(JaasError, match="not allowed"):
         jaas.passwords(f'{SCRAM} required user_alice="x";')
     with pytest.raises(JaasError, match="not allowed"):
@@ -113,7 +113,7 @@ def test_each_mechanism_has_its_own_module() -> None:
 
 
 def test_users_and_the_own_login_are_different_options() -> None:
-    """If this fails, the broker's own login works as that of a client, or no broker can log in to another."""
+    """If this fails, clients can use the broker's own login, or no broker can log in to another."""
     text = f'{PLAIN} required username="admin" password="a-secret" user_alice="b-secret";'
     assert jaas.passwords(text).by_user == {"alice": "b-secret"}
     found = jaas.login("PLAIN", text)
@@ -151,7 +151,7 @@ KEY = 'useKeyTab=true storeKey=true keyTab="/etc/k" principal="kafka/h@X"'
 
 
 def test_kerberos_with_a_key() -> None:
-    """If this fails, a server.properties of Kafka with Kerberos does not start, or with the key of somebody else."""
+    """If this fails, a broker with Kafka's Kerberos settings does not start, or starts with the wrong key."""
     expected = KerberosLogin("kafka", "kafka/h@X", "/etc/k")
     assert jaas.kerberos(f"{KRB5} required {KEY};", "kafka", is_server=True) == expected
     assert jaas.kerberos(f'{KRB5} required {KEY} serviceName="kafka" doNotPrompt=true;', None) == expected
@@ -160,7 +160,7 @@ def test_kerberos_with_a_key() -> None:
 
 
 def test_kerberos_with_tickets() -> None:
-    """If this fails, who has logged in with kinit has to write a key into a file."""
+    """If this fails, a user who has logged in with kinit also has to store a key in a file."""
     assert jaas.kerberos(f"{KRB5} required useTicketCache=true;", "kafka") == KerberosLogin("kafka", "", "", True)
     text = f'{KRB5} required useTicketCache=true ticketCache="/t" principal="alice";'
     assert jaas.kerberos(text, "kafka") == KerberosLogin("kafka", "alice", "/t", uses_tickets=True)

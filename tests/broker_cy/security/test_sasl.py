@@ -160,7 +160,7 @@ def test_the_nonce_is_compared(nonce: str) -> None:
 
 
 def test_a_recorded_login_is_of_no_use() -> None:
-    """If this fails, whoever reads the network logs in as somebody else."""
+    """If this fails, an attacker who records a login can replay it and log in as that user."""
     at_server, challenge = challenge_of(first_of("alice"))
     final = final_of(first_of("alice"), challenge, "c=biws", NONCE + MORE)
     assert isinstance(at_server.step(final), Done)
@@ -237,15 +237,15 @@ def token_client(name: str, token_id: str, password: str) -> ScramClient:
 
 @pytest.mark.parametrize("name", SCRAMS)
 def test_a_delegation_token_is_its_owner(name: str) -> None:
-    """If this fails, a client with a token cannot log in, or acts as somebody else, or for ever."""
+    """If this fails, a client with a token cannot log in, acts as another principal, or stays logged in forever."""
     step = run(with_tokens(name), token_client(name, "id", TOKEN_HMAC))
     assert isinstance(step, Done)
     assert (step.user, step.expires_ms, step.token_id) == ("bob", EXPIRES_MS, "id")
 
 
 def test_tokens_and_users_are_apart() -> None:
-    """If this fails, the HMAC of a token is the password of a user with its name, or the reverse; or a server without
-    tokens, or with others, lets somebody in.
+    """If this fails, the HMAC of a token is accepted as the password of a user with its name, or the reverse; or a
+    server accepts a token that it does not know.
     """
     name = "SCRAM-SHA-256"
     wrong = Failed("unknown user or wrong password", "id")
@@ -259,7 +259,7 @@ def test_tokens_and_users_are_apart() -> None:
 
 
 def test_unknown_tokens_cannot_be_told_from_others() -> None:
-    """If this fails, anybody can find out whether a token is still there."""
+    """If this fails, any client can find out whether a token still exists."""
     firsts = []
     for at_server in (with_tokens(), ScramServer(mechanism("SCRAM-SHA-256"), CREDENTIALS.get, Decoys(b"x"), MORE)):  # type: ignore[arg-type]
         step = at_server.step(first_of("id", ",tokenauth=TRUE"))
@@ -270,7 +270,7 @@ def test_unknown_tokens_cannot_be_told_from_others() -> None:
 
 @pytest.mark.parametrize("name", SCRAMS)
 def test_unknown_users_cannot_be_told_from_others(name: str) -> None:
-    """If this fails, anybody can find out which users exist."""
+    """If this fails, any client can find out which users exist."""
     challenges = {}
     for user in ("alice", "mallory", "trudy"):
         _, challenges[user] = challenge_of(first_of(user), name)

@@ -98,7 +98,7 @@ class Node:
     def __init__(self, cluster: Cluster, node_id: int, config: LogConfig) -> None:
         self.cluster = cluster
         self.node_id = node_id
-        self.is_cut = False  # nobody can connect to it
+        self.is_cut = False  # other nodes cannot connect to it
         self.links: list[tuple[int, Link]] = []
         self.harness = CoreHarness(real=(ApiKey.LIST_OFFSETS,))
         core = self.harness.core

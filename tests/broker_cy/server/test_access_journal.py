@@ -76,7 +76,7 @@ def test_an_access_is_written_once_an_hour(rig: Rig) -> None:
 
 
 def test_the_journal_is_bounded(rig: Rig) -> None:
-    """If this fails, a client with random names takes the broker's memory, or the room of everybody else."""
+    """If this fails, a client that uses random names exhausts the broker's memory, or the room of all other clients."""
     for number in range(ROOM[Kind.REFUSED] + 100):
         rig.saw(f"random-{number}", kind=Kind.REFUSED)
     for number in range(ROOM[Kind.LISTED] + 50):
@@ -93,7 +93,7 @@ def test_the_journal_is_bounded(rig: Rig) -> None:
 
 
 def test_what_was_left_out_is_said(rig: Rig) -> None:
-    """If this fails, a preview looks complete although it is not."""
+    """If this fails, an incomplete preview looks complete."""
     rig.journal._room[Kind.NAMED] = 0
     rig.saw("x")
     rig.pass_time(access_journal.WRITE_S)

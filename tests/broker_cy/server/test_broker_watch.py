@@ -1,4 +1,4 @@
-"""A node notices at once that the process of another broker has ended, and takes nothing else for that."""
+"""A node detects immediately that the process of another broker has ended, and mistakes nothing else for that."""
 
 from __future__ import annotations
 

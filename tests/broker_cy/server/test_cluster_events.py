@@ -55,7 +55,7 @@ def changed(
 
 
 def test_a_lost_broker_and_what_follows() -> None:
-    """If this fails, nobody can read afterwards why producers were refused, or which records were lost."""
+    """If this fails, the events do not show why produce requests failed, or which records were lost."""
     up = [broker(1), broker(2), broker(3)]
     down = [broker(1, fenced=True), broker(2), broker(3)]
     old = PartitionImage((1, 2, 3), (1, 2), 1, 5, 5)
@@ -76,7 +76,7 @@ def test_a_lost_broker_and_what_follows() -> None:
 
 
 def test_leaders_that_are_elected_before_the_broker_is_fenced() -> None:
-    """If this fails, the first of the two changes that a failure consists of leaves no event of who leads now."""
+    """If this fails, no event names the new leaders, which the first of the two changes after a failure elects."""
     up = [broker(1), broker(2), broker(3)]
     old = PartitionImage((1, 2, 3), (1, 2, 3), 1, 5, 5)
     new = old._replace(leader=2, isr=(2, 3), leader_epoch=6)
@@ -85,7 +85,7 @@ def test_leaders_that_are_elected_before_the_broker_is_fenced() -> None:
 
 
 def test_the_end_of_a_reassignment_is_no_failure() -> None:
-    """If this fails, moving replicas looks like a loss of acknowledged records: the new leader was not in sync."""
+    """If this fails, a reassignment looks like a loss of acknowledged records: the new leader was not in sync."""
     up = [broker(1), broker(2), broker(3)]
     moving = PartitionImage((3, 1, 2), (1, 2), 1, 5, 5, adding_replicas=(3,), removing_replicas=(1,))
     ended = PartitionImage((3, 2), (2, 3), 3, 6, 6)
@@ -93,14 +93,14 @@ def test_the_end_of_a_reassignment_is_no_failure() -> None:
 
 
 def test_why_a_broker_was_fenced() -> None:
-    """If this fails, an orderly restart looks like a crash, or nobody knows how a failure was noticed."""
+    """If this fails, a controlled restart looks like a crash, or the events do not show how a failure was detected."""
     part = PartitionImage((1,), (1,), 1, 0, 0)
     for after, cause, reason in (
         # By a controller of Apache Kafka.
         (broker(1, fenced=True, stops=True), "stopped", ""),
         (broker(1, fenced=True), "lost", ""),
         (broker(1, fenced=True, incarnation=2), "started_again", ""),
-        # What leads nothing has no controlled shutdown, and one that is killed meanwhile has.
+        # A broker that leads no partition has no controlled shutdown; one that is killed during it has one.
         (broker(1, fenced=True, reason=FenceReason.STOPPED), "stopped", ""),
         (broker(1, fenced=True, stops=True, reason=FenceReason.PROCESS_ENDED), "lost", "process_ended"),
         (broker(1, fenced=True, reason=FenceReason.SESSION_TIMEOUT), "lost", "session_timeout"),
@@ -112,7 +112,7 @@ def test_why_a_broker_was_fenced() -> None:
 
 
 def test_one_broker_writes_the_events_of_a_change() -> None:
-    """If this fails, each event is there as often as there are brokers, or not at all."""
+    """If this fails, every broker writes each event, or none does."""
     image = MetadataImage()
     assert writer(image) == -1
     for each in (broker(1, fenced=True), broker(2), broker(3)):
@@ -123,7 +123,7 @@ def test_one_broker_writes_the_events_of_a_change() -> None:
 
 
 def test_failures_of_a_cluster_are_written_once_and_survive(bare: Any, tmp_path: Path) -> None:  # noqa: F811
-    """If this fails, the record of a failure is lost with the broker that failed, or is there three times."""
+    """If this fails, the record of a failure is lost with the failed broker, or is written three times."""
     with cluster(tmp_path) as nodes:
         own = ("__cluster_events", "__broker_metrics")
 
@@ -162,7 +162,7 @@ def test_failures_of_a_cluster_are_written_once_and_survive(bare: Any, tmp_path:
         assert found["leaders_elected", "failure"] >= 1
         assert sum(each["type"] == "topic_created" and each["topic"] == "t" for each in written()) == 1
         by = {each["topic"]: each["by"] for each in written() if each["type"] == "topic_created"}
-        # Whoever does not know the author invents none: the broker did not create these.
+        # A broker that does not know the author of a topic leaves it empty: it did not create these topics.
         assert all(
             each["client_id"] or not each["principal"] for each in (by[name] for name in ("at-1", "at-2", "at-3"))
         )

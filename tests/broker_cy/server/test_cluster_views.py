@@ -79,7 +79,7 @@ def test_metadata_of_several_brokers(tmp_path: Path, version: int) -> None:
 
 
 def test_replica_in_an_offline_directory_is_offline(tmp_path: Path) -> None:
-    """If this fails, tools report a replica whose disk is gone as one that is there."""
+    """If this fails, tools report a replica on a failed disk as online."""
 
     async def work(broker: MetadataBroker) -> None:
         await a_cluster(broker)
@@ -262,7 +262,7 @@ def test_metadata_of_a_leader_that_is_gone_is_held_for_longer(tmp_path: Path, mo
 
 
 def test_broker_that_was_fenced_just_now_is_still_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, librdkafka loses the new leaders of partitions in the response that brings them, for a second."""
+    """If this fails, librdkafka ignores for a second the new leaders that a Metadata response names."""
 
     async def work(broker: MetadataBroker) -> None:
         await a_cluster(broker)
@@ -275,7 +275,7 @@ def test_broker_that_was_fenced_just_now_is_still_listed(tmp_path: Path, monkeyp
         response = await broker.call(wanted(), 13)
         assert [each.node_id for each in response.brokers] == [1, 2, 3]
         assert response.controller_id in (1, 2)
-        # Who asks for the brokers themselves, or for all topics, sees those that are there.
+        # A request for the brokers only, or for all topics, returns only unfenced brokers.
         for request in (messages.MetadataRequest(topics=[]), messages.MetadataRequest(topics=None)):
             response = await broker.call(request, 13)
             assert [each.node_id for each in response.brokers] == [1, 2]
@@ -361,7 +361,7 @@ def test_partition_of_another_broker_is_not_unknown(tmp_path: Path) -> None:
             await broker.prepare("t")
             image = broker.server.broker.image
             broker.server._on_image(change(image, [broker_image(2)], {("t", 0): partition_image(2)}), image)
-            # Of partition 2, nobody has heard.
+            # Partition 2 does not exist in the metadata.
             for index, expected in [(0, "NOT_LEADER_OR_FOLLOWER"), (1, "NONE"), (2, "UNKNOWN_TOPIC_OR_PARTITION")]:
                 for request, version in requests_about(index):
                     answer = await broker.call(request, version)

@@ -16,7 +16,7 @@ from broker_cy.server.telemetry.commit_sampler import CommitSampler
 
 
 class Looked(CommitSampler):
-    """Notes what is looked at; nothing is there."""
+    """Records each place that the sampler looks at; no place has a committed offset."""
 
     def __init__(self) -> None:
         broker: Any = None

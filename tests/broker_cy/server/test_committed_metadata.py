@@ -210,7 +210,7 @@ def test_a_leader_that_does_not_stay_reads_how_a_transaction_ends(
 
 
 def test_records_that_cannot_be_applied_are_reported(tmp_path: Path) -> None:
-    """If this fails, a broker whose log is damaged would go on with metadata that nobody else has."""
+    """If this fails, a broker with a damaged log continues with metadata that no other node has."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:

@@ -45,8 +45,8 @@ def duties_of(active: Active) -> ControllerDuties:
 
 
 def test_brokers_are_fenced_when_others_lead() -> None:
-    """If this fails, clients wait for the fence with all its changes, or a broker is fenced again and again while the
-    quorum commits nothing.
+    """If this fails, clients wait until the fencing and all its changes are committed, or a broker is fenced repeatedly
+    while the quorum commits nothing.
     """
 
     async def work() -> None:
@@ -56,7 +56,7 @@ def test_brokers_are_fenced_when_others_lead() -> None:
         duties.start()
         await until(lambda: active.checks > 3)
         assert active.operations == [(ReplaceLeaders, (2,))]
-        # What is left for another step.
+        # The operation that replaces the leaders returns the next step.
         active.submitted[0][1].set_result(LeaveInSync((2,)))
         await until(lambda: len(active.submitted) > 1)
         assert active.operations[1] == (LeaveInSync, (2,))

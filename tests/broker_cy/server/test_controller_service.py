@@ -115,7 +115,7 @@ def test_kafkas_directory_is_continued(tmp_path: Path) -> None:
 
 
 def test_operations_of_one_turn_share_a_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, creating many topics at once would take one disk sync for each."""
+    """If this fails, concurrent creations of many topics take one disk sync each."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:

@@ -85,7 +85,7 @@ def test_groups_and_offsets_survive_a_move(tmp_path: Path) -> None:
 def test_requests_that_wait_for_a_coordinator_learn_that_it_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, a commit is accepted by a coordinator whose group another one has, or waits in vain."""
+    """If this fails, a coordinator accepts a commit for a group that has moved to another one, or never answers it."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

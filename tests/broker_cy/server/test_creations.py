@@ -23,7 +23,7 @@ AT_ONCE = 2
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many logs wait after each turn in which some were created."""
+    """The number of logs that are not created yet, after each turn that created some."""
     found: list[int] = []
     right = Creations._create_some
 
@@ -49,14 +49,14 @@ def last_of(broker: GroupBroker) -> Partition:
 
 
 def test_a_broker_answers_while_it_creates_logs(tmp_path: Path, turns: list[int]) -> None:
-    """If this fails, a broker stands still for seconds when a large topic is created, or its last partitions refuse
-    the first records.
+    """If this fails, the creation of a large topic blocks a broker for seconds, or its last partitions reject the first
+    records.
     """
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
             await create(broker)
-            # Two were there at once; the last one is asked for before it is.
+            # AT_ONCE logs exist immediately. The client produces to the last partition before its log exists.
             assert last_of(broker).unopened
             async with connected(broker) as (client,):
                 answer = await client.call(produce(("t", PARTITIONS - 1)), 9)

@@ -48,7 +48,7 @@ def batch(offset: int) -> bytes:
 
 
 def follower(group: FlushGroup, path: Path, index: int, records: int) -> Partition:
-    """A replica that has so many records, of which it does not know yet that they are committed."""
+    """A follower with `records` records that does not know yet that they are committed."""
     log = Log.create(str(path / f"t-{index}"), "t", index, LogConfig(), 0)
     for offset in range(records):
         log.append(batch(offset), 0)

@@ -50,7 +50,7 @@ def requests(client: RawClient) -> dict[ApiKey, bytes]:
 
 
 def test_every_request_passes_the_gate_once(core: CoreHarness) -> None:
-    """If this fails, a handler is reached without the check of rights, or a client's quota is charged twice."""
+    """If this fails, a request reaches a handler without authorization, or a client's quota is charged twice."""
     asked: list[tuple[str, str, int, int]] = []
     core.core.gate.rule = lambda *what: asked.append(what)
     client = core.client()
@@ -61,13 +61,13 @@ def test_every_request_passes_the_gate_once(core: CoreHarness) -> None:
         assert asked[-1][2] == key
     assert [(principal, listener) for principal, listener, _, _ in asked] == [(ANONYMOUS, "PLAINTEXT")] * len(frames)
     assert [version for *_, version in asked] == [9, 11, 0, 0]
-    # What the gate knew, handlers know, too.
+    # The handlers get the same principal as the gate.
     assert seen == [ANONYMOUS, ANONYMOUS]
 
 
 @pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LEAVE_GROUP, ApiKey.HEARTBEAT])
 def test_no_handler_sees_what_the_gate_refuses(core: CoreHarness, monkeypatch: pytest.MonkeyPatch, key: ApiKey) -> None:
-    """If this fails, a client without the right changes data, or the operator does not learn why it was refused."""
+    """If this fails, an unauthorized client changes data, or the operator does not learn why a request was denied."""
     said: list[tuple[str, str]] = []
     monkeypatch.setattr(core.core.log_events, "bad_request", lambda _host, _port, api, why: said.append((api, why)))
     core.core.gate.rule = lambda principal, listener, asked, version: f"{principal} may not" if asked == key else None

@@ -117,9 +117,7 @@ def test_the_answer_and_the_records_come_after_the_sync(broker: Broker, acks: in
 
 
 def test_one_round_serves_all_that_came_meanwhile(broker: Broker) -> None:
-    """If this fails, with 64 producers each record requires a separate sync, of which the disk does some hundred a
-    second.
-    """
+    """If this fails, with 64 producers each record requires its own sync, and the disk does some hundred a second."""
     clients = [broker.client() for _ in range(8)]
     send(clients[0], SLOW)
     broker.wait_for_jobs(1)

@@ -36,7 +36,7 @@ def batches(broker: GroupBroker, group_id: str = GROUP) -> list[Any]:
 
 
 def test_operations_of_one_turn_share_a_batch(tmp_path: Path) -> None:
-    """If this fails, a thousand consumers that commit at once cost a thousand batches."""
+    """If this fails, a thousand concurrent offset commits cost a thousand batches."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

@@ -139,7 +139,7 @@ def endpoint(refresh_s: float) -> JwksEndpoint:
 
 
 def test_keys_are_read_again() -> None:
-    """If this fails, keys that the provider has withdrawn count for ever, or none does after its first failure."""
+    """If this fails, keys that the provider has withdrawn stay valid forever, or its first failure invalidates all."""
     answers: list[bytes | Exception] = [ONE, OSError("away"), b"no keys", TWO]
 
     def read(url: str) -> bytes:
@@ -152,7 +152,7 @@ def test_keys_are_read_again() -> None:
         keys = Jwks(endpoint(0.01), loop, read)
         assert keys.keys.has("one")
         await until(lambda: len(answers) == 2)
-        # What was known still counts while the provider is away.
+        # Known keys stay valid while the provider is unreachable.
         assert keys.keys.has("one")
         await until(lambda: keys.keys.has("two"))
         assert not keys.keys.has("one")
@@ -161,7 +161,7 @@ def test_keys_are_read_again() -> None:
 
 
 def test_missing_keys_are_asked_for_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, new keys count only after the interval, or anybody makes the broker ask again and again."""
+    """If this fails, new keys are valid only after the interval, or any client can make the broker ask repeatedly."""
     reads: list[str] = []
 
     def read(url: str) -> bytes:

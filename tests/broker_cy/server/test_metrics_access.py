@@ -108,7 +108,7 @@ def test_tokens_are_replaced_without_a_restart(tmp_path: Path, caplog: pytest.Lo
     assert access.allows(f"bearer  {OTHER} ")
     assert not access.allows(f"Bearer {TOKEN}")
     assert not access.allows(f"Basic {OTHER}")
-    # What is wrong now changes nothing, and is not shown.
+    # An invalid file is ignored, and its content is not logged.
     write(tokens, "short")
     access.refresh()
     tokens.unlink()

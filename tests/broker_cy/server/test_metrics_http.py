@@ -76,8 +76,8 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET /met", REQUEST[:-1]])
 def test_peers_that_never_finish_a_request(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, as many sockets as there are places block the monitoring for as long as they like."""
-    # On a busy machine the peers would be closed for their unfinished requests before all are there.
+    """If this fails, CONNECTIONS_MAX idle sockets block monitoring for as long as they like."""
+    # On a busy machine, unfinished requests would time out before all peers are connected.
     monkeypatch.setattr(metrics_http, "REQUEST_S", 2 * DEADLINE_S)
 
     async def main() -> None:

@@ -120,9 +120,7 @@ def test_a_broker_has_to_accept_itself(tmp_path: Path, authority: Authority) -> 
 
 
 def test_controllers_need_not_accept_themselves(tmp_path: Path, authority: Authority) -> None:
-    """If this fails, controllers cannot get a certificate whose authority their trust store gets elsewhere, as in Kafka
-    they can.
-    """
+    """If this fails, a controller rejects a certificate whose authority its own trust store lacks; Kafka accepts it."""
     other = Authority("Other")
     node = Node(tmp_path, authority, authority.issue("node"))
     third = other.issue("node")
@@ -131,7 +129,7 @@ def test_controllers_need_not_accept_themselves(tmp_path: Path, authority: Autho
 
 
 def test_the_other_rules_of_kafka(tmp_path: Path, authority: Authority) -> None:
-    """If this fails, a node is somebody else after an exchange, or demands what its peers do not have."""
+    """If this fails, a new certificate can change a node's identity, or drop host names that its peers verify."""
     node = Node(tmp_path, authority, authority.issue("node"), **{"ssl.client.auth": "none"})
     with pytest.raises(ConfigError, match="DistinguishedName does not match"):
         node.set(node.store(authority.issue("another"), "another"))
@@ -146,7 +144,7 @@ def test_the_other_rules_of_kafka(tmp_path: Path, authority: Authority) -> None:
 
 
 def test_a_trust_store_cannot_be_added(tmp_path: Path, authority: Authority) -> None:
-    """If this fails, an exchange changes whom a node believes, from the authorities of the system to others."""
+    """If this fails, a new certificate also replaces the system's certificate authorities with others."""
     holder = authority.issue("node").write_pem(tmp_path / "own.pem")
     settings = {
         **BASE,
@@ -171,14 +169,14 @@ def test_files_that_change_concern_both_halves(tmp_path: Path, authority: Author
     node.tls.look()
     for listener in ("INNER", "CONTROLLER"):
         assert node.shown(listener) == (second.der, second.der)
-    # What does not fit stays out of both.
+    # An unsuitable certificate is used for neither half.
     Authority("Other").issue("node").write_pem(tmp_path / "own.pem")
     node.tls.look()
     assert node.shown() == (second.der, second.der)
 
 
 def test_settings_of_an_earlier_exchange_count_after_a_start(tmp_path: Path, authority: Authority) -> None:
-    """If this fails, a node shows the certificate of before an exchange again when it was restarted."""
+    """If this fails, a restarted node presents the certificate that was replaced earlier."""
     second = authority.issue("node")
     node = Node(tmp_path, authority, authority.issue("node"))
     node.config.apply_dynamic(node.store(second, "second"), {})

@@ -34,7 +34,7 @@ def broker() -> Iterator[CoreHarness]:
 
 
 def produce(broker: CoreHarness, version: int, name: str = "t", topic_id: UUID = TOPIC_ID) -> messages.ProduceResponse:
-    """Produce to partitions 0, 1 and 2 of the topic, of which the last one does not exist."""
+    """Produce to partitions 0, 1 and 2 of the topic; partition 2 does not exist."""
     batch = encode_batch([Record(0, 1_000, b"k", b"v", [])])
     topic = messages.ProduceRequest.TopicProduceData(
         partition_data=[messages.ProduceRequest.PartitionProduceData(index=index, records=batch) for index in range(3)]
@@ -46,14 +46,14 @@ def produce(broker: CoreHarness, version: int, name: str = "t", topic_id: UUID =
     request = messages.ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[topic])
     response = broker.client().call(request, ApiKey.PRODUCE, version, messages.ProduceResponse)
     found: messages.ProduceResponse = response
-    # What a strict client does: every byte of the response belongs to a field.
+    # Decode like a strict client: every byte of the response belongs to a field.
     assert codec.decode(messages.ProduceResponse, version, codec.encode(found, version)) == found
     return found
 
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_produce_names_the_current_leader(broker: CoreHarness, version: int) -> None:
-    """If this fails, a producer whose leader moved takes the topic for deleted, or needs a Metadata request more."""
+    """If this fails, a producer whose leader moved treats the topic as deleted, or needs another Metadata request."""
     response = produce(broker, version)
     answers = response.responses[0].partition_responses
     moved = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -52,7 +52,7 @@ def check(outgoing: Outgoing, *, advertised: Address = ADVERTISED, has_others: b
 
 
 def test_what_this_machine_refuses_is_certain() -> None:
-    """If this fails, a typing error makes a broker that leads partitions which nobody can read."""
+    """If this fails, a broker with a mistyped advertised address leads partitions that no client can reach."""
     with pytest.raises(RegistrationRefused, match=r"advertised at broker\.example:9093.*listens at 127\.0\.0\.1:9092"):
         check(machine(refuse))
 
@@ -64,7 +64,7 @@ def test_the_address_of_the_listener_is_not_tried() -> None:
 
 @pytest.mark.parametrize("case", ["another machine", "alone", "no answer", "unknown name"])
 def test_what_decides_nothing_is_logged(case: str, caplog: pytest.LogCaptureFixture) -> None:
-    """If this fails, a broker behind a NAT or in a container is refused, or a wrong address is nowhere in its log."""
+    """If this fails, a broker behind a NAT or in a container does not start, or does not log a wrong address."""
 
     def fail() -> None:
         match case:
@@ -83,7 +83,7 @@ def test_what_decides_nothing_is_logged(case: str, caplog: pytest.LogCaptureFixt
 
 
 def test_a_proxy_may_start_later() -> None:
-    """If this fails, a broker has to be started again because its proxy was slower."""
+    """If this fails, a broker that starts before its proxy has to be restarted."""
 
     async def work() -> None:
         server: list[asyncio.Server] = []

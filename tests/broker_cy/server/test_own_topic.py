@@ -1,4 +1,4 @@
-"""The topics that brokers write themselves, where metadata is late."""
+"""The topics that brokers write themselves, when metadata arrives late."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC = "__cluster_events"
 
 
 class LateMetadata:
-    """A leader elsewhere of a topic that this broker's metadata shows when somebody has looked `late` times."""
+    """A topic with a leader on another broker; this broker's metadata shows it after `late` look-ups."""
 
     may_grow = False
 
@@ -51,7 +51,7 @@ class NoReplicas:
 def test_the_only_record_is_written_when_the_topic_appears(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
-    """If this fails, the start of a broker is written with its next event, hours later, or is lost with the broker."""
+    """If this fails, a broker's start event is written with its next event, hours later, or is lost with the broker."""
     monkeypatch.setattr(own_topic, "RETRY_S", 0.001)
 
     async def create(_: Any) -> messages.CreateTopicsResponse:

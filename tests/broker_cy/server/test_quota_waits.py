@@ -1,4 +1,4 @@
-"""Connections whose clients have used more than their quotas: what they are answered, and what they wait for."""
+"""Connections of clients beyond their quotas: their responses, and how long they are throttled."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Peer:
         return found
 
     def produced(self) -> list[int]:
-        """The waits in the answers, each of which has no error."""
+        """Return the throttle times of the responses; none of them has an error."""
         found = self.take(ApiKey.PRODUCE, PRODUCE_VERSION, messages.ProduceResponse)
         assert not any(part.error_code for each in found for part in each.responses[0].partition_responses)
         return [each.throttle_time_ms for each in found]
@@ -150,7 +150,7 @@ def test_a_producer_without_answers_waits_too(tmp_path: Path) -> None:
 
 
 def test_a_consumer_that_has_to_wait_gets_nothing_and_it_does_not_count(tmp_path: Path) -> None:
-    """If this fails, a consumer beyond its quota gets records, or waits for records that it did not get."""
+    """If this fails, a consumer beyond its quota gets records, or is throttled for records that it did not get."""
     broker = QuotaBroker(tmp_path)
     writer = Peer(broker)
     for _ in range(3):
@@ -167,7 +167,7 @@ def test_a_consumer_that_has_to_wait_gets_nothing_and_it_does_not_count(tmp_path
     assert second.responses == []
     peer.fetch(1)
     assert not peer.link.sent
-    # What it did not get does not count: it gets it when what it got before is forgotten.
+    # Records that were held back are not charged: they are sent once the earlier bytes have left the quota window.
     waited_ms = second.throttle_time_ms
     broker.pass_ms(second.throttle_time_ms)
     while not (found := peer.fetched()).responses:
@@ -326,7 +326,7 @@ def test_the_end_of_a_connection_that_waits(tmp_path: Path) -> None:
 
 
 def test_samples_show_who_uses_a_quota_and_waits(tmp_path: Path) -> None:
-    """If this fails, consoles show the rates of others, waits of earlier times, or nobody who is held back."""
+    """If this fails, consoles show wrong rates, old throttle times, or no throttled client."""
     broker = QuotaBroker(tmp_path)
     read = QuotaSamples(broker.quotas)
 
@@ -345,7 +345,7 @@ def test_samples_show_who_uses_a_quota_and_waits(tmp_path: Path) -> None:
     assert SIZE / 10 < use.rate < SIZE / 9
     assert (found.throttles, found.throttled_ms) == (1, use.waited_ms)
     assert use.waited_ms == broker.waits[PRODUCE][1] > 0
-    # The rate still counts, and nobody had to wait since.
+    # The rate still counts, and no request was throttled since.
     found = sample()
     assert [(each.rate, each.waits, each.waited_ms) for each in found.quotas] == [(use.rate, 0, 0)]
     assert found.throttles == found.throttled_ms == 0
@@ -354,8 +354,8 @@ def test_samples_show_who_uses_a_quota_and_waits(tmp_path: Path) -> None:
 
 
 def test_a_sample_has_the_quotas_that_matter_most(tmp_path: Path) -> None:
-    """If this fails, ten thousand clients with quotas are ten thousand lines a second, or the one that waits is not
-    among them.
+    """If this fails, ten thousand clients with quotas cause ten thousand entries a second, or the throttled client is
+    missing.
     """
     broker = QuotaBroker(tmp_path)
     broker.set(PRODUCE, 1000.0)

@@ -37,7 +37,7 @@ class Recorder:
 
 
 class Roles:
-    """A broker, and a topic with one partition, of which `give` commits another image."""
+    """A broker, and a topic with one partition; `give` commits a new image of the topic."""
 
     def __init__(self, broker: GroupBroker) -> None:
         self.broker = broker.server.broker

@@ -99,7 +99,7 @@ def test_a_high_watermark_alone_answers_followers_only_where_consumers_read_from
 
 
 def test_who_is_far_behind_is_not_in_the_way_of_the_others(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, acks=all waits behind megabytes for a replica that is being copied, or that one never joins."""
+    """If this fails, acks=all waits behind megabytes for a replica that catches up, or that replica never joins."""
     monkeypatch.setitem(CONFIG, "replica.fetch.max.bytes", 100)
     lanes: list[tuple[int, Lane]] = []
     right = Replicas._fetch
@@ -125,7 +125,7 @@ def test_who_is_far_behind_is_not_in_the_way_of_the_others(cluster: Cluster, mon
     found = [lane for node_id, lane in lanes if node_id == 3]
     assert found.count(far) >= 1
     assert found[-1] == near
-    # Who is in sync stays, however much there is to be fetched.
+    # An in-sync replica stays in its lane, however much it has to fetch.
     assert (2, far) not in lanes
 
 

@@ -45,7 +45,7 @@ DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_every_api_declares_its_rights() -> None:
-    """If this fails, an API is served whose rights nobody has thought of: with an authorizer it is refused."""
+    """If this fails, an API has no declared ACL operation: a broker with an authorizer denies it."""
     for kind in ListenerKind:
         served = registrations(kind)
         undecided = [entry.api_key.name for entry in served.values() if entry.requires is None]
@@ -61,7 +61,7 @@ def test_every_api_declares_its_rights() -> None:
 
 
 def test_an_api_without_declared_rights_is_refused() -> None:
-    """If this fails, a new API is open to everybody until somebody notices."""
+    """If this fails, a new API is open to every client."""
     served = dict(registrations())
     served[ApiKey.FETCH] = served[ApiKey.FETCH]._replace(requires=None)
     assert set(served) - set(declared(served)) == {ApiKey.FETCH}
@@ -72,7 +72,9 @@ INTERNAL = [key for key in registrations(ListenerKind.CONTROLLER) if key not in 
 
 @pytest.mark.parametrize("key", INTERNAL, ids=lambda key: ApiKey(key).name)
 def test_apis_of_controllers_are_for_nodes_of_the_cluster(tmp_path: Path, key: int) -> None:
-    """If this fails, anybody who reaches a controller can register brokers, change leaders or read the metadata log."""
+    """If this fails, any client that can connect to a controller can register brokers, change leaders or read the
+    metadata log.
+    """
     entry = registrations(ListenerKind.CONTROLLER)[key]
     reached: list[str] = []
 
@@ -107,7 +109,7 @@ def test_apis_of_controllers_are_for_nodes_of_the_cluster(tmp_path: Path, key: i
 
 
 def test_a_forwarded_request_has_the_rights_of_its_client(tmp_path: Path) -> None:
-    """If this fails, everybody has the rights of the broker that forwards his request."""
+    """If this fails, every client has the permissions of the broker that forwards its request."""
     seen: list[tuple[str, str]] = []
 
     async def work(broker: MetadataBroker) -> None:
@@ -132,7 +134,7 @@ def test_a_forwarded_request_has_the_rights_of_its_client(tmp_path: Path) -> Non
             inner = envelope.read_response(ctx, messages.CreateTopicsResponse, answer.response_data)
             seen.append((principal, ErrorCode(inner.topics[0].error_code).name))
             assert inner.topics[0].error_code == expected
-        # Who may not act for the cluster may forward nothing, whoever he says his client is.
+        # A sender without CLUSTER_ACTION may forward nothing, whatever principal it names.
         _, wrapped = ask(ANONYMOUS)
         answer = await broker.call(wrapped, 0, "CONTROLLER", principal="User:guest")
         assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -303,12 +305,12 @@ def test_a_client_cannot_pose_as_a_follower(rig: Rig, monkeypatch: pytest.Monkey
     )
     assert (answer.session_id, answer.responses[0].partitions[0].error_code) == (0, DENIED)
     assert heard == []
-    # Of a debugging consumer, which is none.
+    # Replica id -2 is a debugging consumer, not a follower.
     assert fetch_from(client, "t", 0, replica_id=-2).error_code == 0
 
 
 def test_brokers_write_their_own_topics_with_the_rights_of_brokers(rig: Rig) -> None:
-    """If this fails, anybody who takes the client id of brokers writes cluster events, or brokers cannot."""
+    """If this fails, any client that uses the client id of brokers writes cluster events, or brokers cannot."""
     rig.topic(topic_names.CLUSTER_EVENTS, protected=True)
 
     class OwnClient(RawClient):

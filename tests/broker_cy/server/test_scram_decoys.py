@@ -1,4 +1,4 @@
-"""What a client that is not logged in learns of who exists: nothing, on each node and after a restart."""
+"""SCRAM decoys: before it logs in, a client cannot find out which users exist, on any node and after a restart."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SHA_256, SHA_512 = scram.MECHANISMS
 
 
 def salt(broker: MetadataBroker, user: str = "nobody") -> bytes:
-    """What a node that has just started answers."""
+    """Return the salt that a node returns right after its start."""
     return ScramUsers(cast(Any, broker)).decoys().of(SHA_512, user).salt
 
 
 def test_the_salt_of_an_unknown_user_is_the_same_after_a_restart_and_on_other_nodes(tmp_path: Path) -> None:
-    """If this fails, whoever asks twice, or two brokers, knows who has an account."""
+    """If this fails, a client that asks twice, or asks two brokers, can find out which users exist."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -47,7 +47,7 @@ def test_the_salt_of_an_unknown_user_is_the_same_after_a_restart_and_on_other_no
 
 
 def test_the_secret_is_no_user(tmp_path: Path) -> None:
-    """If this fails, an account appears that nobody has made, or somebody logs in as nobody."""
+    """If this fails, the secret shows up as a user, or a client can log in as this user."""
 
     async def work(broker: MetadataBroker) -> None:
         await broker.call(alter(delete("bob")), 0)
@@ -60,7 +60,7 @@ def test_the_secret_is_no_user(tmp_path: Path) -> None:
             ((_, error, _, _),) = plain(await broker.call(request, 0))[2]
             assert error != "NONE"
         assert broker.image.kept[scram_ops.SECRET].server_key == secret
-        # Nor does it decide how many iterations the others have.
+        # The secret does not change the iterations that decoys show.
         await broker.call(alter(upsert("bob", iterations=8_192)), 0)
         assert ScramUsers(cast(Any, broker)).decoys().of(SHA_256, "nobody").iterations == 8_192
 
@@ -68,8 +68,8 @@ def test_the_secret_is_no_user(tmp_path: Path) -> None:
 
 
 def test_credentials_of_kafka_have_a_secret_too(tmp_path: Path) -> None:
-    """If this fails, in a cluster with controllers of Kafka each node answers otherwise, or says what everybody can
-    compute.
+    """If this fails, in a cluster with Kafka's controllers each node returns another decoy salt, or a salt that any
+    client can compute.
     """
 
     async def work(broker: MetadataBroker) -> None:
@@ -78,7 +78,7 @@ def test_credentials_of_kafka_have_a_secret_too(tmp_path: Path) -> None:
         record = scram_ops.credential(SHA_256, "bob", b"salt", b"salted", 4_096)
         await broker.controller.submit(Records(record))
         assert salt(broker) == salt(broker) != before
-        # A node that runs sees it with its next look, and the secret of a cluster at once.
+        # A running node sees the credential at its next look, and the secret of a cluster immediately.
         broker.clock.advance_ms(int(TYPICAL_S * 1_000))
         assert users.decoys().of(SHA_512, "nobody").salt == salt(broker)
         await broker.controller.submit(Records(scram_ops.secret_record(b"x" * 32)))
@@ -88,7 +88,7 @@ def test_credentials_of_kafka_have_a_secret_too(tmp_path: Path) -> None:
 
 
 def test_a_formatted_cluster_has_the_secret() -> None:
-    """If this fails, the first user of a cluster is known to everybody who asks."""
+    """If this fails, any client can find out whether a name is the first user of a cluster."""
     image = MetadataImage()
     for each in scram_option.records_of(["SCRAM-SHA-256=[name=a,password=b]"], MACHINE_RANDOMNESS):
         assert isinstance(each, VersionedRecord)

@@ -82,13 +82,13 @@ def read_again(path: Path, wanted: Any) -> None:
 
 
 def test_who_changed_which_acls_and_users(tmp_path: Path) -> None:
-    """If this fails, nobody can read afterwards who gave somebody rights, or took them away."""
+    """If this fails, an audit cannot show who granted or revoked access."""
     kept: dict[Any, bytes] = {}
 
     async def work(broker: MetadataBroker) -> None:
         wanted = messages.CreateAclsRequest(creations=[creation("x"), creation("y")])
         await broker.call(wanted, 3, principal="User:admin", host="192.0.2.7")
-        # What exists already is no change.
+        # An ACL that exists already is not a change.
         await broker.call(wanted, 3, principal="User:other")
         chosen = messages.DeleteAclsRequest.DeleteAclsFilter(
             resource_type_filter=2,
@@ -133,7 +133,7 @@ def test_who_changed_which_acls_and_users(tmp_path: Path) -> None:
 
 
 def test_who_changed_which_quotas_and_tokens(tmp_path: Path) -> None:
-    """If this fails, nobody can read afterwards who lifted a quota, or made a token that is somebody's login."""
+    """If this fails, an audit cannot show who removed a quota, or who created a token and for which user."""
     kept: dict[Any, bytes] = {}
     key = "producer_byte_rate"
 

@@ -214,7 +214,7 @@ def test_the_same_credentials_as_kafkas_tool(tmp_path: Path) -> None:
 def test_credentials_are_refused_as_by_kafkas_tool(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
-    """If this fails, a credential that nobody can use is in the metadata, or Kafka's scripts do not work."""
+    """If this fails, the metadata contains an unusable credential, or Kafka's scripts do not work."""
     arguments = ["format", "-c", str(properties(tmp_path, STATIC)), "-t", CLUSTER, "--add-scram", *options]
     assert storage_tool.run(arguments) == 1
     said = capfd.readouterr()

@@ -1,4 +1,4 @@
-"""Listeners with TLS: every byte arrives, whatever the sizes and whoever is slow, and handshakes bother nobody else."""
+"""Listeners with TLS: every byte arrives, for all sizes and slow peers, and handshakes do not delay other clients."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ needs.require(needs.tls)
 from broker_cy.server.connections import handshakes  # noqa: E402
 from tests.broker_cy.server.tls_harness import HEARTBEAT_VERSION, TlsHarness  # noqa: E402
 
-# What the connection reads at most in one call and in one turn of the loop, and what a record holds.
+# The most that the connection reads in one call and in one turn of the loop, and the most that a TLS record holds.
 BUFFER_BYTES, READ_TURN_BYTES, RECORD_BYTES = 262_144, 1_048_576, 16_384
 
 
@@ -182,7 +182,7 @@ def test_what_the_socket_does_not_report_is_handled(harness: TlsHarness, holds: 
 
 
 def test_a_slow_reader_gets_every_byte(harness: TlsHarness) -> None:
-    """If this fails, what the socket did not take at once is lost, or sent twice."""
+    """If this fails, bytes that did not fit into the socket buffer are lost or sent twice."""
     harness.topic("t")
     client = harness.client()
     for _ in range(4):
@@ -202,8 +202,8 @@ def test_a_slow_reader_gets_every_byte(harness: TlsHarness) -> None:
 
 
 def test_half_of_a_record_is_enough(harness: TlsHarness) -> None:
-    """If this fails, a broker that waits for the rest of a request waits for more ciphertext than will come: a part of
-    it is in the library.
+    """If this fails, a broker that waits for the rest of a request waits for more ciphertext than will arrive: OpenSSL
+    already holds a part of it.
     """
     harness.topic("t")
     client = harness.plain_client()
@@ -221,7 +221,7 @@ def test_half_of_a_record_is_enough(harness: TlsHarness) -> None:
     frame = client.encode(produce_request("t", 0, batch_of(86_000)), ApiKey.PRODUCE, 9)
     session.write(frame)
     data = outgoing.read()
-    # All but some 70 KB of the request, of which 14 KB are in a record that has begun to arrive.
+    # The first TLS record of the request, and 14 KB of the second. Some 70 KB of the request cannot be decrypted yet.
     at = RECORD_BYTES + 22 + 14_000
     client.send(data[:at])
     harness.wait_until(lambda: sum(each.bytes_in for each in harness.core.connections) == RECORD_BYTES)
@@ -299,17 +299,17 @@ def test_what_was_not_encrypted_ends_the_connection(harness: TlsHarness, newest:
 
 
 def test_a_slow_handshake_ends(tmp_path: Path) -> None:
-    """If this fails, whoever connects and sends nothing, or half of a handshake, holds a connection for ever."""
+    """If this fails, a client that sends nothing, or half a handshake, holds a connection forever."""
     harness = TlsHarness(tmp_path, timeout_s=0.2)
     try:
         silent, half = harness.connect(), harness.connect()
         half.sendall(b"\x16\x03\x01\x02\x00\x01")
         assert silent.recv(1) == b""
-        # What had not been read when the time was over resets the connection.
+        # If the broker has unread bytes at the timeout, the close resets the connection.
         with suppress(ConnectionResetError):
             assert half.recv(1) == b""
         harness.wait_until(lambda: harness.admission.total == 0)
-        # Who sends nothing is refused nothing.
+        # The client that sent nothing is not counted as a failed handshake.
         assert harness.refusals() == {"it was not finished in time": 1}
         silent.close()
         half.close()
@@ -318,7 +318,7 @@ def test_a_slow_handshake_ends(tmp_path: Path) -> None:
 
 
 def test_the_oldest_handshake_gives_way(harness: TlsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, half-open handshakes use up the memory, or keep everybody else out."""
+    """If this fails, half-open handshakes exhaust memory, or lock all other clients out."""
     monkeypatch.setattr(handshakes, "BEGUN_MAX", 3)
 
     def begun(number: int) -> bool:
@@ -385,7 +385,7 @@ def test_a_certificate_is_exchanged(harness: TlsHarness) -> None:
 
 
 def test_a_certificate_that_does_not_fit_is_refused(harness: TlsHarness) -> None:
-    """If this fails, an exchange makes a broker unreachable, or somebody else."""
+    """If this fails, a new certificate makes a broker unreachable, or changes its identity."""
     tls, authority, node = harness.listener.tls, harness.authority, harness.node
     assert tls is not None
     first = peer_of(harness)
@@ -409,9 +409,9 @@ def test_a_certificate_that_does_not_fit_is_refused(harness: TlsHarness) -> None
     broken = tls.settings.stores._replace(keystore_location=str(harness.files / "broken.pem"))
     with pytest.raises(ConfigError, match="No private key found"):
         harness.on_loop(lambda: node.check(harness.all_with(tls.settings._replace(stores=broken))))
-    assert len(harness.events) == 3  # who only asks is not reported
+    assert len(harness.events) == 3  # validate-only requests are not reported
     harness.events.clear()
-    # A file that became useless: the one before stays in use.
+    # A file that became invalid: the previous certificate stays in use.
     (harness.files / "broker.pem").write_text("nothing")
     harness.on_loop(node.look)
     harness.on_loop(node.look)

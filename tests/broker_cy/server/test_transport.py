@@ -1,4 +1,4 @@
-"""The connection over a transport that is no socket: what TLS and simulated links rely on."""
+"""The connection over a transport that is not a socket, as with TLS and simulated links."""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ def test_markers_go_to_the_leader_of_each_partition() -> None:
 
 
 def test_markers_for_one_broker_share_a_request() -> None:
-    """If this fails, a thousand transactions that end at once are a thousand requests, or a later marker of a producer
-    is mixed up with an earlier one.
+    """If this fails, a thousand transactions that end together cause a thousand requests, or a later marker of a
+    producer is mixed up with an earlier one.
     """
 
     async def work() -> None:

@@ -112,12 +112,12 @@ def test_chooses_what_kafka_chooses(view: View, at: int) -> None:
 
 
 def dirty(share: int) -> View:
-    """Make a log of which `share` tenths are dirty, if it is clean up to 10."""
+    """Make a log with `share` tenths of dirty records, if it is clean up to 10."""
     return View(0, 30, 30, [(0, 10 - share), (10, share), (20, 1)], [(1, 1)] * 3, 0.1)
 
 
 def test_the_dirtiest_comes_first_and_none_twice() -> None:
-    """If this fails, one busy log keeps all others from being cleaned, or two workers clean the same one."""
+    """If this fails, one busy log prevents the cleaning of all others, or two workers clean the same log."""
     policy = CleanerPolicy(15_000)
     logs = [(("a", 0), dirty(2)), (("b", 0), dirty(8)), (("c", 0), dirty(5)), (("d", 0), dirty(1))]
     policy.cleaned = {key: 10 for key, _ in logs}

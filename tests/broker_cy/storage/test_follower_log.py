@@ -36,7 +36,7 @@ def log(tmp_path: Path) -> Log:
 
 
 def test_a_truncated_log_ends_where_a_batch_ends(log: Log) -> None:
-    """If this fails, the next fetch asks for an offset within a batch, and the follower never gets on."""
+    """If this fails, the next fetch asks for an offset within a batch, and the follower is stuck."""
     assert maintenance.truncate_to(log, 25, 0)
     assert log.log_end_offset == log.written_end_offset == 20
     assert log.epochs.entries == LeaderEpochs.load(log.directory).entries == [(1, 0), (2, 10)]
@@ -45,8 +45,8 @@ def test_a_truncated_log_ends_where_a_batch_ends(log: Log) -> None:
 
 
 def test_an_epoch_without_records_is_truncated(log: Log) -> None:
-    """If this fails, a broker that led and wrote nothing follows the next leader in vain: it is asked to truncate to
-    the end of its log again and again (KAFKA-10706).
+    """If this fails, a broker that led and wrote nothing cannot follow the next leader, which asks it again and again
+    to truncate to the end of its log (KAFKA-10706).
     """
     log.epochs.assign(6, log.log_end_offset)
     assert not maintenance.truncate_to(log, 30, 0)
@@ -75,7 +75,7 @@ def test_a_slice_from_before_a_truncation_is_known(log: Log) -> None:
 
 
 def test_a_log_begins_again(log: Log, tmp_path: Path) -> None:
-    """If this fails, a follower that is behind the log start of its leader never gets on, or keeps deleted records."""
+    """If this fails, a follower that is behind its leader's log start is stuck, or keeps deleted records."""
     maintenance.restart_at(log, 50, 0)
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point, log.size_bytes) == (50, 50, 50, 0)
     assert log.epochs.entries == LeaderEpochs.load(log.directory).entries == []

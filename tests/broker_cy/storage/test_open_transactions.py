@@ -92,7 +92,7 @@ def test_last_stable_offset_and_aborted_transactions(
             disk.set_write_budget(20, errno.EIO)
             try:
                 with pytest.raises(StorageError):
-                    # The end of one transaction and the beginning of another, neither of which is written.
+                    # The end of one transaction and the beginning of another; neither is written.
                     log.append(marker(end, producer, False) + transactional(end + 1, 99, 0), 0)
             finally:
                 disk.set_write_budget(-1, 0)

@@ -242,7 +242,7 @@ def test_a_failed_write_takes_a_marker_back(tmp_path: Path) -> None:
     disk.set_write_budget(-1, 0)
     assert log.last_stable_offset(1) == 0
     assert log.aborted_transactions(0, 1) == []
-    # Of the other one, it is only known that it began.
+    # Producer 11 is only known to have begun.
     assert [producer[:3] for producer in log.producers.describe()] == [(10, 0, 0), (11, 0, -1)]
     assert log.producers.describe()[1][5] == -1
     log.append(marker(1, 10, 0), 0)
