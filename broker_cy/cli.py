@@ -110,7 +110,7 @@ def start(argv: Sequence[str]) -> int:
 
         return storage_tool.run(argv[1:])
     arguments = parser().parse_args(argv)
-    # Before the modules are imported: nearly all that they create is there for good, and is looked at again and again.
+    # Set before the modules are imported: nearly all their objects live forever, and each collection would scan them.
     gc.set_threshold(*GC_THRESHOLDS)
     from broker_cy.server.ready_line import StartError
 

@@ -81,7 +81,7 @@ def run(
     server: BrokerServer | ControllerServer
     try:
         if config.is_broker:
-            # Thousands of logs that are there for good need not be looked at again and again.
+            # gc.freeze: thousands of logs live as long as the process, so collections need not scan them.
             server = BrokerServer(config, seams, manager.loading if link is None else link.load, gc.freeze)
         else:
             from broker_cy.server.controller_lifecycle import ControllerServer

@@ -15,12 +15,12 @@ from typing import Final
 # 50,000, 20, 50; but the middle generation, with up to 60,000 objects instead of a million, is scanned in 5 ms.
 THRESHOLDS = (10_000, 4, 1_000)
 
-# When nothing was typed for so long, the next key is probably not in the next tenth of a second.
+# After so long without a key, the next one is unlikely to come within the next tenth of a second.
 QUIET_S: Final = 2.0
-# Full collections, where nobody types, and where somebody always does.
+# The interval between full collections while no key is pressed, and the longest one while keys are pressed.
 FULL_EVERY_S: Final = 60.0
 FULL_AT_LATEST_S: Final = 600.0
-# Memory that the process may gain until a collection is due at once.
+# A collection is due immediately when the process has gained more memory than this.
 GROWTH_MAX_BYTES: Final = 64 << 20
 _LOOK_S: Final = 0.5
 
@@ -28,7 +28,7 @@ _LOOK_S: Final = 0.5
 def relax_collector() -> None:
     """Run the collector seldom, and exclude the objects that exist now. Call it once, when a command has started.
 
-    Answers become trees of objects, which reference counting frees: there is little for a collector to find.
+    Answers become trees of objects, which reference counting frees: the collector finds little garbage.
     """
     gc.collect()
     gc.freeze()
@@ -44,10 +44,10 @@ def resident_bytes() -> int:
 
 
 class IdleCollector:
-    """Collects garbage while nobody types, instead of Python's automatic collections.
+    """Collects garbage while no key is pressed, instead of Python's automatic collections.
 
-    Those come when many objects were made: while a large answer is decoded, of which nothing is garbage. They scan it
-    for 10 ms to 150 ms, in which no key is handled. `used` is to be called at each key.
+    Automatic collections start when many objects were created, so while a large answer is decoded. They scan the
+    answer, which contains no garbage, for 10 ms to 150 ms; meanwhile no key is handled. Call `used` at each key.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class IdleCollector:
         self._memory_bytes = memory_bytes
         self._used_at_s = clock()
         self._is_first = True
-        # What the start left is due as soon as it is quiet.
+        # The garbage of the start is collected in the first quiet period.
         self._collected_at_s = clock() - FULL_EVERY_S
         self._collected_at_bytes = memory_bytes()
 
@@ -71,10 +71,10 @@ class IdleCollector:
         self._used_at_s = self._clock()
 
     def look(self) -> bool:
-        """Collect if it is time to; whether it was.
+        """Collect garbage if a collection is due; return whether it was.
 
-        The objects of the start are excluded afterwards, and nothing else: a screen that is closed is garbage with
-        cycles, and would stay.
+        The first collection excludes the objects of the start from later ones. No later object is excluded: a closed
+        screen is garbage with cycles, and would stay in memory.
         """
         now_s = self._clock()
         is_quiet = now_s - self._used_at_s >= QUIET_S
@@ -98,7 +98,7 @@ class IdleCollector:
                 await asyncio.sleep(_LOOK_S)
                 self.look()
         finally:
-            # Together: all objects go to the oldest generation, which the first automatic collection need not scan.
+            # The two calls move all objects to the oldest generation, which the first automatic collection skips.
             gc.freeze()
             gc.unfreeze()
             gc.enable()

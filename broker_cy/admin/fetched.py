@@ -17,7 +17,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.compression import CorruptPayload, PayloadTooLarge
 from broker_cy.wire.records import Batch, Record, decode_batches
 
-# What one batch may decompress to. A batch that claims more is reported as damaged.
+# The largest decompressed size of one batch. A batch that claims more is reported as damaged.
 PAYLOAD_BYTES_MAX = 256 << 20
 _NO_SESSION_EPOCH = -1
 
@@ -26,10 +26,10 @@ _NO_SESSION_EPOCH = -1
 class Chunk:
     """The part of one answer about one partition: `records` in order, and where the next ones start.
 
-    Left out are transaction markers, aborted records for READ_COMMITTED (`aborted` counts them), and records of batches
-    that do not contain the searched bytes (`passed` counts them). `lost_from`: offsets from there on were deleted
-    before they could be read. `damage`: what could not be read, and was skipped. `high_watermark` and
-    `log_start_offset` are the partition's at that time; -1 where the answer lacks them.
+    `records` excludes transaction markers, aborted records for READ_COMMITTED (`aborted` counts them), and records of
+    batches that do not contain the searched bytes (`passed` counts them). `lost_from`: offsets from there on were
+    deleted before they could be read. `damage`: parts that could not be read and were skipped. `high_watermark` and
+    `log_start_offset` are the partition's at that time; -1 if the answer lacks them.
     """
 
     partition: TopicPartition

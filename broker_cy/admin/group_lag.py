@@ -76,7 +76,7 @@ class TimestampSource(Protocol):
     async def committed_timestamps(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> Outcome[TopicPartition, int | None]:
-        """In ms since 1970, by partition; None if no record is there, or it has no timestamp."""
+        """Timestamps in ms since 1970, by partition; None if the offset has no record, or the record no timestamp."""
 
 
 class RecordTimestamps:

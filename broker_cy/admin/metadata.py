@@ -185,7 +185,7 @@ class Metadata:
         found: dict[str, TopicInfo] = {}
         failed: dict[str, ClientError] = {}
         turns = Turns()
-        # Taken out one by one: a whole large answer is freed in tens of milliseconds, in which nobody else runs.
+        # Topics are removed one by one: freeing a large answer in one step blocks the loop for tens of milliseconds.
         topics, answer.topics = answer.topics, []
         topics.reverse()
         while topics:
@@ -197,10 +197,10 @@ class Metadata:
                 failed[name] = refused(problem, broker, "Metadata", f"topic {name}")
                 continue
             topic, known = _topic_info(each), self._topics.get(name)
-            # What has not changed is kept, also by those who show it, so that nothing large is freed later.
+            # An unchanged topic keeps its known object, which views also hold: no large object is freed later.
             found[name] = known.topic if known is not None and known.topic == topic else topic
             await turns.pause()
-        # Only now, in one turn: what is remembered is never half of an answer.
+        # One turn updates the cache after the whole answer is decoded, so that it never contains half of an answer.
         if names is None or len(self._topics) > CACHED_TOPICS_MAX:
             self._topics.clear()
         until_s = asyncio.get_running_loop().time() + METADATA_AGE_MAX_S

@@ -1,10 +1,10 @@
-"""Moves the replicas of a plan: a bounded number of partitions at a time, with a throttle that ends with it, and with
-progress. What was not done when it ends early is as it was before.
+"""Moves the replicas of a plan: a bounded number of partitions at a time, with a throttle and with progress. The
+throttle is removed when the plan ends. If the plan ends early, the partitions not yet moved are unchanged.
 
-Steps: set the throttle; as long as there are moves, keep `concurrent` of them under way; remove the throttle. If the
-caller stops, or fails, the moves that are under way are cancelled first: without the throttle they would take the whole
-network. If somebody else cancels a move, no other one is started, because whoever cancels removes the throttle as well.
-The same plan computed again continues where this one ended.
+Steps: set the throttle; keep `concurrent` moves under way until all are done; remove the throttle. If the caller stops
+or fails, the mover first cancels the moves under way: without the throttle they would use the whole network. If another
+client cancels a move, no further move is started, because that client removes the throttle as well.
+The same plan, computed again, continues from there.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class _State:
     copied: dict[TopicPartition, int] = field(default_factory=dict)
     samples: deque[tuple[float, int]] = field(default_factory=deque)
     cancelled: list[TopicPartition] = field(default_factory=list)
-    """The moves that somebody else has cancelled."""
+    """The moves that another client has cancelled."""
 
     @property
     def may_start(self) -> bool:
-        """Whether nobody seems to have cancelled anything."""
+        """Whether no other client seems to have cancelled a move."""
         suspects = (self.missing.get(key, 0) >= MISSING_SUSPECT for key in self.under_way)
         return not self.cancelled and not any(suspects)
 

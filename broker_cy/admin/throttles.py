@@ -1,7 +1,7 @@
 """Limits on the bytes that moving replicas copy (KIP-73): a rate of each broker, and the replicas that it applies to.
 
-A limit is set for one plan and removed after it. What others have set stays: a broker's earlier rate is put back, and
-of a topic's list only the replicas of the plan are taken out again.
+A limit is set for one plan and removed after it. Earlier settings stay: the broker's earlier rate is restored, and only
+the plan's replicas are removed from a topic's list.
 """
 
 from __future__ import annotations

@@ -90,8 +90,8 @@ class TopicCalls:
         return Outcome({name: found[name] for name in asked if name in found}, failed)
 
     async def _with_moves(self, topics: dict[str, TopicInfo]) -> dict[str, TopicInfo]:
-        """The topics, with the replicas that moves add where replicas are not in sync. Where none are missing nothing
-        is asked, and where nobody can say, none are known.
+        """The topics, with the replicas that reassignments add. No request is sent if all replicas are in sync. If the
+        request fails, the added replicas stay unknown.
         """
         if not any(part.is_under_replicated for topic in topics.values() for part in topic.partitions):
             return topics

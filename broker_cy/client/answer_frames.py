@@ -14,36 +14,36 @@ from typing import Final
 from broker_cy.client.exchange import SIZE_BYTES, Exchange, ExchangeError
 
 CLOSED: Final = "the broker closed the connection"
-# What one read takes at most while no long answer is gathered.
+# The most bytes that one read takes while no long answer is gathered.
 SHORT_BYTES: Final = 64 << 10
-# Memory of a long answer that is kept for the next one: what a follower fetches at once by default, and more. It is
-# given back when so many answers in a row needed less than a quarter of it.
+# Memory of a long answer that is kept for the next one. The bound exceeds a follower's default fetch size. The memory
+# is freed when UNNEEDED_MAX answers in a row needed less than a quarter of it.
 KEPT_BYTES_MAX: Final = 16 << 20
 UNNEEDED_MAX: Final = 100
 _UNSHARED: Final = 2  # references to memory that only an attribute has: that one, and the argument of getrefcount
 
 
 class AnswerFrames(asyncio.BufferedProtocol):
-    """A subclass takes the answers (`answered`), and learns of the end (`broke`).
+    """A subclass receives the answers (`answered`) and the end of the connection (`broke`).
 
-    Invariant: `_long` is the answer that is being gathered, of `_wanted` bytes, of which `_filled` have arrived; while
-    there is one, nothing else waits in `_short`.
+    Invariant: `_long` is the answer that is being gathered; `_filled` of its `_wanted` bytes have arrived. Meanwhile
+    `_short` is empty.
     """
 
     def __init__(self) -> None:
         self._short = bytearray(SHORT_BYTES)
-        self._from = self._to = 0  # what waits in `_short`
+        self._from = self._to = 0  # the range of `_short` that is not taken yet
         self._kept = bytearray()
         self._unneeded = 0  # answers in a row that needed less than a quarter of it
         self._long: memoryview | None = None
         self._wanted = self._filled = 0
 
     def answered(self, answer: memoryview) -> None:
-        """A whole answer, without its size. Raises ExchangeError for what no broker sends."""
+        """A whole answer, without its size. Raises ExchangeError for bytes that no broker sends."""
         raise NotImplementedError
 
     def broke(self, reason: str) -> None:
-        """The peer sends nothing more, or what no broker sends."""
+        """The peer sends nothing more, or has sent bytes that no broker sends."""
         raise NotImplementedError
 
     # --- what the loop calls
@@ -86,13 +86,13 @@ class AnswerFrames(asyncio.BufferedProtocol):
             at = begin + size
             if self._kept:
                 self._note_need(size)
-            # Whatever follows comes after this answer, also if taking it ends the connection.
+            # Advance first: taking the answer may end the connection, and later bytes follow this answer.
             self._from = at
             self.answered(memoryview(bytes(memoryview(self._short)[begin:at])))
         if at == end:
             at = end = 0
         elif end == SHORT_BYTES:
-            # Less than a size: where more has arrived, it is known how long the answer is.
+            # The rest is shorter than a size; with more bytes, the length of the answer would be known.
             self._short[: end - at] = self._short[at:end]
             at, end = 0, end - at
         self._from, self._to = at, end

@@ -92,7 +92,7 @@ class Connection(AnswerFrames):
         self._writable.set()
         self.closed: str | None = None
         self._transport: asyncio.Transport
-        # Of a connection that logs in again: requests that wait for it; else None.
+        # Requests that wait while the connection logs in again; else None.
         self._held: list[tuple[int, int, bytes, Ticket | None]] | None = None
         self._again: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._ended = loop.create_future()

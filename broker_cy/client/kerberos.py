@@ -1,11 +1,11 @@
 """Kerberos of the machine: security contexts of libgssapi_krb5, through python-gssapi (the extra `gssapi`).
 
-Imported only where something logs in with GSSAPI. Its calls block, and release the interpreter meanwhile: those of a
-server for a key file and the replay cache, those of a client for the key distribution center, too, as long as krb5.conf
-says. One thread may use a context at a time.
+Imported only for logins with GSSAPI. Its calls block, and release the GIL meanwhile. A server's calls wait for a key
+file and the replay cache; a client's calls also wait for the key distribution center, as long as krb5.conf allows. One
+thread may use a context at a time.
 
-The library has its configuration from /etc/krb5.conf or KRB5_CONFIG. A client with a keytab gets its ticket when it is
-first needed, and the next one after half of its time, into a cache in memory.
+The library reads its configuration from /etc/krb5.conf or KRB5_CONFIG. A client with a keytab gets its ticket when it
+is first needed, and the next one after half of its lifetime, into a cache in memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What clients of a process wait for runs there: so many logins at a time, whatever else the process does.
+# Logins of the process's clients run in these threads: CLIENT_THREADS at a time, independent of its other work.
 CLIENT_THREADS: Final = 4
 WORKERS: Final = ThreadPoolExecutor(CLIENT_THREADS, thread_name_prefix="kerberos")
 REASON_CHARACTERS_MAX: Final = 300
@@ -134,10 +134,10 @@ class Initiator:
     """The half of a client, for any number of connections. Its `repr` has no key."""
 
     def __init__(self, login: KerberosLogin) -> None:
-        # What its calls run in.
+        # The threads in which its calls run.
         self.workers = WORKERS
         self._login = login
-        # One at a time asks for tickets, which the others find then.
+        # One thread at a time requests tickets; the others then find them in the cache.
         self._lock = threading.Lock()
         if login.uses_tickets:
             self._store = {"ccache": login.location} if login.location else None

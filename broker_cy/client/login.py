@@ -43,7 +43,7 @@ class KerberosMissing(Exception):
 
 
 class ClientLogin:
-    """Who logs in; shared by connections, of which all but the first save the work of SCRAM's iterations."""
+    """The login of a client, shared by its connections: only the first one computes SCRAM's iterations."""
 
     def __init__(self, login: Login | TokenSource | KerberosLogin, randomness: Randomness = MACHINE_RANDOMNESS) -> None:
         """Raises KerberosMissing."""

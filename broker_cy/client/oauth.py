@@ -1,8 +1,9 @@
-"""From where a client has its token for OAUTHBEARER, as Kafka's DefaultJwtRetriever: from a file, which is read for
-each login, or from the provider (RFC 6749, client credentials), which is asked when the last token has lived for FRESH
-of its time. If that fails, the last token is used until it expires, and the provider is asked again after RETRY_S.
+"""The source of a client's token for OAUTHBEARER, as Kafka's DefaultJwtRetriever. The token comes from a file, which is
+read for each login, or from the provider (RFC 6749, client credentials). The client requests a new token from the
+provider after the fraction FRESH of the last token's lifetime. If that fails, the client uses the last token until it
+expires, and asks the provider again after RETRY_S.
 
-One thread at a time asks, for all connections that wait for the token.
+One thread at a time sends the request, for all connections that wait for the token.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ANSWER_BYTES_MAX: Final = 1 << 20
 
 
 class TokenSource:
-    """Neither the secret nor a token is in its `repr`. `now_s` is a time that never goes back."""
+    """Its `repr` contains neither the secret nor a token. `now_s` is a monotonic clock."""
 
     def __init__(self, endpoint: TokenEndpoint, now_s: Callable[[], float] = time.monotonic) -> None:
         self.endpoint = endpoint
@@ -39,7 +40,7 @@ class TokenSource:
         return f"TokenSource({self.endpoint.url})"
 
     def fresh(self) -> str | None:
-        """The token for a login, if nobody has to be asked."""
+        """The token for a login, unless the provider must be asked first."""
         return self._token if self._token and self._now_s() < self._fresh_until_s else None
 
     def token(self) -> str:
@@ -50,7 +51,7 @@ class TokenSource:
                     self._renew()
                 except (OSError, ValueError) as error:
                     if self._now_s() >= self._expires_s:
-                        # What a server has answered is not shown: it may repeat what it was sent.
+                        # The server's answer is not shown: it may repeat the secret.
                         reason = type(error).__name__ if isinstance(error, ValueError) else str(error)
                         raise LoginFailed(f"could not get a token from {self.endpoint.url}: {reason}") from None
                     self._fresh_until_s = min(self._now_s() + RETRY_S, self._expires_s)

@@ -1,7 +1,7 @@
-"""What outgoing connections need of the machine, handed in by whoever makes them: consoles take MACHINE, brokers what
-they were given (server.seams).
+"""The parts of the machine that outgoing connections need, passed in by their creator: consoles pass MACHINE, brokers
+pass their own seams (server.seams).
 
-Deadlines are on the time of the running loop, which whoever runs the loop controls.
+Deadlines use the time of the running loop, which its owner controls.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from broker_cy.core.clock import MACHINE_CLOCK, Clock
 if TYPE_CHECKING:
     import ssl
 
-# Of TLS: Kafka's clients wait as long for a connection.
+# The timeout of a TLS handshake: Kafka's clients wait as long for a connection.
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 
 
 async def is_own(host: str) -> bool:
-    """Whether this machine has each address of the host. What it sends there has the same address at both ends."""
+    """Whether this machine has each address of the host: a socket to such an address has it at both ends."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
         for family, kind, _, _, address in found:
@@ -39,10 +39,10 @@ async def is_own(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """`connect(protocol, host, port)`, with a fourth argument for TLS, connects to an address, of which the protocol
-    gets a transport, and raises OSError if that fails; `clock` measures how long a computation has kept the loop;
-    `is_own(host)`: whether all addresses of the host are certainly those of this machine; `login` is what each
-    connection logs in with, if anything; `tls()` protects it: a node may exchange its certificates.
+    """`connect(protocol, host, port)`, with a fourth argument for TLS, connects to an address and gives the protocol a
+    transport; it raises OSError on failure. `clock` measures how long a computation has blocked the loop.
+    `is_own(host)`: whether all addresses of the host certainly belong to this machine. `login`, if any, is the login of
+    each connection. `tls()` returns its TLS context; it is called each time, because a node may replace certificates.
     """
 
     connect: Callable[..., Awaitable[None]]

@@ -173,7 +173,7 @@ class Pool:
         return _Turn(self._turns, peer.name, api, deadline)
 
     def leave(self, lane: str) -> None:
-        """Close the connections of a lane that is no longer used."""
+        """Close the connections of an unused lane."""
         for peer in [peer for peer in self._links if peer.lane == lane]:
             self._links.pop(peer).connection.close()
 

@@ -18,7 +18,7 @@ def _replacements() -> dict[int, str]:
     table[0x7F] = "\u2421"
     # Many terminals treat C1 controls like ESC sequences.
     table.update(dict.fromkeys(range(128, 160), "�"))
-    # Bidirectional overrides and isolates, zero-width signs, line separators, and code points that are no characters.
+    # Bidirectional overrides and isolates, zero-width signs, line separators, and code points without a character.
     for low, high in ((0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0xFFF9, 0xFFFB), (0xD800, 0xDFFF)):
         table.update(dict.fromkeys(range(low, high + 1), "�"))
     table[0xFEFF] = "\ufffd"

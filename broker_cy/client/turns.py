@@ -1,4 +1,4 @@
-"""Taking turns: a long computation on the event loop lets other tasks run, such as a console's keys."""
+"""Turns: a long computation on the event loop lets other tasks run, such as those that handle a console's keys."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from broker_cy.core.clock import MACHINE_CLOCK, Clock
 
 # A key press takes some twenty turns of the loop, while several computations may be under way: 50 ms in all.
 TURN_S: Final = 0.001
-# How long a computation waits between two turns for something urgent. It goes on even while keys never end.
+# How long a computation waits between two turns for urgent work. It continues even if keys never stop.
 HELD_S: Final = 0.01
 
 
 class Urgent:
-    """What somebody waits for, such as the effect of a key. Meanwhile computations take one turn per HELD_S at most."""
+    """Urgent work, such as the effect of a key. While it runs, computations take at most one turn per HELD_S."""
 
     def __init__(self) -> None:
         self._under_way = 0
@@ -50,7 +50,7 @@ class Urgent:
                 self._waiting.remove(done)
 
 
-# A process has one event loop with a person in front of it.
+# A process has only one event loop that serves a person.
 URGENT: Final = Urgent()
 
 

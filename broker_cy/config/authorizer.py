@@ -15,7 +15,7 @@ CLASS_NAME: Final = "authorizer.class.name"
 STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SUPER_USERS: Final = "super.users"
 ALLOW_IF_NO_ACL: Final = "allow.everyone.if.no.acl.found"
-# What has no effect without an authorizer.
+# Settings without effect unless an authorizer is configured.
 SETTINGS: Final = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
 
 

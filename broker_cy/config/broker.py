@@ -57,7 +57,7 @@ class BrokerConfig(Mapping[str, Any]):
         # Derived values, valid until the next change, by a key that their user chooses (see `topic`).
         self.derived: dict[Any, Any] = {}
         self.network = startup.network(self._values, static)
-        # Of the file: a change needs a restart. Only the stores of listeners change.
+        # These come from the file: a change needs a restart, except in the key stores of listeners.
         self.sasl = startup.sasl_settings(self._values, static, self.network)
         self.tls = startup.tls_settings(self._values, static, self.network)
 

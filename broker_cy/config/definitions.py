@@ -148,7 +148,7 @@ GROUP_BOUNDS: dict[str, GroupBounds] = {
 }
 
 # Quotas that exist only as dynamic settings of a broker (QuotaConfig.brokerQuotaConfigs), in bytes per second. The last
-# one limits copies between the directories of a broker, of which there is one.
+# one limits copies between the directories of a broker; this broker has only one directory.
 _UNLIMITED = 2**63 - 1
 BROKER_QUOTAS: dict[str, Setting] = {
     name: Setting(

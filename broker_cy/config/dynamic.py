@@ -58,7 +58,7 @@ def synonyms(name: str) -> tuple[str, ...]:
 
 
 def layered(static: Mapping[str, str], *levels: Mapping[str, str]) -> dict[str, str]:
-    """Return `static` overridden by the levels, the last of which takes precedence."""
+    """Return `static` overridden by the levels; the last level takes precedence."""
     texts = dict(static)
     for level in levels:
         for name, text in level.items():

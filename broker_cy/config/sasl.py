@@ -61,7 +61,7 @@ class SaslListener(NamedTuple):
     kerberos: Kerberos | None = None
 
 
-# What a node logs in to others with.
+# The login of a node to other nodes.
 NodeLogin = Login | TokenEndpoint | KerberosLogin
 
 

@@ -16,13 +16,13 @@ from broker_cy.config.types import ConfigError
 from broker_cy.core import shard_ids
 
 METRICS: Final = "brokercy.metrics.listener"
-# Who may read them. Shards serve none, and do not have these settings.
+# Access to the metrics pages. Shards serve no pages, and do not have these settings.
 METRICS_ACCESS: Final = (
     "brokercy.metrics.token.file",
     "brokercy.metrics.ssl.certificate.file",
     "brokercy.metrics.ssl.key.file",
 )
-# Of the controller listener that a node gets if it names none.
+# The host of the controller listener of a node that configures none.
 LOOPBACK: Final = "127.0.0.1"
 _MAP: Final = "listener.security.protocol.map"
 _NO_PLACES: Final[Mapping[str, Place]] = {}

@@ -140,7 +140,7 @@ class Feed(Generic[T]):
 
 
 class Feeds:
-    """Feeds by the subject of their requests. Of the idle ones, those that were used last are kept."""
+    """Feeds by the subject of their requests. The most recently used idle feeds are kept."""
 
     def __init__(self, owner: LoopOwner | None = None) -> None:
         self._owner = owner or LoopOwner()

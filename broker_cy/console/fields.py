@@ -16,9 +16,9 @@ Check = Callable[[Mapping[str, Any]], tuple[str, str] | None]
 class Field:
     """One value. `parse` converts the text that was typed, or raises a ValueError that names the allowed values.
 
-    `hint` is shown in the empty field. With `choices`, the value must be one of them. What is typed into a secret field
-    is not shown. `is_time`: the text may be a time, or a time after @, with `time_if` only if another field has that
-    value (name, value).
+    `hint` is shown in the empty field. With `choices`, the value must be one of them. The content of a secret field is
+    not shown. `is_time`: the text may be a time, or a time after @; with `time_if` (name, value), only if the field of
+    that name has that value.
     """
 
     name: str

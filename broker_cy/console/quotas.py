@@ -147,7 +147,7 @@ def quota_uses(samples: Sequence[Sample]) -> tuple[list[QuotaUse], int]:
         (sample.broker, each.key, each.user, each.client_id): each
         for sample in samples
         for each in sample.quotas
-        # Who is not in the newest sample has used nothing lately, but may have waited.
+        # A client without an entry in the newest sample has sent nothing lately, but may have been throttled.
         if sample is newest[sample.broker] or each.waits
     }
     rows = [

@@ -1,4 +1,4 @@
-"""Filters of records: by key, value, header and JSON path, all of which must match.
+"""Filters of records: by key, value, header and JSON path. A record must match all of them.
 
 A text matches anywhere in the bytes; after `~` it is a regular expression. A JSON path is `$.a.b[0]`, which must
 exist, or `$.a.b = "x"` (also != < > <= >=, and ~ for contained text). Without quotes, numbers, true, false and null

@@ -243,8 +243,8 @@ class Session:
         return self._feeds.get("quorum", self._quick.quorum.describe, 5.0)
 
     def moves(self) -> Feed[Moving]:
-        """Replicas that are being moved, with their rate over the last MOVES_RATE_MS: a throttle lets them copy in
-        steps, some of which are seconds apart.
+        """Replicas that are being moved, with their rate over the last MOVES_RATE_MS. Under a throttle they copy in
+        steps, sometimes seconds apart.
         """
         return self._feeds.get("moves", self._moves, 2.0)
 

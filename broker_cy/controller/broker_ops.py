@@ -85,7 +85,7 @@ class StartBroker(Operation[int]):
             and len(partition.directories) == 1
             and partition[6:] == _SETTLED
         ):
-            # What a PartitionChange comes to for nearly all partitions of a node that is alone, at a third of the time.
+            # The result of a PartitionChange for nearly all partitions of a one-node cluster, at a third of its cost.
             record = messages.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=self.broker_id)
             return VersionedRecord(record, rules.change_version)
         change = PartitionChange(rules, topic, index, partition)

@@ -37,7 +37,7 @@ class State(Enum):
     SHUTDOWN_NOW = "may stop"
 
 
-# What a heartbeat may lead to, by the state that it finds.
+# The states that a heartbeat may lead to, by the current state.
 SUCCESSORS: Final[dict[State, frozenset[State]]] = {
     State.FENCED: frozenset((State.FENCED, State.UNFENCED, State.SHUTDOWN_NOW)),
     State.UNFENCED: frozenset(State),
@@ -111,15 +111,15 @@ class Withdrawal(Operation["Withdrawal | None"]):
     def _part(self, state: MetadataImage, rules: Rules, gone: frozenset[int]) -> elections.Part: ...
 
     def _after_last(self) -> Withdrawal | None:
-        """What follows when the last part is done."""
+        """The operation that follows the last part."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceLeaders(Withdrawal):
-    """Elect other leaders in place of the brokers. They are what clients wait for: of the partitions of a broker that
-    fails, it leads one in as many as there are replicas, and only follows in the others. Where nobody else may lead,
-    nothing changes.
+    """Elect other leaders in place of the brokers. Clients wait for these elections: with n replicas per partition, a
+    failed broker leads 1/n of its partitions, and only follows in the others. A partition without another possible
+    leader does not change.
     """
 
     def _part(self, state: MetadataImage, rules: Rules, gone: frozenset[int]) -> elections.Part:
@@ -193,7 +193,7 @@ class Heartbeat(Operation[HeartbeatReply]):
         current = _state_of(broker, contact)
         is_held = (
             context.monotonic_ms < contact.held_until_ms
-            # Where no other broker serves, anybody is welcome, and where nobody else can lead a partition.
+            # A broker is not held if no other broker serves, or if only it can lead a partition.
             and any(b.is_active for b in state.brokers.values())
             and not (current is State.FENCED and self._would_lead(state, context))
         )
@@ -224,7 +224,7 @@ class Heartbeat(Operation[HeartbeatReply]):
             return State.FENCED
         leads = next(iter(state.topics.led_by(request.broker_id)), None) is not None
         if current is State.SHUTTING_DOWN:
-            # The others are to know that it leads nothing before it stops.
+            # The other brokers must know that it leads no partition before it stops.
             return State.SHUTTING_DOWN if leads or contact.shutdown_at > lowest else State.SHUTDOWN_NOW
         if request.want_shut_down:
             return State.SHUTTING_DOWN if leads and not request.want_fence else State.SHUTDOWN_NOW
@@ -233,7 +233,7 @@ class Heartbeat(Operation[HeartbeatReply]):
     def _reason(self, after: State) -> FenceReason:
         if after is State.FENCED:
             return FenceReason.REQUESTED
-        # Both at once is what the parent of a shard says, of one that has ended (`BrokerMembership.report_end`).
+        # A shard's parent sets both flags for a shard that has ended (`BrokerMembership.report_end`).
         return FenceReason.PROCESS_ENDED if self.request.want_fence else FenceReason.STOPPED
 
     def _note(self, contact: Contact, after: State, context: OperationContext, records: int) -> None:

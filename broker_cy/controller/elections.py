@@ -67,7 +67,7 @@ class Part(NamedTuple):
 
 
 def _part(changes: Iterator[VersionedRecord | None], skip: int) -> Part:
-    """The next part of `changes`, which begin after `skip` partitions. Those that change are not among them again."""
+    """The next part of `changes`, which begin after `skip` partitions. Changed partitions are not listed again."""
     records: list[VersionedRecord] = []
     for record in changes:
         if record is None:
@@ -80,8 +80,8 @@ def _part(changes: Iterator[VersionedRecord | None], skip: int) -> Part:
 
 
 def in_place_of(rules: Rules, led: Partitions, brokers: frozenset[int], skip: int) -> Part:
-    """Elections of other leaders for partitions that `brokers` lead, where somebody else may lead; they are among
-    `rules.gone`. Where nobody may, nothing changes.
+    """Elections of other leaders for the partitions that `brokers` lead; `brokers` are among `rules.gone`. A partition
+    without another possible leader does not change.
     """
     changes = _changes(rules, itertools.islice(led, skip, None), brokers)
     return _part((each if each is not None and each.message.leader >= 0 else None for each in changes), skip)
@@ -89,7 +89,7 @@ def in_place_of(rules: Rules, led: Partitions, brokers: frozenset[int], skip: in
 
 def out_of_in_sync(rules: Rules, partitions: Partitions, brokers: frozenset[int], skip: int) -> Part:
     """Changes that take `brokers` out of the in-sync sets of partitions that others lead."""
-    # A partition for which nobody could be elected waits for the fence, as one without a leader.
+    # A partition without another possible leader waits for the fence, like one without a leader.
     nobody = (NO_LEADER, *brokers)
     found = (each for each in partitions if each[2].leader not in nobody and not brokers.isdisjoint(each[2].isr))
     return _part(_changes(rules, itertools.islice(found, skip, None), brokers), skip)

@@ -73,13 +73,13 @@ class Contact:
         self.shutdown_at = -1
 
     def beat(self, now_ms: int) -> None:
-        """Its process is there: what was said of its end was wrong."""
+        """Its process runs: reports of its end were wrong."""
         self.last_ms = now_ms
         self.refused_by.clear()
         self.is_cut = False
 
     def refuse(self, observer: int, now_ms: int) -> None:
-        """It refuses the connections of a node."""
+        """Note that it refuses the connections of the node `observer`."""
         known = self.refused_by.get(observer)
         first_ms = known.first_ms if known is not None and self.is_refused(observer, now_ms) else now_ms
         self.refused_by[observer] = Refusal(first_ms, now_ms)

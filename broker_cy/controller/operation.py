@@ -32,10 +32,10 @@ RECORDS_PER_STEP_MAX = 10_000
 
 @dataclass(slots=True)
 class Step(Generic[R]):
-    """Records to append, and the reply, which is sent once all of them are committed, or at once if there are none.
+    """Records to append, and the reply. The reply is sent once all records are committed, or immediately without any.
 
     An atomic step is one batch of the log, and so has at most RECORDS_PER_STEP_MAX records: after a crash, the log
-    contains either all of them or none. Other steps are split into batches of at most that size.
+    contains all of them or none. Other steps are split into batches of at most that size.
     """
 
     records: list[VersionedRecord]

@@ -1,5 +1,5 @@
-"""Whether a node whose process is there still runs: it is asked again and again, and is silent if it leaves MISSED_MAX
-turns without an answer. Kafka has only sessions for that (broker.session.timeout.ms).
+"""Whether a node whose process exists still runs: it is probed repeatedly, and counts as silent after MISSED_MAX turns
+without an answer. Kafka has only sessions for that (broker.session.timeout.ms).
 
 A pure state machine. Its inputs are turns (`turn`, at the latest when `interval_ms` have passed since the last one),
 answers and the end of a connection; at most one question waits for its answer.

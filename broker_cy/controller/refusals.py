@@ -1,17 +1,17 @@
-"""Brokers on other hosts that refuse connections: what nodes report of them, and when that says that they are dead.
+"""Brokers on other hosts that refuse connections: the reports of nodes, and when these reports prove a broker dead.
 
-A refused connection says that no process listens at an address, if the host of the address has refused it. Between two
-hosts something else may have: a rule of a firewall, or a device on the way. So a broker is fenced if the active
-controller was refused, another host was refused as well, and the broker was not heard from since. All of them had
-connections to this incarnation before, and were refused by all of its listeners, twice.
+A connection that the host of the address refuses shows that no process listens there. Between two hosts, a firewall
+rule or a network device may have refused it instead. So a broker is fenced if it refused the active controller and
+another host, and has sent nothing since. Each of these nodes had connections to this incarnation before, and was
+refused by all of its listeners, twice.
 
-    the controller was not refused            nothing happens: whoever else was may be the one who is cut off
-    no other host can say anything            the controller's own refusals decide, if they go on for ALONE_MS
-    the broker sends a heartbeat              what was said before is void
+    the controller was not refused            nothing happens: the node that was refused may itself be cut off
+    no other host can report                  the controller's own refusals decide, if they last for ALONE_MS
+    the broker sends a heartbeat              earlier reports are void
 
-A host can say something if a broker in service is on it, that broker is one of broker-cy, and neither the broker in
-question nor on the controller's own host; hosts are those of `placement.host_of`. The nodes repeat what they say as
-long as they are refused.
+A host can report if it has a broker of broker-cy in service that is not the broker in question, and if it is not the
+controller's own host; hosts are those of `placement.host_of`. The nodes repeat their reports as long as they are
+refused.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.controller.placement import host_of
 from broker_cy.metadata.image import BrokerImage, MetadataImage
 
-# For how long the controller must be refused where nobody else can be.
+# How long the controller's connections must be refused if it is the only other node.
 ALONE_MS: Final = 50
 # The tagged field of BrokerHeartbeat in which a broker says who refuses it, sent to controllers of broker-cy only:
 # Kafka's specification does not have it.
 TAG: Final = 10_000
 _ENTRY: Final = struct.Struct(">iq")
-# A cluster does not lose more at once.
+# A cluster does not lose more brokers at the same time.
 ENTRIES_MAX: Final = 1_000
 
 
@@ -72,7 +72,7 @@ class NoteRefusals(Operation[dict[int, int]]):
         gone = {}
         for broker_id, epoch in self.epochs.items():
             broker = state.brokers.get(broker_id)
-            # Nobody is refused by its own process.
+            # A process does not refuse its own node.
             own = broker_id in (self.observer, context.config.node_id)
             if broker is None or broker.epoch != epoch or broker.fenced or own:
                 continue

@@ -23,9 +23,9 @@ class _Written:
     def __init__(self, machine: GroupShard, group_id: str, unwritten: Iterable[Step]) -> None:
         """`unwritten` has the oldest step first."""
         self._offsets, self._group_id = machine.offsets, group_id
-        # What was there before the oldest change.
+        # The offsets before the oldest change.
         self._before: dict[tuple[str, int], CommittedOffset | None] = {}
-        # Where what is pending changes.
+        # The partitions whose pending offsets change.
         self._changing: set[tuple[str, int]] = set()
         for step in unwritten:
             for before in step.before:
@@ -64,8 +64,8 @@ def fetch_offsets(
 ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
     """Return the offsets of the requested partitions, by topic name, or of all (`topics` is None). A partition without
     an offset has offset -1 and no error, and so does every partition of an unknown group. With `require_stable`, a
-    partition with an offset in an open transaction has UNSTABLE_OFFSET_COMMIT. What the steps `unwritten`, the oldest
-    first, have changed is not visible.
+    partition with an offset in an open transaction has UNSTABLE_OFFSET_COMMIT. Changes of the steps `unwritten`, the
+    oldest first, are not visible.
     """
     written = _Written(machine, request.group_id, unwritten)
     try:

@@ -5,7 +5,7 @@ Key: type i16 (0 or 1), group, topic, partition i32. Value: version i16, then by
     0, 2   offset i64, metadata, commit timestamp i64
     1      ... and expire timestamp i64
     3      offset, leader epoch i32, metadata, commit timestamp
-    4      as 3 with compact metadata and tagged fields, of which tag 0 is the topic id
+    4      as 3 with compact metadata and tagged fields; tag 0 is the topic id
 
 Strings are i16 length and UTF-8. The codec over the same tables is the oracle in the tests.
 """

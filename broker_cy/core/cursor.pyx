@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from broker_cy.core.errors import Truncated, WireError
 
-# What an empty cursor points at: PyObject_GetBuffer may give NULL for no bytes, and `take` must not return NULL.
+# The memory of an empty cursor: PyObject_GetBuffer may give NULL for no bytes, and `take` must not return NULL.
 cdef const uint8_t* NOTHING = b""
 
 

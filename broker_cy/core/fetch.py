@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-# Of each wait for the server.
+# The limit of each wait for the server.
 TIMEOUT_S: Final = 10.0
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """Do not follow: the next place is not among those that are allowed."""
+        """Do not follow: the target is not among the allowed ones."""
 
 
 def wrong_with(url: str) -> str | None:

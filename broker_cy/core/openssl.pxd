@@ -1,12 +1,12 @@
 """TLS of one connection over a socket that does not block; every other module reaches OpenSSL through this one, which holds the
 only copy of the library.
 
-Who owns a session: one thread at a time. `shake` may run in a worker, without the GIL; after it has returned SHAKEN the session
-belongs to the thread of the loop. No call waits.
+One thread at a time owns a session. `shake` may run in a worker, without the GIL; after it has returned SHAKEN, the thread of the
+loop owns the session. No call waits.
 
-A session has no buffers of its own while nothing is under way. Ciphertext is received into a buffer that all sessions share; what
-the library does not take from it (the caller had no more room) is kept in `carry`. What the socket does not take of the output is
-kept in `unsent`: at most one call's output, because nothing is encrypted before that is sent.
+An idle session has no buffers of its own. Ciphertext is received into a buffer that all sessions share. `carry` keeps the bytes
+that the library does not take from it because the caller has no more room. `unsent` keeps the output that the socket does not
+take: at most one call's output, because nothing is encrypted before it is sent.
 """
 
 from libc.stdint cimport uint8_t
@@ -30,7 +30,7 @@ cpdef enum:
     # Encrypted and sent in one call: the plaintext and the ciphertext of it stay in the processor's cache.
     SEND_BYTES_MAX = 262144
 
-# What the library reads from and writes to.
+# The library reads its input from a Wire, and writes its output to it.
 cdef struct Wire:
     const uint8_t* input
     size_t left                         # of the input
@@ -54,8 +54,8 @@ cdef class TlsSession:
     cdef uint8_t* unsent                # on the heap
     cdef size_t unsent_at
     cdef size_t unsent_size
-    # Of the plaintext that was sent last, one byte is not reported as taken, although it is encrypted, because `unsent` is not
-    # empty: so that the caller keeps it and calls again when the socket is writable, which is when `unsent` goes out.
+    # While `unsent` is not empty, one byte of the last plaintext is not reported as taken, although it is encrypted. So the caller
+    # keeps that byte and calls again when the socket is writable; that call sends `unsent`.
     cdef bint owes
     cdef bint is_shaken
     cdef bint has_ended                 # the peer sends nothing more

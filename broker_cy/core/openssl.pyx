@@ -1,7 +1,7 @@
-"""TLS of one connection, and the readers of keys that need a cipher; the .pxd says who owns what.
+"""TLS of one connection, and the readers of keys that need a cipher; the .pxd describes the ownership.
 
-The broker is linked with a static OpenSSL of its own (tools/openssl.sh) or with the library of the system, >= 3.0. The module is
-absent where neither was there. The file is long because a second module would hold a second copy of the static library.
+The broker is linked with a static OpenSSL of its own (tools/openssl.sh) or with the library of the system, >= 3.0. A build
+without either lacks this module. The file is long because a second module would hold a second copy of the static library.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -157,10 +157,10 @@ cdef extern from "openssl/ssl.h" nogil:
 
 cdef enum:
     RECEIVE_BYTES = 131072              # received in one call
-    # Records that one call takes: a peer may send any number of key updates or of records of one byte, which cost some us each.
+    # The most records that one call takes: a peer may send many key updates or records of one byte, which cost some us each.
     RECORDS_MAX = 256
     SHAKE_READ_BYTES = 16384
-    # What is around a record, rounded up; and an alert or a key update.
+    # Includes the bytes that TLS adds to each record, rounded up, and an alert or a key update.
     OUTPUT_BYTES = SEND_BYTES_MAX + (SEND_BYTES_MAX / 16384 + 4) * 512
     SHAKE_OUTPUT_BYTES_MAX = 1048576    # of a flight: the chain of certificates, and the names of the trusted ones
     # Why a handshake failed, besides an error of the library.

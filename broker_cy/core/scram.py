@@ -1,7 +1,7 @@
 """SCRAM credentials (RFC 5802, RFC 7677): what a server keeps of a password, as Kafka computes and limits it (KIP-84).
 
-A password is its UTF-8 bytes, without SASLprep, as in Kafka. Whoever has the salted password can log in; the stored key
-and the server key only let a server check who has it.
+A password is its UTF-8 bytes, without SASLprep, as in Kafka. The salted password suffices to log in; the stored key and
+the server key only let a server check that a client has it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from broker_cy.core.errors import WireError
 # A frame's size is an int32, so nothing longer can be sent.
 cdef Py_ssize_t BYTES_MAX = 0x7FFFFFFF
 cdef Py_ssize_t CAPACITY_MIN = 64
-# What a STRING can hold; a longer text is cut.
+# The limit of a STRING; a longer text is cut.
 cdef enum:
     STRING_BYTES_MAX = 32767
 
@@ -63,7 +63,7 @@ cdef class Writer:
         return 0
 
     cdef int nullable_string(self, object text) except -1:
-        """NULLABLE_STRING: `text` is None or a str, of which at most STRING_BYTES_MAX bytes are written."""
+        """NULLABLE_STRING: `text` is None or a str. At most STRING_BYTES_MAX of its bytes are written."""
         if text is None:
             return self.i16(-1)
         data = text.encode()[:STRING_BYTES_MAX]

@@ -11,17 +11,17 @@ import json
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-# Of AccessControlEntryRecord, UserScramCredentialRecord, DelegationTokenRecord and the records that remove them, and of
-# ClientQuotaRecord.
+# The tagged field of AccessControlEntryRecord, UserScramCredentialRecord, DelegationTokenRecord and the records that
+# remove them, and of ClientQuotaRecord.
 TAG: Final = 10_001
-# Of each of the texts; what is longer is cut.
+# The limit of each text; a longer one is cut.
 CHARACTERS_MAX: Final = 250
 
 Tags = tuple[tuple[int, bytes], ...]
 
 
 class Author(NamedTuple):
-    """A client, as events name it; empty texts are not known."""
+    """A client, as events name it; an empty text is unknown."""
 
     client_id: str = ""
     host: str = ""
@@ -29,7 +29,7 @@ class Author(NamedTuple):
 
 
 NOBODY: Final = Author()
-# Of what no client asked for.
+# The author of changes that no client requested.
 CLUSTER: Final = Author(principal="broker")
 
 

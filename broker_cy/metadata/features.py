@@ -40,9 +40,9 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
 }
 
 
-# What a controller registers in addition. It keeps these levels and does nothing else with them; and Kafka, which has
-# no record that removes a controller's registration, would otherwise refuse them in any cluster that a controller of
-# ours has left.
+# Levels that a controller registers in addition. It keeps these levels and does nothing else with them. Without them,
+# Kafka would refuse these levels in any cluster that once had a controller of ours: no record removes the registration
+# of a controller.
 KEPT_BY_CONTROLLERS: Final[dict[str, tuple[int, int]]] = {
     "group.version": (0, 1),
     "share.version": (0, 1),

@@ -69,7 +69,7 @@ class BrokerImage(NamedTuple):
     log_dirs: tuple[UUID, ...]
     cordoned_log_dirs: tuple[UUID, ...] | None
     is_migrating_zk_broker: bool = False
-    # Of the newest fencing of this incarnation.
+    # The reason of the newest fencing of this incarnation.
     fence_reason: FenceReason = FenceReason.UNKNOWN
 
     @property
@@ -98,7 +98,7 @@ class TopicsImage:
         # The ids of the topics whose partition dict this image may change in place; None means all of them, because no
         # other image shares the tables.
         self._owned = owned
-        # Of a committed image: made when it is first asked for, then kept up to date by `absorb`; None: not made.
+        # The index of a committed image: built at its first use, then kept up to date by `absorb`; None: not built.
         self._index: PartitionIndex | None = None
 
     def by_name(self, name: str) -> TopicImage | None:
@@ -307,7 +307,7 @@ ZK_MIGRATION_STATE = "zk_migration_state"
 # of the mechanism).
 ACL: Final = "acl"
 SCRAM: Final = "scram"
-# Of the keys of delegation tokens in `MetadataImage.authors`: (TOKEN, id).
+# The first element of the keys of delegation tokens in `MetadataImage.authors`: (TOKEN, id).
 TOKEN: Final = "token"
 # Changes whose author an image knows; a step of the controller has at most half as many. The others have none.
 AUTHORS_MAX: Final = 20_000

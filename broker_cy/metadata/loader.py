@@ -22,12 +22,12 @@ class Loader:
         self.image = MetadataImage()
         self.kraft = KRaftState()
         self.log_bytes = 0  # of the part of the log that the snapshot does not cover
-        # Of the quorum: its state in the snapshot, and what the log behind it changes, one entry for each change, until
-        # the first `follow`: an uncommitted one may be undone after a start, and then the one before it counts.
+        # The quorum's state in the snapshot, and one entry for each change in the log behind it, until the first
+        # `follow`: an uncommitted change may be undone after a start, and then the previous entry applies.
         self.kraft_in_snapshot = KRaftState()
         self.kraft_in_log: list[tuple[int, KRaftState]] = []
         self._transaction: MetadataImage | None = None
-        # What records are applied to: the image, or a branch of it where the caller wants to know what has changed.
+        # Records are applied to the image, or to a branch of it if the caller needs the changes.
         self._target = self.image
 
     @property

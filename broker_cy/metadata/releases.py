@@ -1,6 +1,6 @@
 """The levels of metadata.version and of the other features in the releases of Apache Kafka, as Kafka 4.3.1 has them.
 
-What this broker itself supports is in `features`: these are the tables of Kafka's tools, of which it serves a part.
+These are the tables of Kafka's tools; this broker supports a part of them, which is in `features`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ DEFAULTS: Final[dict[str, tuple[int, ...]]] = {
     "share.version": (7, 28),
     "streams.version": (7, 29),
 }
-# What a level needs of other features.
+# The levels of other features that a level needs.
 DEPENDENCIES: Final[dict[tuple[str, int], dict[str, int]]] = {
     (features.ELIGIBLE_LEADER_REPLICAS, 1): {features.METADATA_VERSION: features.MV_ELR},
 }
 
 
 def name_of(level: int) -> str | None:
-    """The name of a level of metadata.version; None if there is no such level."""
+    """The name of a level of metadata.version; None for an unknown level."""
     return RELEASES[level - features.MV_MIN] if 0 <= level - features.MV_MIN < len(RELEASES) else None
 
 

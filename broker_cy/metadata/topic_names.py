@@ -15,11 +15,11 @@ CLUSTER_EVENTS: Final = events.TOPIC
 BROKER_METRICS: Final = sample.TOPIC
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
-# What Kafka reports to clients as internal. Many then leave a topic out: pattern subscriptions, and Spark's source,
-# where this cannot be changed. So this broker's own topics, which are there to be read, are not among them.
+# The topics that Kafka reports to clients as internal. Pattern subscriptions skip such topics, and so does Spark's
+# source, without an option. So this broker's own topics are not among them: clients are meant to read those.
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 OWN_TOPICS: Final = frozenset({CLUSTER_EVENTS, BROKER_METRICS})
-# The client id with which brokers write those of which another broker is the leader.
+# The client id with which brokers write to own topics that another broker leads.
 OWN_CLIENT: Final = "__broker_cy_own_topics"
 PROTECTED_TOPICS: Final = INTERNAL_TOPICS | OWN_TOPICS
 NAME_LENGTH_MAX: Final = 249

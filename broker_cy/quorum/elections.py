@@ -26,7 +26,7 @@ from broker_cy.quorum.voters import Endpoint, ReplicaKey
 
 _VOTING = frozenset({Role.UNATTACHED, Role.PROSPECTIVE})
 _LEADERLESS = frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE})
-# Who still follows the leader of the epoch, or knows it and has given it up.
+# The roles that still follow the leader of the epoch, or know it and have given it up.
 _LEADERLESS_SOON = frozenset({Role.FOLLOWER, Role.UNATTACHED, Role.PROSPECTIVE})
 
 
@@ -47,10 +47,10 @@ def learn(state: QuorumState, source: int, epoch: int, leader_id: int, endpoints
     elif epoch == state.epoch and is_other:
         if state.leader_id not in (NO_LEADER, leader_id):
             raise AssertionError(f"epoch {epoch} has the leaders {state.leader_id} and {leader_id}")
-        # A prospective voter has given up its leader. Other voters that still name it have heard from it no later; only
-        # the leader itself shows that it is there. A leader of Kafka that has resigned names itself all the same, until
-        # another one is elected. An observer asks whoever it knows for the leader; whoever answers may not know yet
-        # that a leader has gone.
+        # A prospective voter has given up its leader. Another voter that still names this leader is not newer evidence;
+        # only a message of the leader itself shows that it runs. A leader of Kafka that has resigned still names itself
+        # until another one is elected. An observer asks any node that it knows for the leader; that node may not know
+        # yet that the leader has gone.
         is_asking = not state.may_stand and state.gone_epoch < epoch
         is_credible = state.leader_id == NO_LEADER or source == leader_id or is_asking
         if state.role in _LEADERLESS and is_credible and not state.has_ended:
@@ -134,7 +134,7 @@ def _begin_round(state: QuorumState, *, pre_vote: bool) -> None:
 
 
 def _count(state: QuorumState) -> None:
-    """Decide the round if a majority has answered. What a majority of one leads to is the same."""
+    """Decide the round if a majority has answered. A single voter is its own majority."""
     granted = sum(state.votes.values())
     majority = state.voters.majority
     if granted >= majority:

@@ -1,6 +1,6 @@
 """The messages between the nodes of the metadata quorum, as values: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and
 FetchSnapshot of KIP-595 and KIP-630, with the pre-vote of KIP-996, the directory ids of KIP-853 and the high watermark
-in Fetch of KIP-1166. Who sends one, and to whom, is not part of it. `wire` converts them from and to Kafka's requests.
+in Fetch of KIP-1166. A message names neither sender nor receiver. `wire` converts them from and to Kafka's requests.
 
 Each request has exactly one response, in the same Output; only a Fetch may be answered later: its `correlation` is
 repeated in the response, and so is that of a FetchSnapshot. The `epoch` of a response is that of its sender, which is

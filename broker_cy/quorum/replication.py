@@ -1,8 +1,8 @@
 """Replication of the metadata log (KIP-595): followers fetch, and the offset of a fetch is the acknowledgement of
-everything before it. The high watermark is what a majority of the voters has on disk. A leader that a majority no
-longer fetches from resigns (KAFKA-15489).
+all entries before it. The high watermark is the offset that a majority of the voters has on disk. A leader resigns if a
+majority no longer fetches from it (KAFKA-15489).
 
-Whoever fetches and is not among the voters is an observer: it gets the same entries, and counts for nothing.
+A replica that fetches and is not a voter is an observer: it gets the same entries, but no majority counts it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def fetch_answered(state: QuorumState, source: int, response: FetchResponse) -> 
         if response.snapshot_id.offset > state.high_watermark:
             state.snapshot_fetch = SnapshotFetch(response.snapshot_id)
         else:
-            # What it contains is committed here. A leader has no reason to offer it.
+            # Its content is already committed here. A leader has no reason to offer it.
             state.refetch_later()
         return
     for batch in response.batches:
@@ -131,7 +131,7 @@ def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
         progress.counted_ms = progress.fetched_ms = state.now_ms
     parked = state.parked.pop(key, None)
     if parked is not None and parked.request.correlation != request.correlation:
-        # Its sender has given it up. Whoever holds the connection still waits for a response.
+        # Its sender has given it up, but its connection still needs a response.
         _answer(state, source, parked.request)
     needed = _snapshot_needed(state, end)
     if needed is not None:
@@ -152,8 +152,8 @@ def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
 
 
 def progress_of(state: QuorumState, key: ReplicaKey) -> Progress | None:
-    """What is known of the replica, None for something that is no replica, and for this node: it may have asked itself,
-    as one of the bootstrap servers, before it became the leader.
+    """The progress of the replica. None if the key is not a replica's, and for this node: it may have sent a request to
+    itself, as one of the bootstrap servers, before it became the leader.
     """
     if key.id < 0 or key == state.key:
         return None

@@ -139,12 +139,12 @@ def taken(state: QuorumState, event: Snapshotted) -> None:
 
 
 def requested(state: QuorumState, source: int, request: FetchSnapshot) -> None:
-    """Answer with the place of the chunk; whoever sends the response reads it."""
+    """Answer with the place of the chunk; the sender of the response reads it."""
     error = leader_error(state, request.epoch)
     if error is ErrorCode.NONE and request.position < 0:
         error = ErrorCode.POSITION_OUT_OF_RANGE
     if error is ErrorCode.NONE:
-        # A voter that fetches a snapshot is there (KAFKA-15489), although it acknowledges nothing.
+        # A voter that fetches a snapshot counts as alive (KAFKA-15489), although it acknowledges nothing.
         progress = progress_of(state, ReplicaKey(source, request.directory_id))
         if progress is not None:
             progress.counted_ms = state.now_ms

@@ -39,8 +39,8 @@ PREDECESSORS: Final[dict[Role, frozenset[Role | None]]] = {
     Role.CLOSED: frozenset(set(Role) - {Role.CLOSED}),
 }
 NEVER: Final = -1
-# Of the leader: as many other replicas as the largest cluster has brokers. Beyond it, the one that has fetched least
-# recently is forgotten; it is only missing from DescribeQuorum until it fetches again.
+# The leader tracks as many other replicas as the largest cluster has brokers. Beyond that, it forgets the replica that
+# has fetched least recently; DescribeQuorum only lacks that replica until it fetches again.
 OBSERVERS_MAX: Final = 10_000
 Draw = Callable[[int, int], int]
 """Draws an integer from the first to the second one, both included."""
@@ -141,7 +141,8 @@ class QuorumState:
         self.retry_ms = NEVER  # of a follower: when the next fetch is sent although no response has arrived
         # When the leader is asked again to change this voter, or to make this observer one.
         self.report_ms = NEVER
-        # Of the newest fetch. Drawn, so that no response to a fetch of an earlier life of this node matches.
+        # The correlation of the newest fetch. It starts at random, so that no response to a fetch before a restart
+        # matches.
         self.correlation = draw(0, (1 << 30) - 1)
         self.is_fetching = False  # a fetch waits for its response
         self.has_fetched = False  # since this node follows its leader

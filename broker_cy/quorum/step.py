@@ -14,13 +14,13 @@ from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 class Role(Enum):
     """An observer is unattached or a follower, and not among the voters."""
 
-    UNATTACHED = "unattached"  # knows an epoch but no leader that is there; may have voted
+    UNATTACHED = "unattached"  # knows an epoch but no live leader; may have voted
     RESIGNED = "resigned"  # was the leader of this epoch and must not lead it again
     PROSPECTIVE = "prospective"  # asks whether it would be elected (KIP-996)
     CANDIDATE = "candidate"  # has voted for itself in this epoch
     LEADER = "leader"
     FOLLOWER = "follower"  # fetches from the leader of this epoch
-    CLOSED = "closed"  # takes part no longer
+    CLOSED = "closed"  # has left the quorum's protocol
 
 
 BOOTSTRAP: Final = -2

@@ -94,7 +94,7 @@ class VoterSet:
         return tuple(voter.key for voter in self.voters)
 
     def endpoints(self, voter_id: int) -> tuple[Endpoint, ...]:
-        """Empty for a node that is no voter."""
+        """The endpoints of a voter; empty for any other node."""
         voter = self._by_id.get(voter_id)
         return voter.endpoints if voter is not None else ()
 
@@ -117,7 +117,7 @@ class VoterSet:
         return VoterSet(voter if old.key.id == voter.key.id else old for old in self.voters)
 
     def with_directory(self, key: ReplicaKey) -> VoterSet:
-        """Fill in the directory id of a voter that has none."""
+        """Fill in the missing directory id of a voter."""
         return VoterSet(old._replace(key=key) if old.key.id == key.id else old for old in self.voters)
 
     def supports(self, kraft_version: int) -> bool:

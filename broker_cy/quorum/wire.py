@@ -2,12 +2,12 @@
 Fetch 4-18 and FetchSnapshot 0-1, as Kafka 4.3.1 speaks them. Pure functions between the values of `messages` and those
 of `wire.messages`; `wire_log` converts the entries, `wire_admin` what operators and tools ask, and UpdateRaftVoter 0.
 
-Whoever sends a request keeps its value: `from_response` needs it, because a response does not repeat what was asked.
+The sender of a request keeps its value: `from_response` needs it, because a response does not repeat the request.
 The `correlation` of a Fetch or FetchSnapshot is local to each side: the receiver chooses its own with `from_request`,
 and finds the request that waits by it.
 
 A request that another cluster sent, or that is not about the metadata log, never reaches the state machine: it is
-Refused, with the response to send. What depends on the state (epochs, roles) is answered by the machine.
+Refused, with the response to send. The machine checks all that depends on its state (epochs, roles).
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def update_request(me: Identity, message: UpdateVoter) -> Message:
 
 
 def update_value(me: Identity, request: wire.UpdateRaftVoterRequest) -> UpdateVoter:
-    """Raises Refused. What is wrong with the voter itself is answered by the machine."""
+    """Raises Refused. The machine checks the voter itself."""
     if is_strange(me, request.cluster_id):
         error = ErrorCode.INCONSISTENT_CLUSTER_ID
         raise Refused(wire.UpdateRaftVoterResponse(error_code=error), error)

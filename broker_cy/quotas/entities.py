@@ -38,8 +38,8 @@ M = TypeVar("M", bound=Meter)
 
 
 class Entities(Generic[M]):
-    """The meters of one kind of quota, by tags. `make(tags, limit, now)` returns a new one. `limits` is changed by the
-    owner, who calls `renew` afterwards. Whoever keeps a meter asks again when `generation` is another.
+    """The meters of one kind of quota, by tags. `make(tags, limit, now)` returns a new one. The owner changes `limits`
+    and then calls `renew`. A caller that keeps a meter calls `of` again when `generation` has changed.
     """
 
     def __init__(self, make: Callable[[Tags, float, int], M], entities_max: int = ENTITIES_MAX) -> None:
@@ -50,7 +50,7 @@ class Entities(Generic[M]):
         self._meters: dict[Tags, M] = {}
         self._shared: dict[float, M] = {}
         self._swept_ms = -SWEEP_MS
-        # Waits of meters that were dropped.
+        # Throttle counts of dropped meters.
         self._dropped_waits = self._dropped_ms = 0
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class Entities(Generic[M]):
 
     @property
     def waits(self) -> tuple[int, int]:
-        """How often somebody had to wait, and for how many ms in all."""
+        """How often clients were throttled, and for how many ms in all."""
         count, ms = self._dropped_waits, self._dropped_ms
         for meter in self:
             count += meter.waits
@@ -86,7 +86,7 @@ class Entities(Generic[M]):
         return meter
 
     def renew(self) -> None:
-        """The limits are others: everybody asks again, and finds what it has used."""
+        """Note that the limits have changed: callers get their meters again, which keep the usage so far."""
         self.generation += 1
         if not self.limits:
             self._drop(list(self._meters))

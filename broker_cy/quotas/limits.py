@@ -8,12 +8,13 @@ first that is set of these applies to a client:
 3. this user                         7. this client id
 4. the default user with this id     8. the default client id
 
-What is counted together has the same tags, (user, client id): all clients of a user if a quota of users applies ("" for
-the client id), all users of a client id if one of client ids does ("" for the user), else each pair for itself.
+Clients with the same tags (user, client id) are counted together. If a quota of users applies, the tags join all
+clients of a user ("" for the client id); if one of client ids applies, all users of a client id ("" for the user); else
+each pair has its own tags.
 
-As in Kafka, the tags are found by what kinds of quotas exist at all, and the limit by the tags. One thing follows from
-it: a client without a client id gets no quota by "default client id" alone, and if "this user with the default" is set,
-it gets that of the user.
+As in Kafka, the kinds of quotas that exist determine the tags, and the tags determine the limit. So a client without a
+client id gets no quota by "default client id" alone, and if "this user with the default" is set, it gets that of the
+user.
 """
 
 from __future__ import annotations

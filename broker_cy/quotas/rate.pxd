@@ -1,13 +1,13 @@
 """How much one entity has used of one quota: a rate over windows, as Kafka's Rate over a SampledStat measures it.
 
-`windows` + 1 samples, each of which begins with the first use after the one before it is `window_ms` old. A sample counts until
+A rate has `windows` + 1 samples. A sample begins with the first use after the previous one is `window_ms` old, and counts until
 nothing was added to it for all windows. The rate is over the time since the oldest sample began, and over at least `windows` - 1
-whole windows and what has passed of the current one.
+whole windows and the elapsed part of the current one.
 
-Kafka lets clients wait by this rate, and forgets a window as a whole: who always has more to send alternates between bursts and
-waits, and gets up to half less than its quota. `PacedRate` measures the same, and lets clients wait by a bucket (as KIP-599 has it
-for changes of partitions): what was not used in the last `windows` - 1 windows may be used in a burst, as with Kafka, and over any
-longer time a client gets exactly its quota.
+Kafka throttles clients by this rate, and forgets a window as a whole: a client that always has more to send alternates between
+bursts and waits, and gets up to half less than its quota. `PacedRate` measures the same rate, and throttles clients by a token
+bucket (like KIP-599 for changes of partitions): as with Kafka, a burst may use the unused quota of the last `windows` - 1 windows.
+Over any longer time a client gets exactly its quota.
 """
 
 from libc.stdint cimport int64_t
@@ -25,14 +25,14 @@ cdef class Rate:
     cdef Sample* samples                # windows + 1
     cdef int used
     cdef int current
-    # What `scan` has found, and holds until a sample begins, or none was added to for all windows.
+    # The result of `scan`, valid until a sample begins or expires.
     cdef double total
     cdef int64_t oldest_ms
     cdef int64_t scan_at_ms
     cdef int64_t span_ms                # over which `measure` has measured
     cdef readonly int64_t last_ms       # when something was added last
     cdef readonly tuple entity          # (user, client id) that it counts for
-    cdef readonly int64_t waits         # how often somebody had to wait, and for how long
+    cdef readonly int64_t waits         # how often clients were throttled, and for how long
     cdef readonly int64_t waited_ms
 
     cdef int add(self, double value, int64_t now_ms) except -1

@@ -1,6 +1,6 @@
-"""The group that writes all staged batches at the end of a loop turn, what it writes, and who waits for that.
+"""The group that writes all staged batches at the end of a loop turn, the logs that it writes, and the waiters for these writes.
 
-Whoever waits for a record is a Waiter, registered with the record's offset and level; fetches that wait for more are DelayedFetch.
+A Waiter waits for a record and is registered with the record's offset and level; a DelayedFetch is a fetch that waits for more data.
 Both are notified after reports of progress to the log's Replica.
 """
 
@@ -21,7 +21,7 @@ cdef class Waiter:
     cdef int settled(self, int32_t place, FlushedLog partition, Fate fate) except -1
 
 cdef class OwnAppend(Waiter):
-    """Of a batch that this broker itself has appended."""
+    """Waits for a batch that this broker itself has appended."""
     cdef object future
     cdef object done
     cdef int64_t base_offset
@@ -41,10 +41,10 @@ cdef class FlushGroup:
     cdef bint sync_wanted               # a partition waits for the next round
     # replica.selector.class: consumers read from the nearest replica, so followers learn of each high watermark at once.
     cdef public bint selects_replicas
-    cdef public object on_alter         # called with a Partition that has an AlterPartition to send; None: nobody sends it
+    cdef public object on_alter         # called with a Partition that has an AlterPartition to send; None: it is not sent
     cdef list stagers                   # functions called before the write of this turn, which may stage batches
-    cdef list expiring                  # partitions for which somebody with a deadline waits, or waited
-    cdef int64_t expires_ms             # when `expire_answers` runs next; 0: nobody has a deadline
+    cdef list expiring                  # partitions whose waiters have, or had, a deadline
+    cdef int64_t expires_ms             # when `expire_answers` runs next; 0: no waiter has a deadline
     cdef object expiry_timer
 
     cdef int schedule_flush(self) except -1
@@ -59,30 +59,30 @@ cdef class FlushGroup:
     cpdef int flush(self) except -1
 
 cdef class FlushedLog:
-    """The part of a partition that a FlushGroup writes: its log, its replica, and those who wait for either."""
+    """The part of a partition that a FlushGroup writes: its log, its replica, and the waiters for either."""
     cdef readonly str topic
     cdef readonly int32_t index
     cdef readonly Log log               # None while the partition is offline
     cdef readonly Replica replica
     cdef FlushGroup group
     cdef readonly bint closed           # deleted or replaced: callers that hold it must look it up again
-    cdef int64_t reported_bytes         # Output.readable_bytes of which waiting fetches know
+    cdef int64_t reported_bytes         # Output.readable_bytes that waiting fetches know
     cdef dict waiting_fetches           # keys are DelayedFetch; each removes itself when it is answered; None before the first
-    # What the waiting fetches know: reported_stable is the last stable offset, reported_open whether it was below the high
-    # watermark.
+    # The state that the waiting fetches know: reported_stable is the last stable offset, reported_open whether it was below the
+    # high watermark.
     cdef int64_t reported_stable
     cdef bint reported_open
     # For on_advance: whether open transactions hid records before or after this write; whether the last stable offset moved.
     cdef bint undecided
     cdef bint stable_moved
-    # (Waiter, place, offset, level): answers, which leave before others learn of what they waited for, and internal appends. None
+    # (Waiter, place, offset, level): answers, which leave before other clients see the same progress, and internal appends. None
     # before the first: most of many partitions never have one.
     cdef list waiting_answers
     cdef bint expires                   # is in FlushGroup.expiring
     cdef list waiting_appends
     cdef list undone_appends            # of waiting_appends, those of a write that failed; told after the answers of the turn
     cdef dict waiting_followers         # as waiting_fetches, but for writes, and they stay; None for the only replica
-    # What the waiting followers know: ends of the written records, and of the committed ones.
+    # The offsets that the waiting followers know: ends of the written records, and of the committed ones.
     cdef int64_t told_written
     cdef int64_t told_high
     cdef public object on_written       # called with a following partition when what it fetched is written

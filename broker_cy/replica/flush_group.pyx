@@ -191,7 +191,9 @@ cdef class FlushGroup:
 
 cdef class FlushedLog:
     cdef int follow_log_start(self) except -1:
-        """One of several replicas may have a new high watermark, and nobody was woken yet: it deletes what its leader has deleted."""
+        """Delete the records that the leader has deleted. Called for one of several replicas after its high watermark may have changed,
+        before any waiter is woken.
+        """
         return 0
 
     # ---- write ----
@@ -283,9 +285,9 @@ cdef class FlushedLog:
         return 0
 
     cdef int64_t expire(self, int64_t now_ms) except -1:
-        """Settle the answers of which the deadline is over. Returns the earliest one of those that still wait, or 0.
+        """Settle the answers whose deadline is over. Returns the earliest deadline of the other answers, or 0.
 
-        What is not on this replica's own disk yet is not given up: as in Kafka, the time is for the other replicas.
+        Records that are not on this replica's own disk yet do not expire: as in Kafka, the deadline is for the other replicas.
         """
         cdef list pending = [], expired = []
         cdef Waiter waiter

@@ -129,9 +129,9 @@ def belongs(base_offset: int, epoch: int, end: int, newest_epoch: int, leader_ep
 
 
 def log_start(leader_start: int, high_watermark: int) -> int:
-    """Up to where records are deleted as the leader has deleted them: never above this replica's high watermark
-    (KAFKA-9491). Records before the leader's log start cannot be compared with the leader's, so nobody may read them
-    here.
+    """The offset up to which records are deleted because the leader has deleted them: never above this replica's high
+    watermark (KAFKA-9491). Records before the leader's log start cannot be compared with the leader's, so clients may
+    not read them here.
     """
     return min(leader_start, high_watermark)
 

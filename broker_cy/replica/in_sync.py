@@ -19,7 +19,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.replica.silence import FollowerSilence
 from broker_cy.replica.standing import Standing
 
-# Of a follower that has not fetched yet in this leader epoch.
+# The offsets of a follower that has not fetched yet in this leader epoch.
 UNKNOWN = -1
 # The broker epoch of a follower that has not fetched yet. A fetch below version 15 has none, and says -1.
 NO_BROKER_EPOCH = -2
@@ -78,7 +78,7 @@ class Follower:
     __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetched_ms", "leader_end_then", "log_start_offset")
 
     def __init__(self) -> None:
-        self.end_offset = UNKNOWN  # fetched from: everything before it is there
+        self.end_offset = UNKNOWN  # the offset that it fetched from: it has all records before it
         self.log_start_offset = UNKNOWN
         self.broker_epoch = NO_BROKER_EPOCH
         self.caught_up_ms = 0  # it had everything that the leader had at this time
@@ -247,9 +247,7 @@ class InSync:
         return self.followers[broker_id].broker_epoch in (ANY_BROKER_EPOCH, standing.epoch)
 
     def answered(self, proposal: Proposal, answer: Altered) -> None:
-        """The controller has answered a proposal; an answer to one that is no longer under way changes nothing
-        (KAFKA-12686).
-        """
+        """The controller has answered a proposal; an answer to an earlier proposal changes nothing (KAFKA-12686)."""
         if proposal is not self.proposal:
             return
         if answer.error == ErrorCode.NONE:
@@ -293,8 +291,8 @@ class InSync:
 
     def _commit(self, isr: frozenset[int]) -> None:
         for broker_id in self.isr - isr:
-            # Who left is near again only with everything that the leader has: else the high watermark would wait while
-            # it copies what it missed.
+            # A follower that left may rejoin only when it has all records of the leader: else the high watermark would
+            # wait while the follower copies the missing ones.
             follower = self.followers.get(broker_id)
             if follower is not None:
                 follower.caught_up_ms = self.now_ms - self.lag_max_ms - 1
@@ -343,10 +341,10 @@ class InSync:
         return bound
 
     def low_watermark(self, log_start: int) -> int:
-        """Everything before it is deleted (DeleteRecords) in the leader's log, which begins at `log_start`, and in all
-        followers that are served or in the set; UNKNOWN if one of them has not fetched yet. As in Kafka, a fenced
-        broker is not waited for. What an earlier incarnation had deleted is unknown, too: it may have ended before it
-        checkpointed its log start.
+        """All records before it are deleted (DeleteRecords) in the leader's log, which begins at `log_start`, and in
+        all followers that are active or in the set; UNKNOWN if one of them has not fetched yet. As in Kafka, the low
+        watermark does not wait for a fenced broker. The log start of an earlier incarnation is UNKNOWN, too: it may
+        have ended before it checkpointed its log start.
         """
         low = log_start
         for broker_id, follower in self.followers.items():
@@ -364,8 +362,8 @@ class InSync:
         return broker_id in self.isr or (standing is not None and standing.is_eligible)
 
     def nearest(self, rack: str, offset: int) -> int:
-        """The in-sync replica in a consumer's rack that has `offset` and the most records; the leader if it is there
-        itself, and -1 if nobody is (KIP-392, RackAwareReplicaSelector).
+        """The in-sync replica in a consumer's rack that has `offset` and the most records; the leader if it is in this
+        rack, and -1 if no replica is (KIP-392, RackAwareReplicaSelector).
         """
         own = self.standings.get(self.broker_id)
         if own is not None and own.rack == rack:

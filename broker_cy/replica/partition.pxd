@@ -33,7 +33,7 @@ cdef class Partition(FlushedLog):
     cdef readonly int32_t min_insync_replicas   # min.insync.replicas, at most replication_factor
     cdef int32_t min_isr                # min.insync.replicas
     cdef Verifications verifications    # None until the first one starts
-    # Of a partition with several replicas; see `assign`. None: this broker has the only one.
+    # The assignment of a partition with several replicas; see `assign`. None: this broker has the only replica.
     cdef readonly object assigned       # in_sync.Assigned
     cdef bint leads                     # as `assigned` says
     cdef object new_in_sync             # () -> in_sync.InSync

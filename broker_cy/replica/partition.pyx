@@ -1,7 +1,7 @@
 """See partition.pxd.
 
-What may be read and acknowledged is decided by the Replica (replica.pxd), to which every write and sync, and every change of the
-role, is reported. Appends change the log only through `stage` and follower_log, so that offsets, counters and the replica agree.
+The Replica (replica.pxd) decides which records may be read and acknowledged; every write, sync and change of the role is reported
+to it. Appends change the log only through `stage` and follower_log, so that offsets, counters and the replica agree.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

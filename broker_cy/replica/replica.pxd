@@ -1,10 +1,10 @@
-"""The state of one replica of a partition: what it holds, how far that may be read, and who may lead it.
+"""The state of one replica of a partition: the records that it holds, how far they may be read, and its role.
 
-A pure state machine: no log, clock, loop or socket. Whoever writes and syncs reports progress to it (`stage`, `wrote`, `undo`,
+A pure state machine: no log, clock, loop or socket. The code that writes and syncs reports progress to it (`stage`, `wrote`, `undo`,
 `begin_round`, `synced`, `lose`); each report returns one Output, and nothing else moves the high watermark.
 
-Of a partition with several replicas, the leader has an InSync (in_sync.py), which limits the high watermark to what the in-sync
-followers have fetched; metadata, fetches, answers to AlterPartition and time reach it through this class. A follower's high
+The leader of a partition with several replicas has an InSync (in_sync.py), which limits the high watermark to the records that the
+in-sync followers have fetched; metadata, fetches, answers to AlterPartition and time reach it through this class. A follower's high
 watermark is its leader's (`learn`), as far as it has the records.
 
 Invariants, between calls:
@@ -23,7 +23,7 @@ cdef enum Fate:
     PENDING                 # not decided: ask again after the next report
     DONE                    # complete up to the level that was asked for
     LOST                    # undone, or possibly not on disk although it has to be
-    MOVED                   # this replica no longer leads, or is no replica any more
+    MOVED                   # this replica no longer leads, or the partition has moved to other brokers
     TOO_FEW                 # committed, and the in-sync set is smaller than min.insync.replicas since
     EXPIRED                 # here, and still pending at the waiter's deadline; `fate` never returns it
 
@@ -32,7 +32,7 @@ cdef enum Level:
     COMMITTED               # below the high watermark (acks=all, internal appends, fetches)
 
 cpdef enum Role:
-    OFFLINE                 # there is no log
+    OFFLINE                 # without a log
     FOLLOWER
     LEADER
     CLOSED                  # the topic was deleted, or the partition moved to other brokers
@@ -87,7 +87,7 @@ cdef class Replica:
         if self.sync_lost or offset >= self.staged.offset:
             return LOST
         if self.role == CLOSED:
-            # The new leader of a partition that was moved away may not have it. Of a deleted topic nobody can find out.
+            # The new leader of a partition that was moved away may not have it. With a deleted topic, no client can find out.
             return MOVED if self.replicated else DONE
         return PENDING if self.role == LEADER else MOVED
 

@@ -62,8 +62,8 @@ cdef class Replica:
         return 0
 
     cpdef Output open(self, int64_t end, int64_t synced_end, int64_t high_watermark=NONE):
-        """The log is there and ends at `end`. What a killed process left in it and did not sync counts as written, as in Kafka; a
-        start has synced it where flush.messages requires that. `high_watermark` is the checkpointed one of a partition with several
+        """The log is open and ends at `end`. As in Kafka, records that a killed process left there without a sync count as written; a
+        start has synced them if flush.messages requires that. `high_watermark` is the checkpointed one of a partition with several
         replicas.
         """
         self.staged = self.written = Mark(end, 0)
@@ -230,7 +230,7 @@ cdef class Replica:
         self.replicate()
         self.in_sync = self.members = None
         self.under_min = False
-        # What the leader of an epoch before had committed may be below records that this log lacks.
+        # The high watermark of an earlier leader may be beyond records that this log lacks.
         self.known_high = NONE
         return self.advance(False)
 

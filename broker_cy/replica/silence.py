@@ -1,19 +1,20 @@
-"""Which followers have stopped fetching from this broker, so that partitions need not wait for them until
-replica.lag.time.max.ms is over: connections that nothing comes through, in one direction or both, stay open.
+"""The followers that have stopped fetching from this broker. Partitions need not wait for them until
+replica.lag.time.max.ms is over: a connection stays open although no data passes, in one direction or both.
 
 A pure state machine, one for all partitions that a broker leads. Its inputs are the fetches of followers (`fetched`),
 the answers that leave (`answered`), members that left in-sync sets because of it (`dropped`), and time (`tick`).
 
-    a fetch that waits here         no silence: the leader is the one to be waited for
+    a fetch that waits here         no silence: the follower waits for the leader
     a long answer                   a slow link needs time for it: the limit begins that much later (SENT_BYTES_PER_MS)
-    a late tick                     this broker stood still, and fetches may wait in its sockets: nothing was missed
-    nobody is heard                 this broker may be the one that is cut off: nobody is silent
+    a late tick                     this broker stood still, and fetches may wait in its sockets: no fetch was missed
+    no follower is heard            this broker may be the one that is cut off: no follower counts as silent
     dropped, and back               a flap (KAFKA-19996): the limit doubles, up to replica.lag.time.max.ms, and halves
                                     again after each FORGIVEN_MS
 
-Invariants: a broker is silent after a tick only if no fetch of it was read for its limit, and the time that a slow link
-takes, after the answer to the last one, and another broker was heard in the last `base_ms`; who has fetched is not. A
-broker that follows nothing here any more becomes silent, too, which concerns no partition.
+Invariants: a broker is silent after a tick only if another broker was heard in the last `base_ms`, and no fetch of the
+silent one was read after the answer to its last one for its limit plus the time that a slow link takes. A broker that
+has fetched is not silent. A broker that no longer follows partitions here becomes silent, too; this concerns no
+partition.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _NEVER: Final = -1
 
 
 class _Heard:
-    """Of one follower. Times are those of this broker, without those in which it stood still."""
+    """The state of one follower. Times exclude the periods in which this broker stood still."""
 
     __slots__ = ("asking", "heard_ms", "is_dropped", "limit_ms", "limited_ms", "quiet_from_ms", "sending_ms")
 
@@ -49,9 +50,7 @@ class FollowerSilence:
     """`silent` has the brokers that have stopped fetching; partitions look at it, and only this class changes it."""
 
     def __init__(self, limit_ms: int, lag_max_ms: int, brokers: Container[int]) -> None:
-        """`limit_ms` is the first limit; 0: nobody is ever silent. Only `brokers` are followed, which bounds the
-        memory.
-        """
+        """`limit_ms` is the first limit; 0: no broker is ever silent. Watching only `brokers` bounds memory."""
         self.silent: set[int] = set()
         self.base_ms = limit_ms
         self._lag_max_ms = max(lag_max_ms, limit_ms)
@@ -102,7 +101,7 @@ class FollowerSilence:
             del self._heard[broker_id]
             self.silent.discard(broker_id)
         for heard in self._heard.values():
-            # What was heard since this broker goes on, and before this tick, was heard now.
+            # Fetches since this broker resumed, and before this tick, count as heard now.
             heard.heard_ms = min(heard.heard_ms, running_ms)
             heard.quiet_from_ms = min(heard.quiet_from_ms, running_ms)
             heard.limited_ms = min(heard.limited_ms, running_ms)

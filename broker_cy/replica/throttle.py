@@ -16,8 +16,8 @@ UNLIMITED: Final = 2**63 - 1
 
 
 class WindowedRate:
-    """Bytes a second over the last `windows` windows of `window_ms` (Kafka's SimpleRate), each of which is one entry
-    at most.
+    """Bytes per second over the last `windows` windows of `window_ms` (Kafka's SimpleRate); a window takes at most one
+    entry.
     """
 
     __slots__ = ("_samples", "_total", "_window_ms", "_windows")

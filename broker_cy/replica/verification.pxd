@@ -31,6 +31,6 @@ cdef class Verifications:
 cdef int16_t judge(Verifications verifications, ProducerState producers, BatchHeader* header, Verification verification,
                    int16_t status, bint required) except? -1
 
-# What is wrong with a batch that has this status, or with a marker that ProducerState.check_marker refused.
+# The problem of a batch with this status, or of a marker that ProducerState.check_marker refused.
 cdef str batch_problem(Verifications verifications, ProducerState producers, BatchHeader* header, int16_t status)
 cdef str marker_problem(ProducerState producers, int64_t producer_id, int16_t epoch, int32_t coordinator_epoch, int16_t status)

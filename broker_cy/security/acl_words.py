@@ -1,7 +1,7 @@
-"""How people write ACLs: `topic:orders`, `read`, `User:alice`; and how ACLs are shown. Names of types, operations and
+"""The text form of ACLs, for input and display: `topic:orders`, `read`, `User:alice`. Names of types, operations and
 permissions are Kafka's, in any case, with `-` or `_`.
 
-What is wrong is a ValueError that names the value and what is allowed.
+A wrong text raises a ValueError that names the value and the allowed ones.
 """
 
 from __future__ import annotations

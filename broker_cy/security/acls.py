@@ -23,7 +23,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class _Code(IntEnum):
-    """Numbers of the protocol of which 0 stands for all that are not known."""
+    """Numbers of the protocol; 0 stands for all unknown ones."""
 
     @classmethod
     def _missing_(cls, value: object) -> Any:
@@ -229,7 +229,7 @@ def _invalid(message: str) -> KafkaError:
 
 def host_text(host: str) -> str:
     """An address as Java writes it, because ACLs name hosts in that form: IPv6 without `::`, and IPv4 addresses that
-    are mapped into IPv6 as IPv4. What is no address stays as it is.
+    are mapped into IPv6 as IPv4. Any other text stays as it is.
     """
     if ":" not in host:
         return host

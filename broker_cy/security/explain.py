@@ -1,7 +1,7 @@
-"""Decisions on ACLs from outside of a broker: from the list that DescribeAcls gives, with the code that brokers use.
+"""Decisions on ACLs outside a broker: from the list that DescribeAcls returns, with the code that brokers use.
 
-Pure, for commands and consoles. What a broker decides also depends on super.users and allow.everyone.if.no.acl.found,
-which no cluster shows: who asks has to know them.
+Pure, for commands and consoles. A broker's decision also depends on super.users and allow.everyone.if.no.acl.found,
+which no cluster shows: the caller has to know them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def wrong_with(replacement: str, pattern: re.Pattern[str]) -> str | None:
     if _REFERENCE.sub("", replacement).endswith("\\"):
         return "it ends with a backslash"
     for _, number, name, other in _REFERENCE.findall(replacement):
-        # Of a number, Java takes as many digits as make the number of a group, and at least one.
+        # Java takes as many digits as form the number of a group, and at least one.
         if number and int(number[0]) > pattern.groups:
             return f"its pattern has no group {number[0]}"
         if name and name not in pattern.groupindex:

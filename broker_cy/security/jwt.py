@@ -27,7 +27,7 @@ KEYS_MAX: Final = 1_000
 SET_BYTES_MAX: Final = 1 << 20
 RSA_BITS_MIN: Final = 2_048
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
-# Of a key by its type, and of elliptic curves by the curve.
+# The algorithms by the type of the key, and for elliptic curves by the curve.
 ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
     "RSA": _RSA,
     "P-256": ("ES256",),

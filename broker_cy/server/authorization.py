@@ -132,8 +132,8 @@ class Authorization:
     def denied(
         self, principal: str, host: str, api_key: int, operation: Operation, resource_type: ResourceType, name: str
     ) -> None:
-        """Report that a client was refused something that it named, in the log and in events. What is only left out of
-        a list is not reported.
+        """Report in the log and in events that a client was denied access to a resource that it named. A resource that
+        is only left out of a list is not reported.
         """
         if self.journal is not None:
             self.journal.saw(principal, host_text(host), operation, resource_type, name, Kind.REFUSED)

@@ -101,9 +101,9 @@ class Broker:
         self.partitions: PartitionTable
         self.openings: Openings
         self.controller: ControllerService
-        # None: everybody may do everything.
+        # None: every client may perform every operation.
         self.authorization: Authorization | None = None
-        # None where nobody logs in.
+        # None without logins.
         self.tokens: Tokens | None = None
         self.auto_topics: AutoTopics
         self.groups: GroupService

@@ -25,8 +25,8 @@ class FinalizeFeatures:
 
 
 async def plan_finalize(client: AdminClient, command: Command, levels: Mapping[str, int]) -> Plan:
-    """Plan finalizing levels of features, of which those that have theirs already are left out. Raises ClientError if
-    the broker that answers does not know one.
+    """Plan to finalize levels of features, without the features that already have theirs. Raises ClientError if the
+    broker that answers does not know a feature.
     """
     known = {each.name: each for each in await client.cluster.features()}
     for name, level in levels.items():

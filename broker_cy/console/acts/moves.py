@@ -103,8 +103,8 @@ def _ignore(progress: MoveProgress) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MoveReplicas:
-    """Moves replicas; before that, cordons the brokers `cordon`, so that no new replica comes to them meanwhile.
-    `stuck` are moves that are not begun, because they would never end: nobody has the records.
+    """Moves replicas; first cordons the brokers `cordon`, so that they get no new replicas meanwhile. `stuck` are moves
+    that are not started because they would never complete: no leader has the records.
     """
 
     moves: tuple[Move, ...]
@@ -309,7 +309,9 @@ def _stuck_problem(stuck: Sequence[Move]) -> str:
 
 
 async def _refuse_while_moving(client: AdminClient) -> None:
-    """Two plans at once would each count replicas that the other takes away. Raises ClientError."""
+    """Refuse a second plan: each of two concurrent plans would count replicas that the other removes. Raises
+    ClientError.
+    """
     moving = await client.reassignments.list_all()
     if moving:
         raise ClientError(

@@ -1,7 +1,7 @@
 """The part of the consumer protocol's subscription that the coordinator understands: the names of the topics.
 
 Every version of ConsumerProtocolSubscription begins with version i16 and the topics as an i32 count of i16-sized
-strings. What follows is the assignors' own.
+strings. The bytes after them belong to the assignors.
 """
 
 from __future__ import annotations

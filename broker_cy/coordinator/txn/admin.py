@@ -19,12 +19,12 @@ class Filter(NamedTuple):
     """None for all; empty for none, as where only unknown states are named."""
     producer_ids: frozenset[int]
     duration_ms: int
-    """Only those that began longer ago; below 0 for all. One that never began counts as old, as in Kafka."""
+    """Only transactions that began longer ago; below 0: all. One that never began counts as old, as in Kafka."""
     pattern: Pattern | None
 
     @classmethod
     def of(cls, request: messages.ListTransactionsRequest) -> tuple[Filter, list[str]]:
-        """The filter of a request, and the names in it that are no states. Raises PatternError."""
+        """The filter of a request, and its names of unknown states. Raises PatternError."""
         known = frozenset(BY_LABEL[name] for name in request.state_filters if name in BY_LABEL)
         wanted = Filter(
             known if request.state_filters else None,

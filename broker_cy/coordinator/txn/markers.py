@@ -79,9 +79,9 @@ def written(
 
 
 def _complete(machine: TransactionShard, step: TxnStep, transaction: Transaction, ending: Ending, now: Now) -> None:
-    """All markers are written: append the last record. The next transaction may start right behind it."""
+    """Append the last record after all markers are written. The next transaction may start right behind it."""
     transactional_id = transaction.transactional_id
-    # What comes next sees the transaction complete. If this record fails, that is undone with it.
+    # Later requests see the transaction complete. If this record fails, the completion is undone with it.
     del machine.ending[transactional_id]
     step.settled.append(transactional_id)
     machine.change(step, transaction.completed(now.wall_ms))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-# What is shown of a name that a client sent.
+# The number of characters that logs show of a name that a client sent.
 NAME_SHOWN_MAX: Final = 100
 
 
@@ -19,9 +19,9 @@ class Challenge(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The user is who it says. `token` is the last one for the client, which may be empty; `expires_ms` is the wall
-    time after which its credential does not count, None if it counts for ever; `token_id` is that of the delegation
-    token that it has, if that is its credential.
+    """The user is authenticated. `token` is the last one for the client, which may be empty; `expires_ms` is the wall
+    time at which its credential expires, None for never; `token_id` is that of its delegation token, if that is its
+    credential.
     """
 
     token: bytes
@@ -108,11 +108,11 @@ class Login:
 
 
 class KerberosLogin(NamedTuple):
-    """What a client or a listener has of Kerberos: who it is, and where the key or the ticket is. `service` is the
-    primary of the principals of brokers.
+    """The Kerberos identity of a client or a listener, and the place of its key or ticket. `service` is the primary of
+    the principals of brokers.
 
-    With `uses_tickets`, a client has the tickets of somebody who has logged in (kinit), in `location`; otherwise
-    `location` is the file with the key of `principal` (a keytab). An empty location is that of the machine.
+    With `uses_tickets`, a client uses the tickets of a user who has logged in (kinit), in `location`; otherwise
+    `location` is the file with the key of `principal` (a keytab). An empty location is the machine's default.
     """
 
     service: str

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 from broker_cy.security.kerberos import RuleError
 from broker_cy.security.sasl.exchange import Challenge, Done, Failed, LoginFailed, ServerStep, Work, shown
 
-# Of each token of the peer. Tickets of Active Directory have up to 64 KiB.
+# The limit of each token of the peer. Tickets of Active Directory have up to 64 KiB.
 TOKEN_BYTES_MAX: Final = 131_072
 _NO_LAYER: Final = 1
 _OFFER: Final = bytes((_NO_LAYER, 0, 0, 0))
@@ -47,7 +47,7 @@ class Context(Protocol):
         ...
 
     def wrap(self, message: bytes) -> bytes:
-        """With a proof that nobody has changed it."""
+        """The message with a proof of its integrity."""
         ...
 
     def unwrap(self, token: bytes) -> bytes: ...

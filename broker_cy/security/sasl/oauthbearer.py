@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from broker_cy.core import fetch
 from broker_cy.security.sasl.exchange import Challenge, Done, Failed, LoginFailed, ServerStep, shown
 
-# Of the client's first message, and of a token in a file.
+# The limit of the client's first message, and of a token in a file.
 MESSAGE_BYTES_MAX: Final = 65_536
 _END: Final = "\x01"
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"

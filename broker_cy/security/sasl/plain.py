@@ -13,13 +13,13 @@ from typing import Final
 
 from broker_cy.security.sasl.exchange import Done, Failed, Login, LoginFailed, Passwords, ServerStep
 
-# Of the whole token: RFC 4616 has three texts of 255 characters.
+# The limit of the whole token: RFC 4616 has three texts of 255 characters.
 TOKEN_BYTES_MAX: Final = 4_096
 _NOBODY: Final = ""
 
 
 class PlainServer:
-    """One login. `key` makes digests that nobody else can compute; any bytes that clients do not know."""
+    """One login. `key` keys its digests: any bytes that clients do not know."""
 
     def __init__(self, users: Passwords, key: bytes) -> None:
         self._users = users.by_user

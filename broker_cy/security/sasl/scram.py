@@ -29,14 +29,13 @@ from broker_cy.core import scram
 from broker_cy.core.scram import ITERATIONS_DEFAULT, ITERATIONS_MIN, Keys, Mechanism
 from broker_cy.security.sasl.exchange import Challenge, Done, Failed, Login, LoginFailed, ServerStep
 
-# Of each message of a client and of a server.
+# The limit of each message of a client and of a server.
 MESSAGE_BYTES_MAX: Final = 8_192
 # Iterations that a client computes for a server: a second of work at most. Kafka allows 16,384.
 CLIENT_ITERATIONS_MAX: Final = 262_144
 # Bytes that a nonce is made of.
 NONCE_BYTES: Final = 18
-# Salted passwords that a client keeps, each of which costs the work of all iterations: those of several brokers are the
-# same.
+# Salted passwords that a client keeps, because computing one costs all iterations. Several brokers have the same ones.
 SALTED_MAX: Final = 8
 # Kafka's salts are a random number of 130 bits in base 36, as text.
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -58,19 +57,19 @@ class Credential(NamedTuple):
         return f"Credential({self.iterations} iterations)"
 
 
-# Of a user by name; None if there is none.
+# Returns the credential of a user by name; None for an unknown user.
 Lookup = Callable[[str], Credential | None]
 
 
 class Token(NamedTuple):
-    """A delegation token: whose it is, and until when, in wall time."""
+    """A delegation token: its owner, and its end in wall time."""
 
     credential: Credential
     owner: str
     expires_ms: int
 
 
-# A token by its id, with the salt that its credential is to have; None if there is none.
+# Returns a token by its id, with a credential of the given salt; None for an unknown token.
 TokenLookup = Callable[[str, bytes], Token | None]
 
 
@@ -80,11 +79,10 @@ def no_tokens(token_id: str, salt: bytes) -> Token | None:
 
 
 class Decoys:
-    """Credentials of users that do not exist, which no password fits.
+    """Credentials of users that do not exist. No password matches them.
 
-    `secret` makes them the same on each broker and after each restart, as those of real users are; clients that are not
-    logged in must not know it. `iterations` are those that most users of a
-    mechanism have, by its name.
+    With the same `secret`, they are the same on each broker and after each restart, like those of real users; clients
+    that are not logged in must not know it. `iterations` has the most common number of iterations by mechanism name.
     """
 
     def __init__(self, secret: bytes) -> None:

@@ -78,7 +78,7 @@ cdef class ServerCore(FlushGroup):
     cdef readonly int64_t quota_generation
     cdef int16_t flexible_from[API_KEYS]
     cdef list unflushed             # replies that wait for the write of this turn
-    # What group commit has settled: replies that leave now, and connections whose next request waited for that.
+    # The results of group commit: replies that leave now, and connections whose next request waited for it.
     cdef list settled_replies
     cdef list freed
     cdef int64_t now_ms             # wall clock of this turn; 0 until asked
@@ -88,11 +88,11 @@ cdef class ServerCore(FlushGroup):
     cdef readonly dict topics_by_name   # PartitionTable.by_name: name -> [Partition or None]
     cdef readonly dict topics_by_id
     cdef public Py_ssize_t fetch_bytes_max
-    cdef public object leader_throttle  # replica.throttle.ReplicaThrottle of what followers fetch here; None: there are none
-    cdef public object silence          # replica.silence.FollowerSilence of who fetches here; None: nobody looks at it
+    cdef public object leader_throttle  # replica.throttle.ReplicaThrottle of followers' fetches; None: no followers
+    cdef public object silence          # replica.silence.FollowerSilence of the followers; None: not watched
     cdef public object fetch_sessions   # SessionCache, put there by the Fetch handler
     cdef public object cold_reader      # executor of reads that left the page cache
-    cdef public object authorization    # server.authorization.Authorization; None: everybody may do everything
+    cdef public object authorization    # server.authorization.Authorization; None: every operation is allowed
     cdef public object on_disk_error    # called with a path and the error of each access to it that failed, or None
     cdef public object check_jobs       # storage.jobs.Jobs with one thread, which checks large compressed batches
 
@@ -114,8 +114,8 @@ cdef class AnswerQueue(Outbox):
     cdef readonly int64_t opened_ms     # coarse_ms
     cdef readonly int64_t requests
     cdef readonly int64_t bytes_in
-    cdef readonly bytes client_id   # of the last request that had another than the one before
-    cdef Reply unsent               # answers of which the socket did not take all; linked by `next`
+    cdef readonly bytes client_id   # of the last request; kept while requests repeat it
+    cdef Reply unsent               # answers that the socket has not taken whole; linked by `next`
     cdef int16_t key                # API of the request that is being handled
     cdef int64_t received_ns        # when it was read
     cdef Py_ssize_t ready_bytes     # of answers that are ready and not yet given to the socket

@@ -1,8 +1,8 @@
-"""The answers of a connection, in the order of its requests, and what all connections of a broker share.
+"""The answers of a connection, in the order of its requests, and the state that all connections of a broker share.
 
-An answer is ready at once, after the write that ends a turn of the loop, or when its handler is done; it is sent when
-all before it have been. What the socket does not take is queued, and the connection reads no more requests until the
-queue is empty.
+An answer is ready immediately, after the write that ends a turn of the loop, or when its handler is done; it is sent
+after all earlier answers. Bytes that the socket does not take are queued, and the connection reads no more requests
+until the queue is empty.
 """
 
 cimport cython

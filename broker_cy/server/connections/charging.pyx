@@ -1,19 +1,19 @@
-"""Counts what a connection's client uses of its quotas, and lets the connection wait (KIP-13, KIP-124, KIP-219).
+"""Charges requests to the quotas of a connection's client, and throttles the connection (KIP-13, KIP-124, KIP-219).
 
-Nothing of this is called while no quota is set (ServerCore.meter). Otherwise a connection keeps the Account of its client, and asks
-again when the client id, the principal or the quotas are different.
+No function here is called while no quota is set (ServerCore.meter). Otherwise a connection keeps the Account of its client, and gets
+it again when the client id, the principal or the quotas have changed.
 
-- Produce is executed, and answered at once with its throttle_time_ms; the connection handles no further request for that time. The
-  bytes are those of the request.
-- A Fetch that has to wait is answered with no records, and what it would have got does not count. The bytes are those of the answer.
-  It is given no more than the quota lets through now, or in a window: a client with large fetches gets many that are smaller, rather
-  than few with long waits.
-- Time is what the loop spends on reading, handling and answering the client's requests, in percent of one second. As with the network
-  threads of Kafka, the time of a request counts for those after it. A wait for it is at most one window.
-- A change of the controller's (`client_quotas.Changes`) has put its wait into the response.
+- Produce is executed, and answered immediately with its throttle_time_ms; the connection handles no further request for that time.
+  The charged bytes are those of the request.
+- A throttled Fetch is answered without records, and the records that it would have got are not charged. The charged bytes are those
+  of the answer. The answer is limited to the bytes that the quota allows now, or in a window: a client with large fetches gets many
+  smaller answers, rather than few with long waits.
+- The charged time is the loop's time for reading, handling and answering the client's requests, in percent of one second. As with
+  the network threads of Kafka, the time of a request is charged to later ones. The throttle time for it is at most one window.
+- A change of the controller's (`client_quotas.Changes`) has put its throttle time into the response.
 
-Followers' fetches, and what only brokers ask, are exempt, as in Kafka; not if they were refused. Where two quotas want a wait, the
-longer one counts.
+As in Kafka, followers' fetches and requests that only brokers send are exempt, unless they were denied. If two quotas throttle a
+request, the longer throttle time applies.
 """
 
 from libc.stdint cimport uint8_t

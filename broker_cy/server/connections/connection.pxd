@@ -1,8 +1,8 @@
 """The receiving half of a client connection: it owns its transport, reads requests and hands them to their handlers.
 
-What one connection can make the broker hold: one buffer of BUFFER_BYTES, or of at most twice the bytes really received
-of a larger request, or than it sent before (socket.request.max.bytes caps that); with less than CARRY_BYTES unparsed
-just those bytes; and the answers, whose bounds are in answers.pxd.
+The memory of one connection is bounded: one buffer of BUFFER_BYTES, or, for a larger request, of at most twice the bytes
+really received of it or of an earlier one (socket.request.max.bytes caps that); with less than CARRY_BYTES unparsed, only
+those bytes; and the answers, whose bounds are in answers.pxd.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -23,13 +23,13 @@ cdef enum:
     # more than this within connections.max.idle.ms.
     WAKE_BYTES_MAX = 524288
     WAKE_BYTES_MIN = 65536          # a rest below this is not worth two system calls
-    # As CARRY_BYTES, before the login: so that what many connections hold that never log in is what they sent.
+    # As CARRY_BYTES, before the login: so connections that never log in hold no more memory than the bytes that they sent.
     LOGIN_CARRY_BYTES = 65536
-    # What all clients that are not logged in may hold of requests that have not arrived whole: the one that has held some for
-    # longest is disconnected for another one. Up to LOGIN_BYTES_FREE of a client do not count: no login needs as much.
+    # The memory for incomplete requests of all clients that are not logged in: beyond it, the client that has held memory for
+    # longest is disconnected. Up to LOGIN_BYTES_FREE of a client do not count: no login needs as much.
     LOGIN_BYTES_MAX = 67108864
     LOGIN_BYTES_FREE = 8192
-    # Arrays and tagged fields of an ApiVersions request, which anybody may send.
+    # Arrays and tagged fields of an ApiVersions request, which any client may send.
     ANYBODYS_ELEMENTS_MAX = 1000
 
 cdef class Connection(AnswerQueue):

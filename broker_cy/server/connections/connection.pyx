@@ -280,8 +280,8 @@ cdef class Connection(AnswerQueue):
         return self.running or self.held or len(self.queue) > 0 or self.pending >= PENDING_MAX
 
     cdef bint waits_for_sync(self) except *:
-        """Whether what this connection produced is not on disk yet (flush.messages). Kafka handles its requests one by
-        one: the next that is no Produce finds it there.
+        """Whether records that this connection produced are not on disk yet (flush.messages). Kafka handles its requests one
+        by one: its next request other than Produce finds the records on disk.
         """
         if self.staged_at == self.server.flushes:
             self.server.flush()
@@ -515,7 +515,7 @@ cdef class Connection(AnswerQueue):
             return
         try:
             self.closing = True
-            # What came after the refused request is dropped.
+            # Drop the bytes after the refused request.
             self.in_start = self.in_end = 0
             self.release_input()
             if payload:

@@ -21,7 +21,7 @@ cdef class FetchPartition:
     cdef str known_name                 # the name of the topic's id when it was last found, from version 13 on
     cdef int64_t reported_high_watermark  # -1 before the first answer
     cdef int64_t reported_log_start_offset
-    # Of a follower. Quiet is a partition of which it had everything at the last look, and that is not different since.
+    # For a follower. A partition is quiet if the follower had all its records at the last check, and it is unchanged since.
     cdef bint is_quiet
     cdef object members                 # the in-sync set at that look
     cdef Partition stands_at            # where the wait of the session stands; None: nowhere
@@ -52,12 +52,12 @@ cdef class FetchSession:
     cdef bint uses_ids
     cdef dict partitions                # (topic, index) -> FetchPartition, in the order of service
     cdef int64_t last_used_ms
-    # Of a follower.
-    cdef int32_t replica_id             # -1 of a consumer
+    # For a follower.
+    cdef int32_t replica_id             # -1 for a consumer
     cdef int64_t broker_epoch           # of its last fetch
-    cdef int64_t fetched_ms             # when all partitions were looked at last
-    # What its fetches wait with, of the Fetch handler. It stands at the partitions from the first wait on, because there are many of
-    # them and few have news; None before that.
+    cdef int64_t fetched_ms             # when all partitions were checked last
+    # The Fetch handler's object with which its fetches wait; None before the first wait. From then on it stays registered at the
+    # partitions, because they are many and few have news.
     cdef DelayedFetch wait
 
     cdef int wake_up(self, FetchPartition part) except -1

@@ -4,8 +4,8 @@ It decides what depends on the client and the API alone: whether the API is serv
 on a topic, group or transactional id are for the handlers, which report them in their responses; they know the client's principal
 from the context of the request.
 
-A connection with a login (`login`) has a gate of its own, which lets pass at once what needs no look at the login; all else is still
-judged by the gate of the listener.
+A connection with a login (`login`) has its own gate, which admits requests that do not depend on the login; the gate of the listener
+decides on all others.
 """
 
 from broker_cy.wire.api_keys import ApiKey

@@ -1,16 +1,15 @@
-"""TLS handshakes of clients that have connected: in worker threads, without the GIL, so that they never hold the loop
-up.
+"""TLS handshakes of connected clients, in worker threads and without the GIL, so that they never block the loop.
 
-A handshake is a state: the loop waits for the peer (`add_reader`, `add_writer`), or a worker goes on with it, never
-both; so a session has one owner at a time. What ends while a worker has it is closed when the worker is done.
+A handshake has one owner at a time: the loop waits for the peer (`add_reader`, `add_writer`), or a worker continues the
+handshake. A handshake that ends while a worker owns it is closed when the worker is done.
 
-A worker is one call of the pool that goes on with all handshakes that wait, and reports what it has done together: in a
-storm, a call and a wake-up of the loop for each step would cost as much as a quarter of the handshake.
+A worker is one call of the pool that continues all waiting handshakes and reports their results together: in a storm,
+one call and one wake-up of the loop per step would cost a quarter of the handshake.
 
-Bounds: `brokercy.authentication.timeout.ms`, at most TIMEOUT_S_MAX, from the connection to the end of the handshake;
-as many workers as its pool has, for which each handshake waits once at most; BEGUN_MAX sessions of peers that have sent
-something: the one that began first gives way to the next, unless a worker has it. A peer that has sent nothing costs
-its descriptor, which `max.connections` counts.
+Bounds: `brokercy.authentication.timeout.ms`, at most TIMEOUT_S_MAX, from the connection to the end of the handshake; as
+many workers as its pool has, for which each handshake waits at most once; BEGUN_MAX sessions of peers that have sent
+bytes: the oldest one is closed for a new one, unless a worker owns it. A peer that has sent no byte costs its
+descriptor, which `max.connections` counts.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ class Handshakes:
         self.timeout_s = min(timeout_s, TIMEOUT_S_MAX)
         self._make_pool = make_pool
         self._pool: Executor | None = None
-        # Appended by one side and taken by the other, each of which is atomic: for the workers, and for the loop.
+        # Queues for the workers and for the loop. One side appends and the other one takes; both steps are atomic.
         self._waiting: deque[Handshake] = deque()
         self._done: deque[tuple[Handshake, int]] = deque()
         self._workers_max = workers_max
-        # Changed by the loop.
+        # Only the loop changes it.
         self._workers = 0
-        # Whether the loop has been asked to take what is done. A worker that sees an old value asks once more.
+        # Whether the loop was asked to take the results. A worker that sees an old value asks once more.
         self._is_reported = False
         # In the order in which they began; those whose peer has sent something.
         self.begun: dict[Handshake, None] = {}
@@ -157,7 +156,7 @@ class Handshake:
         self.fail("it was not finished in time", is_refusal=self._session is not None)
 
     def fail(self, reason: str, *, is_refusal: bool) -> None:
-        """End it, at once or when the worker is done."""
+        """End it now, or when the worker is done."""
         if self._is_over:
             return
         self._failure = Failure(reason, is_refusal)

@@ -60,7 +60,7 @@ class Admission:
         rates: ConnectionRates | None = None,
     ) -> None:
         self.connections_max = connections_max
-        # What the process can open; connections_max is not larger.
+        # The number of descriptors that the process can open; connections_max is not larger.
         self.descriptors_max = 2**31
         # max.connections of single listeners, and the listener that is exempt from that of all.
         self.listener_max: Mapping[str, int] = {}

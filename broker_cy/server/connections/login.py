@@ -50,11 +50,11 @@ _KEY_BYTES: Final = 32
 
 
 class ScramUsers:
-    """The credentials in the metadata image; a change counts with the next login."""
+    """The credentials in the metadata image; a change applies from the next login on."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        # Where there are no users: then nobody can find out who they are.
+        # The secret of the decoys while the metadata has none: without users, decoys protect no user name.
         self._no_secret = broker.randomness.take_bytes(_KEY_BYTES)
         self._secret = self._no_secret
         self._decoys = Decoys(self._secret)
@@ -68,7 +68,7 @@ class ScramUsers:
         return Credential(record.salt, record.iterations, keys)
 
     def decoys(self) -> Decoys:
-        """Those of this cluster, which are made of a secret in its metadata (controller.scram_ops)."""
+        """The decoys of this cluster, derived from a secret in its metadata (controller.scram_ops)."""
         kept = self._broker.image.kept
         own = kept.get(SECRET)
         now_s = self._broker.clock.monotonic()
@@ -202,10 +202,10 @@ class Login:
         self._connection = connection
         self._loop: asyncio.AbstractEventLoop = logins.broker.loop
         self._authenticator = Authenticator(logins.mechanisms, self._versions)
-        # Of the deadline of a login, then of the end of a session; of the answer to a failure.
+        # The timer of the login's deadline, then of the session's end, or of the answer to a failure.
         self._timer: asyncio.TimerHandle | None = None
         self.has_expired = False
-        # That of the delegation token that the client has logged in with.
+        # The id of the delegation token that the client has logged in with.
         self._token_id = ""
         # A call that runs in a thread, or waits for one.
         self._running: LoginCall | None = None

@@ -41,7 +41,7 @@ class LoginCall:
         if self._done is None or future.cancelled():
             return
         error = future.exception()
-        # What is not an error of Kerberos is one of this program, or of the library's binding.
+        # An exception other than Kerberos's own is a defect of this program, or of the library's binding.
         step = future.result() if error is None else Failed(f"{type(error).__name__} in a call of Kerberos")
         assert step is not None  # it was not dropped
         self._done(step)

@@ -4,11 +4,11 @@ They are read at the start, when settings name others (KIP-226), and when their 
 has two halves, what the node serves and how it connects to the same listener of others: both are exchanged, or none.
 Open connections keep what they began with.
 
-As in Kafka, the two halves of the listener between brokers have to accept each other, at the start and in an exchange:
-the new ones accept the old ones, and the other way round, because a node connects to nodes that still have the old ones
-(SslFactory's SslEngineValidator). Names in certificates are not compared then.
+As in Kafka, the two halves of the listener between brokers must accept each other, at the start and in an exchange. In
+an exchange the new halves must accept the old ones, and vice versa, because a node connects to nodes that still have
+the old ones (SslFactory's SslEngineValidator). This check does not compare names in certificates.
 
-A handshake of the two halves in memory is bounded: STEPS_MAX steps, none of which waits.
+A handshake of the two halves in memory is bounded: at most STEPS_MAX steps, without waiting.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ cdef enum:
     SENDFILE_TURN_BYTES = 2097152   # sent from files to one socket in one turn of the loop
 
 cdef class OutSlice:
-    """A file slice of which the first `sent` bytes are with the socket."""
+    """A file slice; the socket has taken its first `sent` bytes."""
     cdef LogSlice part
     cdef Py_ssize_t sent
 

@@ -42,7 +42,7 @@ cdef class ProduceReply(Reply):
         return 0
 
     cdef bint written(self) except *:
-        """The turn's write is done: what did not get to the log has an error now. Whether a record still waits, for a sync."""
+        """The turn's write is done: records that did not reach the log have an error now. Returns whether a record still waits."""
         cdef int32_t i
         cdef Partition partition
         cdef Fate fate
@@ -72,7 +72,7 @@ cdef class ProduceReply(Reply):
         return 0 if self.pending else self.connection.server.settle(self, self.acks != ACKS_NONE)
 
     cdef int fail_result(self, int32_t i, Fate fate) except -1:
-        """As in Kafka, the answer says where a record is that was appended, although nobody may count on it."""
+        """As in Kafka, the answer names the offset of an appended record, although clients must not rely on the record."""
         if fate == LOST:
             self.results[i].append.error = KAFKA_STORAGE_ERROR
             self.results[i].append.base_offset = -1

@@ -17,7 +17,7 @@ assert READ == 1 << Operation.READ and WRITE == 1 << Operation.WRITE and CLUSTER
 
 
 cdef Rights rights_of(AnswerQueue connection):
-    """The rights of the client on a broker with an authorizer, under the ACLs of now."""
+    """The rights of the client on a broker with an authorizer, under the current ACLs."""
     cdef Rights rights = connection.rights
     if rights is None or rights.principal is not connection.principal:
         # The first request, or the first after another authentication.
@@ -33,7 +33,7 @@ cdef Rights rights_of(AnswerQueue connection):
 
 cdef class Rights:
     cdef int renew(self) except -1:
-        """Forget what was decided by other ACLs."""
+        """Forget decisions of earlier ACLs."""
         cdef int64_t epoch = -1
         if self.authorizer is None and self.server.authorization.is_loaded:
             self.authorizer = self.server.authorization.authorizer
@@ -46,7 +46,7 @@ cdef class Rights:
         return 0
 
     cdef int of_topic(self, bytes name, int wanted) except -1:
-        """What the client may do, of which it does `wanted` now: one bit."""
+        """The mask of operations that the client may perform. `wanted` is the bit of the current one."""
         cdef int found
         known = self.masks.get(name)
         if known is None:

@@ -70,11 +70,11 @@ class SocketAcceptor:
 
     @property
     def fd(self) -> int:
-        """By this number the loop watches it; -1 once it is closed."""
+        """The descriptor that the loop watches; -1 once it is closed."""
         return self._socket.fileno()
 
     def accept(self) -> SocketIncoming:
-        """Raises BlockingIOError if nobody waits, and other OSErrors."""
+        """Raises BlockingIOError if no client waits, and other OSErrors."""
         client, address = self._socket.accept()
         return SocketIncoming(client, address[0].removeprefix(MAPPED_IPV4), address[1], self._buffers)
 
@@ -83,7 +83,7 @@ class SocketAcceptor:
 
 
 class SocketIncoming:
-    """An accepted client, of which the broker decides whether to keep it. Exactly one of the methods is called."""
+    """An accepted client; the broker decides whether to keep it. Exactly one of the methods is called."""
 
     def __init__(self, client: socket.socket, host: str, port: int, buffers: Buffers) -> None:
         self._client = client

@@ -1,8 +1,8 @@
 """A socket with TLS, as a transport.
 
-Invariants: while the peer's data is here and not in the socket (decrypted, or received and not decrypted), the loop does not
-report it; so a call of `on_input` is scheduled then. What is sent is encrypted piece by piece, and a piece that the socket has not
-taken holds back the next.
+Invariants: the loop does not report data of the peer that is already here and not in the socket (decrypted, or received and not
+decrypted); so a call of `on_input` is scheduled for it. Output is encrypted piece by piece; the next piece waits until the socket
+has taken the previous one.
 """
 
 from broker_cy.core.openssl cimport TlsSession

@@ -37,7 +37,7 @@ cdef class TlsTransport(Transport):
         return self.session.send_file(fd, position, size)
 
     cdef int wake_at(self, int size) except -1:
-        # The kernel counts ciphertext, of which there is at least as much; but the library may have taken a part of a record.
+        # The kernel counts ciphertext, which is at least as long; but the library may have taken a part of a record.
         cdef int wanted = max(1, size - RECORD_BYTES_MAX)
         setsockopt(self.fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof(wanted))
         return 0

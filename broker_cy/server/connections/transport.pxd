@@ -18,7 +18,7 @@ cdef class Transport:
     cdef int wake_at(self, int size) except -1
     # The connection had stopped watching for input, and watches again.
     cdef int resumed(self) except -1
-    # Called once; nothing else is called afterwards. What was sent still reaches the peer.
+    # Called once, as the last call. Bytes that were sent still reach the peer.
     cdef int close(self) except -1
 
 cdef class SocketTransport(Transport):

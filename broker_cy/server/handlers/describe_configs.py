@@ -63,7 +63,7 @@ def describe_configs(ctx: RequestContext, request: messages.DescribeConfigsReque
 
 
 def _refusal(ctx: RequestContext, resource_type: int, name: str) -> ErrorCode | None:
-    """Why the client may not see the settings of a resource. What is no resource has errors of its own."""
+    """Why the client may not see the settings of a resource. The caller reports errors of unknown types."""
     if resource_type == image.RESOURCE_TOPIC:
         is_allowed = ctx.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
         return None if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -1,8 +1,8 @@
 """DescribeDelegationToken (41), versions 1-3: tokens with their HMACs, from the committed metadata (KIP-48, KIP-373).
 
-A client sees the tokens that it owns, has asked for or may renew, and those that it has the right to see. Tokens that
-have expired are there until they are swept. Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED without a login, or with one
-by a token; DELEGATION_TOKEN_AUTH_DISABLED without delegation.token.secret.key.
+A client sees the tokens that it owns, has requested or may renew, and those that ACLs let it see. Expired tokens are
+listed until they are swept. Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED without a login, or with one by a token;
+DELEGATION_TOKEN_AUTH_DISABLED without delegation.token.secret.key.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""ExpireDelegationToken (40), versions 1-2: another time until which a token counts; a negative period
-removes it (KIP-48).
+"""ExpireDelegationToken (40), versions 1-2: another expiry time of a token; a negative period removes it (KIP-48).
 
-Whoever knows its HMAC and is its owner, or one of its renewers, may do that. Errors:
+The owner of a token and its renewers may do that, if they know its HMAC. Errors:
 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED without a login, or with one by a token; DELEGATION_TOKEN_AUTH_DISABLED without
 delegation.token.secret.key; DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
 """

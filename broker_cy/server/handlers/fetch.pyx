@@ -6,20 +6,19 @@ then the lookup is repeated, so that a cold read stalls no other client. A worke
 existed when the broker started, before any of its records is sent for the first time. A fetch that finds less than min_bytes waits
 at its partitions and is repeated when enough was written, or answered with the available records after max_wait_ms.
 
-A follower (replica_id >= 0) reads up to the end of the log. The offset that it fetches from acknowledges everything before
-(replica.leading); its fetch waits for the next write. A high watermark comes with the next record, or after max_wait_ms (KAFKA-9952):
-an answer for it alone would double the fetches. One that is not in sync, and that
-a throttle holds (KIP-73), gets no records and waits for nothing but max_wait_ms. A fetch that waits is answered when its follower
-sends another one behind it. Of the partitions of its session those are read that are different since the last look: a follower
-fetches thousands, and few have news. Consumers may read from followers
-up to their high watermarks, from version 11 on, and the leader names one in their rack if replica.selector.class says so (KIP-392):
-then its followers learn of a high watermark at once.
+A follower (replica_id >= 0) reads up to the end of the log. The offset that it fetches from acknowledges all records before it
+(replica.leading); its fetch waits for the next write. The follower gets a high watermark with the next record, or after max_wait_ms
+(KAFKA-9952): an answer for the high watermark alone would double the fetches. A throttled follower (KIP-73) that is not in sync gets
+no records, and waits only for max_wait_ms. A waiting fetch is answered when its follower sends another one behind it. The leader
+reads only the partitions of the session that have changed since the last check: a follower fetches thousands, and few have news.
+From version 11 on, consumers may read from followers up to their high watermarks, and the leader names a follower in their rack if
+replica.selector.class says so (KIP-392); then followers learn of each high watermark immediately.
 
-With an authorizer, consumers need READ on each topic, with each read and so also within a session. Whoever gives a replica id needs
-CLUSTER_ACTION, without which nothing that a follower's fetch does is done (CVE-2018-1288). A topic id that is not known is no secret.
-Omissions: snapshots (SnapshotId is the metadata quorum's); a class of one's own as replica.selector.class.
+With an authorizer, consumers need READ on each topic for each read, so also within a session. A request with a replica id needs
+CLUSTER_ACTION; without it, the fetch has no effect as a follower's (CVE-2018-1288). An unknown topic id is not a secret.
+Omissions: snapshots (SnapshotId is the metadata quorum's); custom classes as replica.selector.class.
 
-The file is long because an answer and the lookups that wait and are repeated for it call each other as C functions.
+The file is long because an answer and its lookups, which wait and are repeated, call each other as C functions.
 """
 
 cimport cython
@@ -60,11 +59,11 @@ cdef enum:
     # usual; data that is missing again and again is evicted as fast as it is read.
     COLD_LOOKUPS_MAX = 16
     FOLLOWER_VERSION = 11           # from here on consumers may fetch from followers (KIP-392)
-    AHEAD_FROM_BYTES = 262144       # a client that fetches this much at once will likely fetch the following records, too
+    AHEAD_FROM_BYTES = 262144       # a client that fetches this much in one request likely fetches the following records, too
     # The least that is checked of a segment that existed at the start, before a fetch of it is answered: it takes some
-    # milliseconds, and a consumer that continues does not wait for a worker with each request.
+    # milliseconds, and a consumer that continues does not wait for a worker in each request.
     VERIFY_BYTES = 4194304
-    # Writes without a fetch of the follower after which its session no longer stands at what is written.
+    # After so many writes without a fetch of the follower, its session is no longer registered at the written partitions.
     UNHEARD_MAX = 1000
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -586,7 +585,7 @@ cdef bint is_denied(FetchReply reply, FetchPartition target) except *:
     """Whether the consumer may not read the topic."""
     cdef bint by_id = reply.version >= 13
     cdef int mask = reply.rights.of_topic_id(target.topic, READ) if by_id else reply.rights.of_topic(target.topic, READ)
-    # -1: there is no such topic, which is answered as ever.
+    # -1: the topic does not exist, so the usual error answers it.
     if mask & READ or mask < 0:
         return False
     reply.rights.refused(FETCH_KEY, READ_OPERATION, target.topic, by_id)
@@ -658,8 +657,8 @@ cdef int wait_for_opening(FetchReply reply, Partition partition) except -1:
 
 
 cdef int wait_for_disk(FetchReply reply, FetchPartition target, object missing, int64_t wanted) except -1:
-    """Have a worker read the data that a lookup needs, together with the records that likely follow, of which the client asked for
-    `wanted` bytes.
+    """Have a worker read the data that a lookup needs, together with the likely following records. `wanted` is the number of bytes
+    that the client asked for.
     """
     target.records = None
     if reply.cold is None:

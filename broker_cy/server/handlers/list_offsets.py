@@ -63,7 +63,7 @@ async def list_offsets(ctx: RequestContext, request: messages.ListOffsetsRequest
             refused.append(messages.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
             continue
         answers = await answers_for(ctx, topic, request.isolation_level, request.replica_id)
-        # As in Kafka, a topic of which nothing is asked is not named in the answer.
+        # As in Kafka, the answer omits a topic without partitions in the request.
         if answers:
             topics.append(messages.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return messages.ListOffsetsResponse(topics=topics + refused)

@@ -28,7 +28,7 @@ from broker_cy.wire.frame import ApiKey
 
 Response = messages.MetadataResponse
 
-# Of the CreateTopics request that stands for what a client asks for: the newest one.
+# The version, the newest one, of the CreateTopics request that stands for the client's implicit request.
 CREATION_VERSION = 7
 # Partitions whose answers are kept until the image changes. About 400 bytes each.
 CACHED_PARTITIONS_MAX = 20_000

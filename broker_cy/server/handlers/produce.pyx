@@ -111,7 +111,7 @@ cdef set denied_topics(AnswerQueue connection, int16_t version):
         topic = &_view.topics[i]
         key = topic_key(topic, version)
         mask = rights.of_topic_id(key, WRITE) if by_id else rights.of_topic(key, WRITE)
-        # -1: there is no such topic, which is answered as ever.
+        # -1: the topic does not exist, so the usual error answers it.
         if mask & WRITE or mask < 0 or (connection.client_id == OWN_CLIENT and is_own_topic(connection, key, by_id)
                                         and rights.may_act_for_cluster()):
             continue
@@ -530,7 +530,7 @@ cdef class HeldProduce:
                 part = &_view.partitions[k]
                 if places is None or not 0 <= part.index < len(places) or places[part.index] is None:
                     continue
-                # What is no single batch is refused before anybody is asked.
+                # Records other than one single batch are refused without asking the transaction coordinator.
                 if (not is_transactional(part) or parse_header(part.records, part.size, &header) != 0
                         or batch_bytes(&header) != part.size or header.producer_id < 0):
                     continue

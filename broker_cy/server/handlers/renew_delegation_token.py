@@ -1,7 +1,6 @@
-"""RenewDelegationToken (39), versions 1-2: a later time until which a token counts, at most the end of its
-life (KIP-48).
+"""RenewDelegationToken (39), versions 1-2: a later expiry time of a token, at most the end of its life (KIP-48).
 
-Whoever knows its HMAC and is its owner, or one of its renewers, may do that. Errors:
+The owner of a token and its renewers may do that, if they know its HMAC. Errors:
 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED without a login, or with one by a token; DELEGATION_TOKEN_AUTH_DISABLED without
 delegation.token.secret.key; DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
 """
