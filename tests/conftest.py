@@ -35,7 +35,7 @@ settings.load_profile("unhurried")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Scheduling())
-    # Otherwise a broker that a test of another worker starts could take the port of one that is being restarted.
+    # Otherwise a broker of another worker's test could take the port of one that is being restarted.
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
     share_ports(int(worker.removeprefix("gw")), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     summary = os.environ.get("BROKER_CY_TEST_SUMMARY")
@@ -45,8 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a test that leaves a handler of signals: a later test of this process that sends one would reach it. Below
-    nohup, which ignores SIGHUP, asyncio leaves that signal with no handler.
+    """Fail a test that leaves a signal handler: a signal of a later test in this process would reach it. Under nohup,
+    which ignores SIGHUP, asyncio leaves that signal without a handler.
     """
     yield
     changed = {
@@ -91,9 +91,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 @pytest.fixture(scope="session")
 def live_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
-    """One Apache Kafka for the tests that do the same with ours and with it: they leave each other's topics alone."""
+    """One Apache Kafka for all tests that do the same on broker-cy and on Kafka. Tests do not touch each other's
+    topics.
+    """
     needs.require(needs.kafka)
-    # The coordinator would otherwise prevent a test from leaving a transaction open that is never ended.
+    # Otherwise the coordinator would end a transaction that a test leaves open.
     peer = KafkaPeer(tmp_path_factory.mktemp("kafka"), {**QUICK, "transaction.partition.verification.enable": "false"})
     try:
         yield peer.start()
@@ -124,8 +126,8 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def chromium(pytestconfig: pytest.Config) -> Iterator[Browser]:
-    """A headless Chromium for the tests of a module: as long as it runs, the tests' thread has a running event loop, in
-    which asyncio.run of other modules would fail. Without one the tests are skipped, with the reason.
+    """A headless Chromium for the tests of a module: while it runs, the tests' thread has a running event loop, in
+    which asyncio.run of other modules would fail. Without a browser the tests are skipped, with the reason.
     """
     try:
         with launched() as browser:

@@ -58,7 +58,7 @@ def test_the_built_in_rules_hold_without_a_file(broker_cy: BrokerProcess) -> Non
 
 
 def test_the_fate_of_deliveries_is_shown(broker_cy: BrokerProcess) -> None:
-    """If this fails, the webhook's receiver is unavailable, and users believe that it would notify them of an alert."""
+    """If this fails, users rely on a webhook whose receiver is unavailable."""
     url = f"http://127.0.0.1:{free_ports(1)[0]}/secret"
     alerting = Alerting(AlertSettings((ALWAYS,), WebhookSettings(url, attempts=1)), interval_s=0.1, notifies=True)
 

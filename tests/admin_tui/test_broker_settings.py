@@ -47,7 +47,7 @@ def test_a_broker_setting_is_changed_and_taken_back(broker_cy: BrokerProcess) ->
         await terminal.fill(value="much")
         await terminal.shows("a whole number")
         await terminal.fill(value="-1")
-        # Only the broker can check this rule: the form is shown again, with what was typed.
+        # Only the broker can check this rule: the form is shown again, with the typed values.
         await terminal.shows("INVALID_REQUEST")
         assert await value_of(terminal, SETTING) == before
         await terminal.fill(value="2097152")

@@ -23,7 +23,7 @@ from tests.support.broker import BrokerProcess, Target
 
 
 def test_commands_complete_go_somewhere_and_come_back(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a screen cannot be reached, or not left."""
+    """If this fails, a screen cannot be opened or closed."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(name, 1)])).whole()

@@ -57,7 +57,7 @@ def new_grid(drawn: list[int] | None = None) -> Grid[int]:
 
 
 def test_only_what_is_on_the_screen_is_drawn() -> None:
-    """If this fails, ten thousand rows keep the keyboard waiting."""
+    """If this fails, a table of ten thousand rows delays the keyboard."""
     drawn: list[int] = []
     grid = new_grid(drawn)
 
@@ -125,7 +125,7 @@ def test_sorting_by_letter_and_back() -> None:
 
 
 def test_a_chart_never_hides_a_value_nor_overflows() -> None:
-    """If this fails, a peak of one second is not seen, or a rate looks like none."""
+    """If this fails, a peak of one second is not visible, or a low rate looks like zero."""
     columns, share = Chart.columns_of([0.0] * 99 + [5.0], 10)
     assert share == 10
     assert columns == [0.0] * 9 + [5.0]
@@ -151,7 +151,7 @@ class Drawing(Grid[tuple[int, str]]):
 
 
 def test_a_refresh_draws_only_what_changed() -> None:
-    """If this fails, each response of the broker draws all cells of the table again, and keys wait for it."""
+    """If this fails, each response of the broker redraws all cells of the table, which delays the keyboard."""
     grid = Drawing()
 
     async def job(pilot: Pilot[None]) -> None:
@@ -174,7 +174,7 @@ def test_a_refresh_draws_only_what_changed() -> None:
         assert "new" in lines(grid)[4]
         assert await drawn(lambda: set_edge(grid, "subtitle", Text("5 s ago"))) == set()
         assert await drawn(lambda: grid.set_rows(rows(3, 500))) == set()
-        # Other rows than before on the same lines.
+        # The same lines show other rows than before.
         assert len(await drawn(lambda: grid.set_rows([(1_000 + number, "old") for number in range(1_000)]))) >= 9
         assert "1000" in lines(grid)[1]
         assert await drawn(lambda: grid.set_rows([])) >= {1, 2, 3}

@@ -28,7 +28,7 @@ async def committed(terminal: Terminal, name: str) -> dict[int, int]:
 def test_reset_by_each_rule(
     broker_cy: BrokerProcess, name: str, fields: dict[str, str], expected: dict[int, int], option: str
 ) -> None:
-    """If this fails, a group reads records again that it should not, or the preview is wrong."""
+    """If this fails, a group rereads the wrong records, or the preview is wrong."""
 
     async def job(terminal: Terminal) -> None:
         await with_group(terminal.client, name)
@@ -140,7 +140,7 @@ def test_lag_in_records_and_time_and_the_verdict(broker_cy: BrokerProcess, name:
         await terminal.shows(name, "Empty")
         await terminal.until(lambda: "  6  " in terminal.text(), "a lag of 6")
         await terminal.press("enter")
-        # One hour, exactly, either from the broker's event of the commit or from the record itself.
+        # Exactly one hour, either from the broker's commit event or from the record itself.
         await terminal.shows("1 h", "lag 6")
         await terminal.shows("STOPPED")
 

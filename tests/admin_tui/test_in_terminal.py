@@ -92,7 +92,7 @@ def terminal(broker_cy: BrokerProcess, tmp_path: Path) -> Iterator[Tmux]:
 @needs.tmux
 @pytest.mark.full
 def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
-    """If this fails, what works in the tests' own screen does not work in a terminal."""
+    """If this fails, the console works on the tests' screen but not in a terminal."""
     name = "t" + uuid.uuid4().hex[:6]
     terminal.shows("Health")
     terminal.shows("connected")
@@ -125,7 +125,7 @@ def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
     terminal.keys("Enter")
     terminal.shows("value 6 B")
     terminal.keys("Escape")
-    # Another key immediately after Escape would be that key with Alt for the terminal.
+    # The terminal reads Escape and an immediate second key as Alt with that key.
     terminal.hides("value 6 B")
     # A group that has read everything; then its lag grows.
     terminal.command(f"group {name}-g")
@@ -182,7 +182,7 @@ def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
 
 @needs.tmux
 def test_sixteen_colours(broker_cy: BrokerProcess, tmp_path: Path) -> None:
-    """If this fails, the console ends, or shows nothing, in a terminal that knows 16 colours."""
+    """If this fails, the console exits or stays empty in a terminal with 16 colours."""
     argv = [sys.executable, "-m", "admin_tui.cli", "--bootstrap", broker_cy.bootstrap, "--theme", "ansi-dark"]
     tmux = Tmux(tmp_path, *argv, term="screen")
     try:

@@ -1,4 +1,4 @@
-"""The screen of replicas that are being moved, and cordoning a broker."""
+"""The screen of partition reassignments, and cordoning a broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.fake_cluster import BROKER, FakeCluster, FakePool, Part
 
 
 def test_moves_are_shown_and_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, an operator does not see how long a move takes, or cancels another one than the one selected."""
+    """If this fails, an operator does not see how long a reassignment takes, or cancels one that is not selected."""
     cluster = FakeCluster({1: "a", 2: "b", 3: "c"}, step_bytes=1 << 20)
     keys = [TopicPartition("orders", number) for number in range(3)]
     cluster.parts = {key: Part((1, 2), 1 << 40) for key in keys}
@@ -40,7 +40,7 @@ def test_moves_are_shown_and_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_broker_is_cordoned_and_uncordoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, new replicas come to a broker that an operator wants to take out."""
+    """If this fails, new replicas are placed on a broker that an operator wants to remove."""
     cluster = FakeCluster({1: "a", 2: "b", 3: "c"})
     monkeypatch.setattr("broker_cy.admin.client.Pool", lambda *_: FakePool(cluster))
 
@@ -63,7 +63,7 @@ def test_a_broker_is_cordoned_and_uncordoned(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_broker_is_drained_with_progress_and_the_drain_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a drain of the console cannot be watched or ended, or leaves half-moved partitions."""
+    """If this fails, a drain started in the console cannot be watched or cancelled, or leaves partitions half moved."""
     cluster = FakeCluster({1: "a", 2: "b", 3: "c"}, step_bytes=1 << 20)
     keys = [TopicPartition("orders", number) for number in range(3)]
     cluster.parts = {key: Part((1, 2), 1 << 40) for key in keys}
@@ -94,7 +94,7 @@ def test_a_broker_is_drained_with_progress_and_the_drain_cancelled(monkeypatch: 
 
 
 def test_a_host_is_opened_into_its_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, an operator does not see the shards of a host, or acts on another broker."""
+    """If this fails, an operator does not see the shards of a host, or changes another broker."""
     cluster = FakeCluster({1: "a", 2: "b", 1001: "a"})
     monkeypatch.setattr("broker_cy.admin.client.Pool", lambda *_: FakePool(cluster))
 

@@ -23,7 +23,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 
 def test_partitions_that_lack_replicas_and_their_leaders(cluster: FakeCluster) -> None:
     """If this fails, an operator does not see which partitions refuse writes, or elects a leader that loses records
-    without having named the topic.
+    without a prompt for the topic's name.
     """
     cluster.min_isr = 2
     keys = [TopicPartition("orders", number) for number in range(3)]
@@ -55,7 +55,7 @@ def test_partitions_that_lack_replicas_and_their_leaders(cluster: FakeCluster) -
 
 
 def test_voters_are_added_and_removed(cluster: FakeCluster) -> None:
-    """If this fails, a quorum cannot be repaired from the console, or loses a voter by mistake."""
+    """If this fails, a quorum cannot be repaired from the console, or a voter is removed by mistake."""
     cluster.voters = [(each, UUID(int=100 + each)) for each in (1, 2)]
     cluster.observers = [(3, UUID(int=103))]
 

@@ -1,4 +1,4 @@
-"""A cluster that wants TLS and a login: the console shows it, and no secret is on a screen, in a picture or a log."""
+"""A cluster with TLS and SASL: the console reaches it, and no screen, picture or log contains a secret."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
     found = TlsBroker(tmp_path_factory.mktemp("tls"), AUTHORIZED)
     found.start()
     try:
-        # It makes this topic itself, some time after it has begun to serve.
+        # The broker creates this topic itself, some time after it has started to serve.
         topic = ARGUMENTS["topic"]
         client = confluent_kafka.admin.AdminClient({"bootstrap.servers": found.open_bootstrap})
         until(lambda: topic in client.list_topics(timeout=10).topics, f"topic {topic}")
@@ -43,7 +43,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
 
 
 def is_answered(terminal: Terminal) -> bool:
-    """Whether each panel has an answer, or the reason why there is none."""
+    """Whether each panel shows a response or the reason why none arrived."""
     screen: Any = terminal.app.screen
     if not screen.query("KeyBar"):
         return False
@@ -55,8 +55,8 @@ def is_answered(terminal: Terminal) -> bool:
 
 @pytest.mark.parametrize("password", [ADMIN_PASSWORD, pytest.param(WRONG, marks=pytest.mark.full)])
 def test_no_secret_is_on_a_screen(broker: TlsBroker, password: str, caplog: pytest.LogCaptureFixture) -> None:
-    """If this fails, whoever looks over a shoulder, or reads a picture or a log, has the password of a cluster; or the
-    console does not reach a cluster with TLS and a login.
+    """If this fails, the password of a cluster is readable on a screen, in a picture or in a log; or the console cannot
+    reach a cluster with TLS and SASL.
     """
     caplog.set_level(logging.DEBUG)
     settings = {

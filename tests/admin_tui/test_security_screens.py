@@ -1,4 +1,4 @@
-"""The screens of ACLs, users that log in with SCRAM, quotas, delegation tokens, and of what was refused."""
+"""The screens of ACLs, SCRAM users, quotas, delegation tokens and denials."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 def test_acls_are_created_explained_and_deleted(secured: SecuredBroker) -> None:
-    """If this fails, an engineer gives or takes other rights than he sees, or learns a wrong reason."""
+    """If this fails, an engineer grants or revokes other ACLs than those shown, or the explanation of a denial is
+    wrong.
+    """
 
     async def job(terminal: Terminal) -> None:
         await terminal.command("acls")
@@ -72,7 +74,7 @@ def test_acls_are_created_explained_and_deleted(secured: SecuredBroker) -> None:
 
 
 def test_users_are_created_get_passwords_and_are_deleted(secured: SecuredBroker) -> None:
-    """If this fails, somebody cannot log in, still can, or reads a password over an engineer's shoulder."""
+    """If this fails, a SCRAM user cannot log in, a deleted one still can, or a password is readable on the screen."""
 
     async def login(password: str) -> None:
         credentials = ClientLogin(Login("SCRAM-SHA-512", "carol", password))
@@ -114,7 +116,7 @@ def test_users_are_created_get_passwords_and_are_deleted(secured: SecuredBroker)
 
 
 def test_refusals_are_shown_with_their_reason(secured: SecuredBroker) -> None:
-    """If this fails, an engineer who is asked why somebody was refused has to read the logs of all brokers."""
+    """If this fails, the reason for a denial can only be found in the logs of all brokers."""
 
     async def refused() -> None:
         for user, password in (("mallory", "wrong"), (ALICE, PASSWORD)):
@@ -139,7 +141,7 @@ def test_refusals_are_shown_with_their_reason(secured: SecuredBroker) -> None:
 
 
 def test_quotas_are_set_changed_explained_and_removed(secured: SecuredBroker) -> None:
-    """If this fails, an engineer holds another client back than he sees, or does not see which quota is in effect."""
+    """If this fails, a quota is set for another client than the one shown, or the quota in effect is not shown."""
 
     async def job(terminal: Terminal) -> None:
         async def quotas() -> dict[str, dict[str, float]]:
@@ -195,7 +197,7 @@ def test_quotas_are_set_changed_explained_and_removed(secured: SecuredBroker) ->
 
 
 def test_the_use_of_quotas_is_shown(secured: SecuredBroker) -> None:
-    """If this fails, an engineer does not see who is held back, and by how much."""
+    """If this fails, an engineer does not see which clients are throttled, and by how much."""
 
     async def job(terminal: Terminal) -> None:
         client = terminal.client
@@ -220,9 +222,7 @@ def test_the_use_of_quotas_is_shown(secured: SecuredBroker) -> None:
 
 
 def test_tokens_are_created_renewed_and_ended(secured: SecuredBroker) -> None:
-    """If this fails, a job cannot be given a token, a stolen one still counts, or its secret is on the screen for all
-    to read.
-    """
+    """If this fails, a job cannot get a token, a stolen token stays valid, or its secret is readable on the screen."""
     entry = ClusterEntry("c", parse_addresses(secured.bootstrap), secured=client_settings("admin", ADMIN_PASSWORD))
 
     async def login(token_id: str, hmac: str) -> None:
@@ -247,7 +247,7 @@ def test_tokens_are_created_renewed_and_ended(secured: SecuredBroker) -> None:
             ("User:bob", "User:admin"),
         )
         assert secret.password in "".join(line.strip(" │") for line in terminal.lines())
-        # Textual ignores presses of a button for 0.2 s after one: it shows it as active.
+        # For 0.2 s after a press, Textual shows the button as active and ignores further presses.
         copy = terminal.app.screen.query_one("#do")
         await terminal.until(lambda: copy.has_focus and not copy.has_class("-active"), "the button Copy")
         await terminal.press("enter")
@@ -282,7 +282,7 @@ def test_tokens_are_created_renewed_and_ended(secured: SecuredBroker) -> None:
 
 
 def test_read_only_refuses_changes(secured: SecuredBroker) -> None:
-    """If this fails, --readonly protects topics, and not the rights."""
+    """If this fails, --readonly protects topics, but not ACLs, users, quotas and tokens."""
 
     async def job(terminal: Terminal) -> None:
         for view in ("acls", "users", "quotas", "tokens"):

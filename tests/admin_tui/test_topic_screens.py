@@ -1,4 +1,4 @@
-"""Every action on topics, and which of them are refused."""
+"""Every action on topics, and the actions that are refused."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_segments_behind_a_token_and_tls(tmp_path: Path, name: str) -> None:
 
 
 def test_segments_are_shown(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, users do not see why retention keeps old records: only whole segments are deleted."""
+    """If this fails, users do not see that retention keeps old records because only whole segments are deleted."""
 
     async def job(terminal: Terminal) -> None:
         wanted = NewTopic(name, 2, configs={"segment.bytes": "1048576"})

@@ -73,7 +73,7 @@ def test_open_transactions_and_producers_are_listed(broker_cy: BrokerProcess, na
 
 
 def test_what_changed_is_shown_with_who_did_it(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a setting was changed, and users cannot see when and by which client."""
+    """If this fails, users cannot see when a setting was changed, and by which client."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(name, 3)])).whole()

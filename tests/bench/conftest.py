@@ -1,4 +1,4 @@
-"""What the tests of the benchmark toolkit share."""
+"""Fixtures shared by the tests of the benchmark toolkit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A target and a load in the process of a test, in planned time: no child process, no socket, no clock.
 
-A window takes exactly the seconds that it was asked for, and each request takes SERVICE_NS. So the figures of a mode
-are known in advance, on a busy machine as well, and a run costs a few milliseconds. The same tests run with real
-targets under `make test-all`.
+A window takes exactly the requested seconds, and each request takes SERVICE_NS. So the figures of a mode are known in
+advance, even on a busy machine, and a run costs a few milliseconds. The same tests run with real targets under `make
+test-all`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Clock:
 
 
 class PlannedTarget(Target):
-    """Remembers how many records each partition has, also over `kill` and `start`."""
+    """Remembers how many records each partition has, also across `kill` and `start`."""
 
     compiles = False
 
@@ -222,14 +222,14 @@ class World:
         return found
 
     def latency_ns(self, due_s: float) -> int:
-        """Return how long a request takes that is due at this time of the window."""
+        """Return the latency of a request that is due at this time of the window."""
         fault = self.frozen
         if fault is None or not fault.at_s <= due_s < fault.at_s + fault.seconds:
             return SERVICE_NS
         return round((fault.at_s + fault.seconds - due_s) * NS) + SERVICE_NS
 
     def resident_bytes(self, pid: int) -> int:
-        """Return more, the more was written."""
+        """Return a size that grows with the bytes written."""
         return RESIDENT_BYTES + sum(
             end for each in self.targets for ends in each.ends.values() for end in ends.values()
         )
@@ -261,7 +261,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 class Interrupting(io.StringIO):
-    """A stderr that is like Ctrl-C as soon as it has a text."""
+    """A stderr that raises KeyboardInterrupt once it contains a text."""
 
     def __init__(self, when: str) -> None:
         super().__init__()

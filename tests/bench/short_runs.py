@@ -1,4 +1,4 @@
-"""Workloads of a moment, and what a run with one leaves."""
+"""Very short workloads, and the document of a run with one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def written(directory: Path) -> Path:
 
 
 def quickly(files: Path, arguments: Sequence[str]) -> list[str]:
-    """The arguments with targets of QUICK in place of the tool's own of the same names."""
+    """Return the arguments, with targets of QUICK in place of the tool's own targets of the same names."""
     for kind in ("ours", "kafka"):
         (files / f"{kind}.toml").write_text(QUICK.format(kind))
     return [str(files / f"{each}.toml") if each in ("ours", "kafka") else each for each in arguments]

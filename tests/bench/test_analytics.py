@@ -42,7 +42,7 @@ def with_spark() -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("parts", ["sources,range", "ingest,jobs"])
 def test_the_parts_are_measured_and_shown(parts: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If this fails, the recorded table has rows without figures, or an hour ends in an exception."""
+    """If this fails, the recorded table has rows without figures, or an hour-long run ends with an exception."""
     path = tmp_path / "analytics.json"
     assert analytics.main([*SMALL, "--only", parts, "--dir", str(tmp_path), "--json", str(path)]) == 0
     found = json.loads(path.read_text())
@@ -63,7 +63,7 @@ def test_the_parts_are_measured_and_shown(parts: str, tmp_path: Path, capsys: py
     shown = capsys.readouterr().out
     assert "at least" in shown
     if "jobs" in parts:
-        # Less often than each 10 s, the ticks of the lag, a group that falls behind would not do so in each of them.
+        # Lag is sampled every 10 s: with a longer interval, a group that falls behind would not do so in each sample.
         assert found["analytics_jobs_commits"] >= 3_000_000
         assert found["analytics_jobs_recall_percent"] >= 95
         assert found["analytics_jobs_found_jobs"] == 7
@@ -88,7 +88,7 @@ def test_every_row_of_the_table_is_a_figure_of_a_part() -> None:
 
 
 def test_the_measurements_of_the_table_have_all_parts() -> None:
-    """If this fails, a row of the table is filled from a measurement that leaves its part out."""
+    """If this fails, a row of the table refers to a measurement that does not include its part."""
     plan = plans.load()
     (table,) = [each for each in plan.tables if each.name == "analytics"]
     parts = {
@@ -149,7 +149,7 @@ CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {GRANDCH
 
 
 def test_the_memory_and_cpu_of_descendants_are_counted() -> None:
-    """If this fails, a figure is that of the Python driver alone, and the JVM costs nothing."""
+    """If this fails, a figure counts the Python driver only, and the JVM seems to cost nothing."""
     child = subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         with TreeWatch(child.pid) as watch:
@@ -189,7 +189,7 @@ def test_wrong_options_are_refused(argv: list[str], words: str, capsys: pytest.C
 
 
 def test_what_fails_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """If this fails, a measurement that ended early leaves a traceback, or looks like a good one."""
+    """If this fails, a measurement that ended early prints a traceback, or looks successful."""
 
     def fail(*_: object) -> Figures:
         raise ProcessError("broker-analytics ended with exit code 69: no Java")

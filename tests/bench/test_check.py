@@ -156,7 +156,7 @@ def test_another_build_is_said_at_once_in_ci(
 
 
 def test_the_recorded_build_is_counted_in_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a change that costs a tenth more passes `make test`."""
+    """If this fails, a change that costs 10% more passes `make test`."""
     made = counted.Counts(110, 0.0, 1, profile.Profile(110, Counter()))
     monkeypatch.setattr(gate, "measure", lambda settings: {"heartbeat": made})
     path = tmp_path / "expected.json"

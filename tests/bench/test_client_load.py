@@ -1,4 +1,4 @@
-"""What client processes send and when: schedule, values, keys, and how their reports are counted."""
+"""The records of client processes: their schedule, values and keys, and how their reports are counted."""
 
 import dataclasses
 import time

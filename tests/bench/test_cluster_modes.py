@@ -1,4 +1,4 @@
-"""Clusters as targets, and the modes `failover` and `reassign`: what they measure, and what they refuse."""
+"""Clusters as targets, and the modes `failover` and `reassign`: their figures, and the options they refuse."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ S = 1_000_000
 
 
 def measure(directory: Path, *arguments: str) -> dict[str, Any]:
-    """Run a mode; returns its document, of which no run failed."""
+    """Run a mode, check that no run failed, and return its document."""
     out = directory / "out.json"
     assert cli.main([*arguments, "--json", str(out), "--dir", str(directory / "data")]) == 0
     assert not list((directory / "data").iterdir()), "data of a node is left"
@@ -49,7 +49,7 @@ def measure(directory: Path, *arguments: str) -> dict[str, Any]:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> str:
-    """Return what a refused command says."""
+    """Return the error message of a refused command."""
     with suppress(SystemExit):
         assert cli.main([*arguments]) == 1
     return capsys.readouterr().err
@@ -64,7 +64,7 @@ def test_a_cluster_is_measured_like_a_node(tmp_path: Path) -> None:
     figures = run["figures"]
     assert run["latency"]["count"] == pytest.approx(300, rel=0.05)
     assert run["end_to_end"]["count"] > 0
-    # Three processes, each of which has its interpreter.
+    # Each of the three processes has its own interpreter.
     assert figures["rss_mb"] > 60
     assert figures["broker_cpu_s"] > 0
 
@@ -89,7 +89,7 @@ def test_a_running_cluster_is_measured_at_its_leaders(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(300)
 def test_partitions_are_moved_beside_producers(tmp_path: Path) -> None:
-    """If this fails, nobody knows what a reassignment costs: how long it takes, and what producers see of it."""
+    """If this fails, the cost of a reassignment is unknown: its duration, and its effect on producers."""
     (tmp_path / "w.toml").write_text(SCHEDULED)
     arguments = ["reassign", "-w", str(tmp_path / "w.toml"), "-t", "ours-3", "--size", "100 MB"]
     alone, beside, move = measure(tmp_path, *arguments)["runs"]
@@ -116,19 +116,21 @@ def test_each_client_and_kind_has_its_gap(tmp_path: Path) -> None:
         assert run["figures"]["errors"] == 0
         assert 0 < run["figures"]["gap_p50_ms"] <= run["figures"]["gap_max_ms"]
         assert run["figures"]["before_p99_ms"] > 0
-    # The nodes that are left have to elect another leader before any client can be served.
+    # The remaining nodes have to elect another leader before any client can be served.
     assert 0 < killed["figures"]["leaders_shown_ms"] <= killed["figures"]["gap_max_ms"] + 1000
 
 
 @pytest.mark.full
 @pytest.mark.timeout(300)
 def test_a_shard_that_stands_still_is_measured(tmp_path: Path) -> None:
-    """If this fails, what a parent does for the clients of its shards is in no figure, or processes are left."""
+    """If this fails, no figure includes the parent's work for the clients of its shards, or processes are left
+    running.
+    """
     arguments = ["failover", "-t", "ours-3-shards", "--clients", "librdkafka", "--kinds", "freeze", "--rounds", "1"]
     (frozen,) = measure(tmp_path, *arguments)["runs"]
     assert frozen["label"] == "a leader that stands still, librdkafka"
     assert frozen["figures"]["errors"] == 0
-    # It does not go on, and its clients do not wait for it.
+    # It does not continue, and its clients do not wait for it.
     assert 0 < frozen["figures"]["gap_p50_ms"] < 12_000
     assert not re.findall(rf"{re.escape(str(tmp_path))}.*--shards", "\n".join(command_lines()))
 
@@ -146,7 +148,7 @@ def command_lines() -> list[str]:
 @pytest.mark.timeout(900)
 @needs.kafka
 def test_kafka_is_measured_in_the_same_way(tmp_path: Path) -> None:
-    """If this fails, there is nothing to compare with. All clients that can run here take part."""
+    """If this fails, there is no baseline to compare with. All clients that can run here take part."""
     document = measure(tmp_path, "failover", "-t", "ours-3", "-t", "kafka-3", "--kinds", "leader", "--rounds", "1")
     clients = [client for client in ("librdkafka", "franz-go", "java") if missing(client) is None]
     assert len(document["runs"]) == 2 * len(clients)
@@ -171,7 +173,7 @@ def test_kafka_is_measured_in_the_same_way(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    """If this fails, somebody waits for figures that do not mean what was asked for."""
+    """If this fails, an engineer waits for figures that do not mean what the options asked for."""
     assert said in refusal(capsys, [*arguments, "--dir", str(tmp_path)])
 
 
@@ -189,13 +191,13 @@ def test_what_makes_no_sense_is_refused(
 def test_a_cluster_has_a_sensible_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
-    """If this fails, a target file is accepted that no cluster can be made of."""
+    """If this fails, a target file that cannot describe a cluster is accepted."""
     (tmp_path / "t.toml").write_text(text)
     assert said in refusal(capsys, ["check", "-t", str(tmp_path / "t.toml")])
 
 
 def test_the_gap_is_that_of_the_last_partition() -> None:
-    """If this fails, an acknowledgement that was on its way ends a gap, or one partition hides another."""
+    """If this fails, an acknowledgement sent before the failure ends a gap, or one partition hides another."""
     records = [
         Acked(1, 0, 0, 9 * S, 10 * S + 5),  # sent before the failure
         Acked(2, 1, 0, 10 * S + 1, 11 * S),
@@ -213,7 +215,7 @@ def test_the_gap_is_that_of_the_last_partition() -> None:
 
 
 def test_phases_are_found_in_a_log() -> None:
-    """If this fails, nobody sees which part of a failover takes long."""
+    """If this fails, an engineer cannot see which phase of a failover takes long."""
     lines = [
         'time=2026-01-01T00:00:00.500Z level=info logger=a event="a broker is gone"',
         'time=2026-01-01T00:00:01.200Z level=info logger=a event="a broker is gone" broker=1',
@@ -225,14 +227,14 @@ def test_phases_are_found_in_a_log() -> None:
 
 
 def test_a_copy_has_a_rate(tmp_path: Path) -> None:
-    """If this fails, a share of the limit is a share of nothing."""
+    """If this fails, the figure for the share of the limit is meaningless."""
     assert copy_mb_per_s(tmp_path, 8 << 20) > 1
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.full
 def test_a_cut_loses_one_direction_only() -> None:
-    """If this fails, a one-way cut is none, or cuts both ways: then a failover is measured that did not happen."""
+    """If this fails, a one-way cut has no effect, or cuts both ways, and the measured failover did not happen."""
     needs.require(needs.cut_network())
 
     def hears(sender: int, receiver: int) -> bool:
@@ -255,7 +257,7 @@ def test_a_cut_loses_one_direction_only() -> None:
         assert hears(0, 1)
 
 
-# UDP, so that nothing has to come back.
+# UDP, so that no reply is needed.
 LISTEN = """
 import socket, sys
 with socket.socket(type=socket.SOCK_DGRAM) as it:

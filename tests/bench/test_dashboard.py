@@ -1,4 +1,6 @@
-"""The measurements of the web dashboard: their parts run, their matching is right, and what is missing is named."""
+"""The measurements of the web dashboard: their parts run, samples match the right frames, and missing programs are
+named.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def rows_of(measurements: Iterable[str]) -> set[str]:
 def test_a_dashboard_of_a_small_cluster_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If this fails, the recorded table has rows without figures, or half an hour of measuring ends in an exception."""
+    """If this fails, the recorded table has rows without figures, or a half-hour measurement ends with an exception."""
     monkeypatch.setattr(dashboard, "SETTLE_S", 0.1)
     monkeypatch.setattr(dashboard, "VIEWERS_SETTLE_S", 2.5)
     monkeypatch.setattr(dashboard_live, "LOST_MS", 2_000)
@@ -62,7 +64,7 @@ def test_a_dashboard_of_a_small_cluster_is_measured(
 @pytest.mark.full
 @needs.chromium
 def test_a_dashboard_of_many_topics_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, nobody learns whether large clusters are still usable."""
+    """If this fails, it is unknown whether large clusters are still usable."""
     monkeypatch.setattr(dashboard_large, "REST_MS", 100)
     monkeypatch.setattr(dashboard_large, "SCROLLS", 4)
     found = measured(tmp_path, "large", "--topics", "130", "--partitions", "150", "--groups", "120")
@@ -73,11 +75,11 @@ def test_a_dashboard_of_many_topics_is_measured(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_sample_is_matched_with_what_follows_from_it() -> None:
-    """If this fails, a figure of the sample before counts as this one's, and slow dashboards look quick."""
+    """If this fails, a figure of the previous sample counts for this one, and a slow dashboard looks fast."""
     received = [
         Received(1_010.0, 1_000, "1 KiB"),
         Received(2_020.0, 2_001, "2 KiB"),
-        # No pixel changes: the page says nothing of it.
+        # No pixel changes: the page does not report it.
         Received(3_010.0, 3_002, "2 KiB"),
         Received(4_010.0, 4_003, "1 KiB"),
         Received(5_010.0, 5_004, "9 KiB"),
@@ -94,7 +96,7 @@ def test_a_sample_is_matched_with_what_follows_from_it() -> None:
 
 
 def test_frames_of_a_server_are_split_wherever_a_packet_ends() -> None:
-    """If this fails, viewers count bytes of frames as frames, or stop to read."""
+    """If this fails, viewers count bytes of frames as frames, or stop reading."""
     bodies = [b"", b"x" * 125, b"y" * 126, b"z" * 70_000]
     sent = b"".join(Frame(Opcode.TEXT, body).serialize(mask=False) for body in bodies)
     for size in (1, 2, 3, 1_000, len(sent)):
@@ -110,14 +112,14 @@ def test_frames_of_a_viewer_are_those_of_a_client(size: int) -> None:
     body = b"a" * size
     sent = masked(1, body)
     head = sent[: len(sent) - 4 - size]
-    # A mask of zeros, which leaves the payload as it is.
+    # A mask of zeros leaves the payload unchanged.
     assert sent == head + bytes(4) + body
     assert head[1] & 0x80
     assert bytes([head[0], head[1] & 0x7F]) + head[2:] + body == Frame(Opcode.TEXT, body).serialize(mask=False)
 
 
 def test_goals_of_viewers_depend_on_their_number() -> None:
-    """If this fails, 2,000 viewers are measured by the goal of 500."""
+    """If this fails, 2,000 viewers are compared with the goal for 500."""
     assert dashboard.reach_of("viewers_cpu_percent", 500) == 3.0
     assert dashboard.reach_of("viewers_cpu_percent", 501) == 10.0
     assert dashboard.reach_of("idle_mb", 500) == 120.0
@@ -142,13 +144,13 @@ def test_wrong_options_are_refused(argv: list[str], words: str, capsys: pytest.C
 
 
 def test_a_missing_browser_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """If this fails, a traceback says what an installation lacks."""
+    """If this fails, a missing browser is reported by a traceback."""
     monkeypatch.setattr(chromium, "PROGRAMS", ("no-such-browser",))
     assert dashboard.main(["--only", "transfer"]) == 1
     assert "there is no Chromium (no-such-browser): tools/system_packages.sh installs it" in capsys.readouterr().err
 
 
 def test_a_dashboard_that_does_not_start_is_reported(tmp_path: Path) -> None:
-    """If this fails, a measurement waits for a minute, and does not say why."""
+    """If this fails, a measurement waits for a minute, and does not report why."""
     with pytest.raises(ProcessError, match="No such option"):
         Dashboard(tmp_path, "127.0.0.1:1", ["--no-such-option"]).start()

@@ -28,7 +28,9 @@ def produced(correlation_id: int, base_offset: int, error: int = 0, partition: i
 
 @contextlib.contextmanager
 def fake_broker(answer: Answer) -> Iterator[tuple[str, int]]:
-    """Serves one connection after the other; each complete frame gets the response of `answer` (None: close it)."""
+    """Serves one connection at a time; `answer` gives the response to each complete frame (None: close the
+    connection).
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -129,7 +131,7 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
 
 
 def test_floor_takes_and_gives_back_what_the_driver_checks(tmp_path: Path) -> None:
-    """The floor must do all of the minimum, or every ratio to it is unfair: offsets, bytes, checksums."""
+    """The floor must do all the work of the minimum (offsets, bytes, checksums), or every ratio to it is unfair."""
     command = [sys.executable, "-m", "bench.floor_server", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
         try:

@@ -1,4 +1,4 @@
-"""Files of results."""
+"""Result files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.files import replace_file
 
 
 def test_a_file_is_replaced_and_a_link_stays(tmp_path: Path) -> None:
-    """If this fails, a result is appended to an old one, or lands beside the file that a link leads to."""
+    """If this fails, a result is appended to an old one, or a symbolic link is replaced instead of its target."""
     target, link = tmp_path / "results" / "new.json", tmp_path / "latest.json"
     replace_file(target, "a longer first text")
     link.symlink_to(target)

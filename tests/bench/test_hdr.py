@@ -45,7 +45,9 @@ def test_nothing_is_clamped_or_lost(values: list[int]) -> None:
 
 @given(VALUES.filter(lambda values: any(value >= 0 for value in values)))
 def test_hdr_text_says_the_same_as_our_histogram(values: list[int]) -> None:
-    """What another tool reads from the JSON must be our percentiles: never below, at most 3 digits' rounding above."""
+    """Another tool must read our percentiles from the JSON: never below, and above by at most the rounding to 3
+    digits.
+    """
     histogram = filled(values)
     decoded = hdr.decode(hdr.hdr_base64(histogram))
     assert decoded.get_total_count() == histogram.count

@@ -69,7 +69,7 @@ def test_every_chart_is_drawn_without_a_complaint_or_a_request(chromium: Browser
 
 
 def test_absolute_figures_and_the_warm_up_stand_beside_the_ratios() -> None:
-    """A ratio of 5 may be that of two slow brokers, or one to a target that was still compiling."""
+    """A ratio of 5 may compare two slow brokers, or have a denominator that was still compiling."""
     text = page.render([("a", document())])
     assert "10,000 : 10,000 /s" in text
     assert "<th>kafka</th><td>not steady within 60 s</td>" in text
@@ -115,7 +115,7 @@ def test_reader_hides_a_target_and_chooses_a_label(chromium: Browser, tmp_path: 
 
 @pytest.mark.full
 def test_what_failed_stands_at_the_head_and_has_no_line(chromium: Browser, tmp_path: Path) -> None:
-    """A reader must not take the rest of a broken comparison for all of it."""
+    """A reader must not mistake the rest of a failed comparison for a complete one."""
     known = document()
     failed = Run(
         "kafka", known.runs[1].started, 0, failed="3 errors, the first: error 6", verdicts=("failed: 3 errors",)
@@ -134,7 +134,7 @@ def test_what_failed_stands_at_the_head_and_has_no_line(chromium: Browser, tmp_p
 
 @pytest.mark.full
 def test_text_of_a_document_is_never_code(chromium: Browser, tmp_path: Path) -> None:
-    """A report of a foreign document runs in the reader's browser."""
+    """The report of a document from an unknown source opens in the reader's browser."""
     known = document(repeats=1, labels=(EVIL, "other"))
     evil = replace(
         known,
@@ -162,7 +162,7 @@ def test_repeats_are_merged_exactly_in_the_curve() -> None:
     chart = charts.percentiles(entities([("a", known)]), "latency", "t")
     assert chart is not None
     curve = dict(zip(chart.data[0]["customdata"], chart.data[0]["y"], strict=True))
-    # Four runs of 1, 2, 3 and 4 ms that are 0 to 3 % slower: the upper quarter begins at 4 ms.
+    # Four runs of 1, 2, 3 and 4 ms, slower by 0 to 3 %: the upper quarter begins at 4 ms.
     assert chart.data[0]["x"][-1] == 4000
     assert curve["50"] == pytest.approx(2.06, rel=0.02)
     assert curve["100"] == pytest.approx(4.12, rel=0.001)

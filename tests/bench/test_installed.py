@@ -1,4 +1,4 @@
-"""The toolkit works as it is installed: away from the repository, without its tests."""
+"""The installed toolkit works outside of the repository, without its tests."""
 
 import ast
 import subprocess
@@ -35,8 +35,8 @@ def modules(node: ast.AST) -> list[str]:
 
 @pytest.mark.full
 def test_the_installed_command_measures(tmp_path: Path) -> None:
-    """If this fails, the README's own command fails in a fresh checkout, outside of which there is no package
-    `tests`.
+    """If this fails, the README's own command fails in a fresh checkout: outside of the checkout, the package `tests`
+    does not exist.
     """
     command = Path(sys.executable).parent / "broker-bench"
     argv: list[str | Path] = [

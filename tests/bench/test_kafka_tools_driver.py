@@ -86,7 +86,7 @@ def test_a_consumer_reads_all_that_is_there(broker: Target, topic: str) -> None:
 def test_a_broker_that_dies_makes_errors(
     make_broker: Callable[..., Target], topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tool itself ends with 0 and the total that was sent."""
+    """Kafka's tool itself exits with 0 and prints the total that was sent."""
     monkeypatch.setattr(kafka_tools, "TIMEOUT_S", 2.0)
     monkeypatch.setattr(kafka_tools, "OVERDUE_S", 15.0)
     broker = make_broker()
@@ -116,7 +116,7 @@ def test_stop_ends_java_and_keeps_what_was_reported(broker: Target, topic: str) 
     assert result.errors == 0
 
 
-# As the tools of Kafka 4.3.1 print it; test_columns.py compares the texts with their classes.
+# The output of Kafka 4.3.1's tools; test_columns.py compares the texts with their classes.
 PRODUCED = """\
 3501 records sent, 2000.6 records/sec (0.19 MB/sec), 3.1 ms avg latency, 151.0 ms max latency.
 2999 records sent, 1999.3 records/sec (0.19 MB/sec), 1.0 ms avg latency, 12.0 ms max latency.
@@ -130,7 +130,7 @@ CONSUMED = """\
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Let the tools be programs that print a text."""
+    """Replace the tools by programs that print a text."""
 
     def install(text: str) -> None:
         monkeypatch.setattr(kafka_dist, "missing", lambda: None)
@@ -157,7 +157,7 @@ def test_what_a_producer_prints_is_its_result(printed: Callable[[str], None]) ->
 
 
 def test_records_that_were_not_sent_are_errors(printed: Callable[[str], None]) -> None:
-    """If this fails, a run with a dead broker has a figure: the tool itself ends with 0."""
+    """If this fails, a run with a dead broker has a figure: the tool itself exits with 0."""
     printed(PRODUCED)
     load = KafkaToolsDriver(("127.0.0.1", 1), "t", workload(rate=Rate(2100, 2100, "records")))
     load.prepare()

@@ -1,4 +1,4 @@
-"""The driver of real clients, with our own broker: it counts what happened, and leaves nothing behind."""
+"""The driver of real clients, with our own broker: its counts are correct, and no process or topic is left."""
 
 import dataclasses
 import os
@@ -36,7 +36,7 @@ def nothing_left() -> Iterator[None]:
 
 
 def is_client(process: psutil.Process) -> bool:
-    """Return whether it is a running client process."""
+    """Return whether a process is a running client process."""
     try:
         return "client_process" in " ".join(process.cmdline())
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
@@ -152,7 +152,7 @@ def test_consumers_follow_producers_live(broker: Target, topic: str) -> None:
     assert 0 < result.consumed_records <= result.records
     assert result.consumed_bytes == 100 * result.consumed_records
     assert result.processes == 4
-    # What was produced is what was due: a record arrives before its acknowledgement only by the clients' own time.
+    # All due records were produced: a record arrives before its acknowledgement only by the clients' own time.
     assert result.end_to_end.percentile(50) > 0
 
 
@@ -283,7 +283,7 @@ def test_what_it_cannot_do_is_refused(broker: Target, topic: str, changed: dict[
 
 
 def test_a_missing_topic_is_reported(make_broker: Callable[..., Target], topic: str) -> None:
-    """A missing topic is reported and not measured; targets that create topics automatically have none missing."""
+    """A missing topic is reported and not measured; a target that creates topics automatically reports none."""
     alone = make_broker({"auto.create.topics.enable": "false"})
     with pytest.raises(DriverError, match=topic):
         LibrdkafkaDriver((alone.host, alone.port), topic, workload()).prepare()

@@ -1,4 +1,4 @@
-"""The modes that start and stop a target for each run: what they measure, and what they refuse."""
+"""The modes that start and stop a target for each run: their figures, and the options they refuse."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_start_is_measured_each_time(place: Path) -> None:
 
 @pytest.mark.full
 def test_idle_connections_cost_memory(tmp_path: Path) -> None:
-    """The memory of a connection is what exceeds the memory of the broker itself."""
+    """The broker's memory without connections does not count as memory of connections."""
     (run,) = measure(tmp_path, "idle", "--connections", "300")
     assert run["figures"]["connections"] == 300
     assert 0 <= run["figures"]["idle_connection_kb"] < 100

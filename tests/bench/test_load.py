@@ -41,7 +41,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.full
 @pytest.mark.usefixtures("small")
 def test_every_part_is_measured_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If this fails, the recorded table has rows without figures, or a quarter of an hour ends in an exception."""
+    """If this fails, the recorded table has rows without figures, or a 15-minute measurement ends with an exception."""
     path = tmp_path / "load.json"
     assert load.main([*SMALL, "--json", str(path)]) == 0
     found = json.loads(path.read_text())
@@ -51,7 +51,7 @@ def test_every_part_is_measured_and_shown(tmp_path: Path, capsys: pytest.Capture
     assert found["load_idle_connections"] == 40
     assert found["kafka_user_plain_per_s"] == [170.0]
     assert found["kafka_user_plain_core_per_s"] == [340.0]
-    # A stopped broker answers nothing: the latency is at least the time for which it stood.
+    # A stopped broker does not answer: the latency is at least the time for which it was stopped.
     assert min(found["load_gevent_frozen_max_ms"], found["load_raw_frozen_max_ms"]) >= 950
     shown = capsys.readouterr().out
     assert "missed: at least 25,000" in shown
@@ -90,7 +90,7 @@ def loaded(rates: list[float], seconds: float = 1.0) -> Loaded:
 
 
 def test_what_is_performed_after_the_measured_time_is_no_rate() -> None:
-    """If this fails, a generator seems to reach every rate: it performs what is overdue when the run is over."""
+    """If this fails, a generator seems to reach every rate, because it sends overdue requests after the run."""
     assert loaded([30_000.0, 28_000.0, 31_000.0, 167_000.0], 2.0).requests_per_s == 29_000
 
 
@@ -99,7 +99,7 @@ def test_what_is_performed_after_the_measured_time_is_no_rate() -> None:
     [(10_000, 1_000, 64_000, 10_000), (999_999, 1_000, 5_000, 5_000), (1_000, 1_000, 64_000, 1_000)],
 )
 def test_the_highest_rate_is_found(limit: int, first: int, most: int, expected: int) -> None:
-    """If this fails, the rate is far below what the generator can do, or one that it never reached."""
+    """If this fails, the rate is far below the generator's limit, or one that it never reached."""
 
     def measure(rate: float) -> Loaded:
         return loaded([min(rate, limit), rate])
@@ -109,14 +109,14 @@ def test_the_highest_rate_is_found(limit: int, first: int, most: int, expected: 
 
 
 def test_a_generator_that_is_too_slow_for_the_first_rate_is_named() -> None:
-    """If this fails, a figure is shown of a schedule that was never kept."""
+    """If this fails, a figure is shown for a schedule that was never kept."""
     slow = loaded([3.0])
     with pytest.raises(ProcessError, match="the generator does not reach 4,000/s"):
         load_parts.highest_rate(lambda _: slow, 4_000, 8_000)
 
 
 def test_requests_for_a_second_of_cpu_are_those_of_that_cpu() -> None:
-    """If this fails, the time in which the last answers are awaited makes the generator look cheaper than it is."""
+    """If this fails, waiting for the last answers makes the generator look cheaper than it is."""
     result = {
         "operations": {"Produce": {"requests": 6_000}},
         "workers": [{"cpu_s": 0.2}, {"cpu_s": 0.1}],
@@ -142,7 +142,7 @@ def test_wrong_options_are_refused(argv: list[str], words: str, capsys: pytest.C
 
 
 def test_what_fails_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """If this fails, a measurement that ended early leaves a traceback, or looks like a good one."""
+    """If this fails, a measurement that ended early prints a traceback, or looks successful."""
 
     def fail(*_: object) -> Figures:
         raise ProcessError("broker-load ended with exit code 3: data wrong")
@@ -156,7 +156,7 @@ def test_what_fails_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 def test_what_is_made_once_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, each measurement downloads its packages again, or uses the half of an interrupted download."""
+    """If this fails, each measurement downloads its packages again, or uses half of an interrupted download."""
     monkeypatch.setenv("BROKER_CY_CACHE", str(tmp_path))
     made: list[Path] = []
 

@@ -1,4 +1,4 @@
-"""The modes `compaction` and `flush`, and what recovery reads back, for a short time on our broker and on Kafka."""
+"""Short runs of the modes `compaction` and `flush`, and of recovery's check of the log, on our broker and on Kafka."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_compaction_reports_its_cost(files: Path) -> None:
 @pytest.mark.full
 @needs.kafka
 def test_compaction_beside_apache_kafka(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both clean the same log; the ratios are those that matter."""
+    """Both brokers clean the same log, so that their ratios are meaningful."""
     # Kafka removes no file of a deleted topic in its first 30 s: no measurement here would be disturbed.
     monkeypatch.setattr(Kafka, "delete_topic", Target.delete_topic)
     document = measure(files, "compaction", "scheduled", "-t", "ours", "-t", "kafka", *SMALL)
@@ -104,7 +104,7 @@ def test_producers_reports_the_cost_of_an_open_one(files: Path) -> None:
 def test_what_cannot_be_measured_is_refused(
     files: Path, capsys: pytest.CaptureFixture[str], mode: str, workload: str, arguments: list[str], reported: str
 ) -> None:
-    """The message says what is needed or allowed; exit code 1."""
+    """The message names the requirement or the allowed values; exit code 1."""
     argv = [mode, "-w", str(files / f"{workload}.toml"), "--dir", str(files / "data"), *arguments]
     assert cli.main(argv if "-t" in arguments else [*argv, "-t", "ours"]) == 1
     assert reported in capsys.readouterr().err
@@ -134,7 +134,7 @@ def test_unknown_and_impossible_options_are_refused(files: Path, mode: str, opti
 
 
 def test_too_much_for_the_disk_is_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is refused before a broker fills a disk that others use, too."""
+    """The run is refused before a broker fills a disk that other programs also use."""
     for mode, workload, size in (
         ("recovery", "synced", ["--sizes", "17000 GB"]),
         ("compaction", "scheduled", ["--records", "1000000000", "--keys", "10"]),
@@ -170,7 +170,7 @@ def test_the_keyed_log_is_what_the_format_says() -> None:
 
 
 def planted(records: list[tuple[int, bytes, bytes]], fault: str) -> list[tuple[int, bytes, bytes]]:
-    """Return what a faulty cleaner would leave of a log."""
+    """Return the log that a faulty cleaner would leave."""
     newest: dict[bytes, Any] = {key: (offset, key, value) for offset, key, value in records}
     left = sorted(newest.values())
     (offset, key, value), *others = left

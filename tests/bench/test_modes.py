@@ -1,5 +1,5 @@
-"""Every mode on planned targets, and under `make test-all` for a short time on our broker: all runs, and its files are
-complete. tests/bench/test_real_runs.py measures processes.
+"""Every mode on planned targets, and under `make test-all` for a short time on our broker: each mode runs, and its
+files are complete. tests/bench/test_real_runs.py measures processes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def test_run_with_a_consumer_beside_producers(files: Path) -> None:
 
 
 def test_a_frozen_target_shows_it_in_the_tail(files: Path) -> None:
-    """What was due while the target was frozen waited for it: coordinated omission would hide a tenth of the run."""
+    """Requests that were due while the target was frozen waited for it: coordinated omission would hide 10% of the
+    run.
+    """
     arguments = ["-t", "ours", "--duration", "2 s", "--fault", "freeze 500 ms at 500 ms"]
     (run,) = measure(files, "run", "scheduled", *arguments)["runs"]
     assert run["verdicts"][0] == "a fault was caused in the target: frozen for 0.5 s at 0.5 s"
@@ -74,7 +76,7 @@ def test_a_fault_that_nobody_would_see_is_refused(
     "fault", ["", "freeze", "freeze 1 s", "cut 1 s at 2 s", "freeze 1 at 2 s", "freeze -1 s at 2 s"]
 )
 def test_a_fault_that_is_none_is_refused(plain: Path, capsys: pytest.CaptureFixture[str], fault: str) -> None:
-    """The message says what is allowed."""
+    """The message names the allowed values."""
     with pytest.raises(SystemExit):
         cli.main(["run", "-t", "ours", "-w", str(plain / "fast.toml"), "--fault", fault])
     reported = capsys.readouterr().err
@@ -88,7 +90,7 @@ def test_a_fault_that_is_none_is_refused(plain: Path, capsys: pytest.CaptureFixt
 def test_each_target_is_warmed_up_once(
     files: Path, capsys: pytest.CaptureFixture[str], workload: str, metric: str
 ) -> None:
-    """The document says what was warmed up, by which figure and for how long, and what never became steady."""
+    """The document names the warmed-up targets, the figure, the duration, and the targets that never became steady."""
     (files / "reading.toml").write_text(
         WORKLOAD.replace("[producers]", "[consumers]\ncount = 1\n[producers]\ncount = 0")
     )
@@ -104,13 +106,13 @@ def test_each_target_is_warmed_up_once(
     assert len(document["runs"]) == 4
     for run in document["runs"]:
         assert run["verdicts"][0].startswith("not steady after ")
-    # The window takes as long as it takes: on a busy machine the warm-up is longer than its limit.
+    # A window is never cut short: on a busy machine the warm-up is longer than its limit.
     took_s = document["warm_ups"][0]["seconds"]
     assert f"ours: warmed up for {took_s:.1f} s, not steady within the limit of 0.6 s" in capsys.readouterr().out
 
 
 def test_each_target_is_measured_once_before_the_first_pair(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the first pair has a virtual machine that waited for the warm-ups of the others."""
+    """If this fails, the first pair measures a virtual machine that was idle during the warm-ups of the others."""
     asked = []
     take = engine.measure
 
@@ -130,14 +132,14 @@ def test_each_target_is_measured_once_before_the_first_pair(files: Path, monkeyp
 
 
 def test_ceiling_ends_with_a_rate(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A bound that no rate meets and one that all meet both end with a sentence."""
+    """Both a bound that no rate meets and a bound that every rate meets end with a sentence."""
     document = measure(files, "ceiling", "fast", "-t", "ours", "--p99", "1us", "--start", "500")
     assert labels(document)[:2] == ["500 requests/s", "500 requests/s, again"]
     assert "sustained with p99 <= 0.001 ms" in capsys.readouterr().out
 
 
 def test_backlog_reports_producers_alone_and_beside_the_drain(files: Path) -> None:
-    """The cost of a drain is the difference between two runs, both of which are in the document."""
+    """The cost of a drain is the difference between two runs; the document contains both."""
     document = measure(files, "backlog", "scheduled", "-t", "ours", "--size", "20 MB")
     assert labels(document) == ["producers alone", "producers while it drains", "the drain"]
     drain = document["runs"][2]["figures"]
@@ -171,7 +173,7 @@ def test_connections_and_partitions_grow(files: Path) -> None:
 def test_rebalance_refuses_what_it_cannot_measure(
     plain: Path, capsys: pytest.CaptureFixture[str], workload: str, duration: str, reported: str
 ) -> None:
-    """Gaps of a load that is as fast as possible mean nothing; nor does a kill that is not noticed in the window."""
+    """Neither gaps of an unlimited load nor a kill that is not noticed in the window mean anything."""
     argv = ["rebalance", "-t", "ours", "-w", str(plain / f"{workload}.toml"), "--duration", duration]
     assert cli.main([*argv, "--dir", str(plain / "data")]) == 1
     assert reported in capsys.readouterr().err
@@ -216,7 +218,7 @@ def test_matrix_measures_every_cell(files: Path) -> None:
 def test_ctrl_c_in_each_mode(
     plain: Path, monkeypatch: pytest.MonkeyPatch, mode: list[str], when: str, measured: int
 ) -> None:
-    """What was measured until then is in the document and did not fail; a window that was not begun is not a run."""
+    """The document contains the finished measurements, without a failure; a window that was not begun is not a run."""
     planned.install(monkeypatch)
     shown = planned.Interrupting(when)
     monkeypatch.setattr(sys, "stderr", shown)
@@ -256,7 +258,7 @@ def test_a_ceiling_begins_with_a_rate(plain: Path, start: str) -> None:
 
 
 def test_the_floor_says_what_it_cannot(plain: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A client that fails on an unknown response would report nothing."""
+    """A client that fails on an unknown response could not report the unsupported request."""
     argv = ["run", "-t", "floor", "-w", "client-produce-1kb", "--dir", str(plain / "data")]
     assert cli.main(argv) == 1
     assert 'floor supports only the driver "raw", not "librdkafka"' in capsys.readouterr().err

@@ -76,7 +76,7 @@ def test_hidden_names_of_the_kernel_are_reported() -> None:
 
 @pytest.mark.parametrize("rows", ["", " x\t1\tlibc\t[.] f\n", " 1\t1\tlibc\n"])
 def test_what_is_no_report_is_refused(rows: str) -> None:
-    """If this fails, a profile of nothing, or of half a line, is shown."""
+    """If this fails, an empty profile, or one of half a line, is shown."""
     with pytest.raises(PerfError, match=r"no sample|an unknown line"):
         parse(HEAD.format(lost=0, samples=0) + rows)
 
@@ -90,14 +90,16 @@ def test_names_are_those_of_the_source() -> None:
 
 
 def test_the_heaviest_come_first_and_the_rest_is_summed() -> None:
-    """What is left out of a table is still part of the whole."""
+    """Rows left out of a table still count in the total."""
     reported, rest = perf.top([(("m", "a"), 0.1), (("m", "b"), 0.6), (("m", "c"), 0.3)], 2)
     assert reported == [(("m", "b"), 0.6), (("m", "c"), 0.3)]
     assert rest == pytest.approx(0.1)
 
 
 def test_without_perf_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """If this fails, minutes of measuring end in an error, or in a report that silently lacks what was requested."""
+    """If this fails, minutes of measuring end with an error, or with a report that silently lacks the requested
+    profile.
+    """
     from bench import cli
 
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -14,7 +14,7 @@ def git(root: Path, *arguments: str) -> None:
 
 
 def test_recorded_tables_do_not_make_the_source_dirty(tmp_path: Path) -> None:
-    """If this fails, every measurement after the first one seems to come from changed source, and is taken again."""
+    """If this fails, every measurement after the first one seems to come from changed source, and is repeated."""
     git(tmp_path, "init", "-q")
     measured, source = tmp_path / "docs" / "measurements" / "a.json", tmp_path / "a.py"
     measured.parent.mkdir(parents=True)
@@ -36,7 +36,7 @@ def test_a_tree_without_git_says_so(tmp_path: Path) -> None:
 
 
 def test_an_installed_package_has_no_revision_of_its_surroundings(tmp_path: Path) -> None:
-    """If this fails, results name the commit of whichever project has the virtual environment in its folder."""
+    """If this fails, results name the commit of the project whose folder contains the virtual environment."""
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
     packages = tmp_path / "venv" / "site-packages"

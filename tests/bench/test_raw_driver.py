@@ -1,4 +1,4 @@
-"""The `raw` driver against our broker, and servers that stall, hang or die: what it requests, and what it reports."""
+"""The `raw` driver against our broker, and servers that stall, hang or die: its requests and its reports."""
 
 import contextlib
 import dataclasses
@@ -163,7 +163,7 @@ def test_a_batch_holds_as_many_records_as_fit(limit: int) -> None:
 
 
 def test_every_partition_has_a_connection_and_every_connection_a_partition() -> None:
-    """Idle connections or silent partitions would be another workload than the requested one."""
+    """Idle connections or unused partitions would be another workload than the requested one."""
     for producers, partitions in ((3, 7), (7, 3), (1, 5), (4, 4)):
         shares = raw.shares_of(producers, dict.fromkeys(range(partitions), ("127.0.0.1", 1)))
         plan = raw.produce_plan(TOPIC, workload(producers=producers, partitions=partitions), shares)
@@ -249,7 +249,7 @@ def test_consumers_follow_producers(broker: BrokerCy) -> None:
 
 
 def test_what_was_acknowledged_and_does_not_come_is_an_error(broker: BrokerCy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No figure from a run with lost records: no consumer reads those of partition 1 here."""
+    """A run with lost records has no figures: here no consumer reads partition 1."""
     # Enough for the records of partition 0 on a busy machine.
     monkeypatch.setattr(raw, "CATCH_UP_S", 3.0)
     monkeypatch.setattr(raw, "fetch_plan", lambda topic, *_: [[protocol.fetch_all_request(topic, (0,), 1 << 20)]])
@@ -303,7 +303,7 @@ def test_stop_ends_a_run_and_keeps_what_was_measured(broker: BrokerCy, rate: Rat
 @pytest.mark.parametrize("rate", [Rate(), Rate(500, 500, "requests")])
 @pytest.mark.parametrize("acks", ["all", "0"])
 def test_a_target_killed_in_mid_run_is_reported_as_errors(tmp_path: Path, rate: Rate, acks: str) -> None:
-    """The run ends soon, keeps what it measured, and can never pass for a good one; nor can the next."""
+    """The run ends soon, keeps its measurements, and never looks successful; nor does the next one."""
     with BrokerCy(tmp_path / "data").running() as target:
         assert isinstance(target, BrokerCy)
         with driver(target, workload(rate=rate, acks=acks, consumers=1)) as made:

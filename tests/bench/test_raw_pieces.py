@@ -1,4 +1,4 @@
-"""The raw driver as the load generator uses it: loops with a given begin, connections made again, acknowledgements."""
+"""The raw driver as the load generator uses it: loops with a given start, new connections, acknowledgements."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_is_overdue_at_the_begin_is_charged(broker: BrokerCy) -> None:
 
 
 def test_a_begin_in_the_future_is_waited_for(broker: BrokerCy) -> None:
-    """If this fails, the processes of a run do not begin together."""
+    """If this fails, the processes of a run do not start together."""
     driver = Driver(broker.address, [[template(0)]])
     origin_ns = time.monotonic_ns() + NS // 5
     driver.start_open(start=50, end=50, ramp_s=0, seconds=0.1, origin_ns=origin_ns)
@@ -83,7 +83,7 @@ def test_numbers_count_on_from_the_piece_before(broker: BrokerCy) -> None:
 
 
 def test_lost_connections_are_made_again_as_other_producers(broker: BrokerCy) -> None:
-    """If this fails, a load run of idempotent producers ends at a refusal, or loses count of what it sent."""
+    """If this fails, a load run of idempotent producers ends at an error, or miscounts the records it sent."""
     first = [producer_id(broker), producer_id(broker)]
     driver = Driver([broker.address] * 2, [[template(0)], [template(1)]], producers=list(first), giving_up=True)
     driver.start_closed(depth=2, requests=10, seconds=10)
@@ -120,7 +120,7 @@ def test_lost_connections_are_made_again_as_other_producers(broker: BrokerCy) ->
 
 @pytest.mark.parametrize("is_back", [True, False])
 def test_each_request_of_an_outage_is_answered_or_fails(broker: BrokerCy, is_back: bool) -> None:
-    """If this fails, requests that were due while no connection was left are missing in the figures of a run."""
+    """If this fails, requests that were due while no connection was open are missing in the figures of a run."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         driver = Driver(listener.getsockname(), [[template(0)]])
         listener.accept()[0].close()
@@ -130,7 +130,7 @@ def test_each_request_of_an_outage_is_answered_or_fails(broker: BrokerCy, is_bac
     assert driver.lost() == [0]
     lost = driver.errors
     while time.monotonic_ns() < begun_ns + NS * (1 if is_back else 3) // 10:
-        assert driver.loop(0.001)  # there is nothing to do, but more and more is due
+        assert driver.loop(0.001)  # nothing can be sent, but more and more requests are due
     if is_back:
         driver.revive(0, broker.address)
         finish(driver)

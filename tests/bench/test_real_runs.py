@@ -1,4 +1,4 @@
-"""Runs of processes: our broker, and Apache Kafka for comparison. Modes with planned targets: test_modes.py."""
+"""Runs of real processes: our broker, and Apache Kafka for comparison. test_modes.py has modes with planned targets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_workload_may_have_any_name(tmp_path: Path) -> None:
 
 
 def test_compare_takes_turns_and_reports_ratios(files: Path) -> None:
-    """A B A B, one ratio per pair; the floor is a target like any other."""
+    """Targets run as A B A B, with one ratio per pair; the floor is a target like any other."""
     document = measure(files, "compare", "fast", "ours", "floor", "--pairs", "2")
     assert [run["target"] for run in document["runs"]] == ["ours", "floor", "floor", "ours"]
     ratios = {pair["metric"]: pair for pair in document["pairs"]}
@@ -117,7 +117,7 @@ def test_ctrl_c_stops_and_still_writes(files: Path) -> None:
     ids=lambda value: value[0] if isinstance(value, list) else value,
 )
 def test_ctrl_c_in_each_mode(files: Path, mode: list[str], when: str, measured: int) -> None:
-    """What was measured until then is in the document and did not fail; a window that was not begun is not a run."""
+    """The document contains the finished measurements, without a failure; a window that was not begun is not a run."""
     out = files / "out.json"
     workload = {"rebalance": "scheduled", "compaction": "producing"}.get(mode[0], "fast")
     command = [sys.executable, "-m", "bench.cli", *quickly(files, mode), "-w", str(files / f"{workload}.toml")]

@@ -28,7 +28,7 @@ def recorded(repeats: int = 6, changing: tuple[str, ...] = ()) -> Document:
 
 
 def test_every_command_of_the_plan_is_one_that_broker_bench_takes() -> None:
-    """If this fails, half an hour of measuring ends because of a mistyped option."""
+    """If this fails, a mistyped option ends half an hour of measuring."""
     for measurement in plans.load().measurements:
         program, *rest = measurement.command
         if program == "python":
@@ -44,7 +44,7 @@ def test_every_command_of_the_plan_is_one_that_broker_bench_takes() -> None:
 
 
 def test_the_document_shows_what_was_measured() -> None:
-    """If this fails, a number that is typed by hand, or left from an earlier measurement, is among measured ones."""
+    """If this fails, the document contains a number that was typed by hand, or left from an earlier measurement."""
     path = ROOT / "docs" / "performance.md"
     prose, plan = path.read_text(), plans.load()
     assert sorted(tables.places(prose)) == sorted(table.name for table in plan.tables)
@@ -118,7 +118,7 @@ def test_a_target_that_was_still_changing_has_no_ratio(changing: tuple[str, ...]
 
 
 def test_tables_are_filled_in_place_and_name_their_origin() -> None:
-    """If this fails, text around a table is lost, or a table grows with each filling."""
+    """If this fails, text around a table is lost, or a table grows each time it is filled."""
     plan = Plan((), (Table("t", (RATE, P99), (Row("a row", "m"), Row("another", "n"))),))
     prose = "before\n<!-- table t -->\nold 1.23\n<!-- end of table -->\nafter\n"
     found = {"m": recorded(changing=("kafka",))}
@@ -149,7 +149,7 @@ def named(name: str, seconds: float = 1.0) -> Measurement:
 def test_recording_goes_on_where_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is recorded at this revision is not measured again, and measurements beyond the time limit are named."""
+    """Measurements recorded at this revision are not repeated, and measurements beyond the time limit are named."""
     program(tmp_path, monkeypatch, WRITES)
     both = [named("first"), named("second", 500.0)]
     assert not runner.record(both, tmp_path / "out", 60.0, again=False)
@@ -221,12 +221,12 @@ def test_names_that_are_not_known_are_refused(capsys: pytest.CaptureFixture[str]
 
 
 def test_all_measurements_of_clusters_take_less_than_35_minutes(capsys: pytest.CaptureFixture[str]) -> None:
-    """If this fails, nobody records them, or the group leaves some of them out."""
+    """If this fails, recording them takes too long, or the group leaves some of them out."""
     assert cli.main(["record", "--list", "--only", "cluster"]) == 0
     *lines, total = capsys.readouterr().out.splitlines()
     names = [line.split()[0] for line in lines]
     assert {"cluster-produce", "cluster-latency", "failover", "failover-shards", "reassign", "many-partitions"} <= set(
         names
     )
-    # Ten of them are for Kafka's warm-up: with less, it was not steady, and nothing could be compared with it.
+    # Ten minutes are for Kafka's warm-up: with less, it was not steady and could not be compared.
     assert int(total.split()[0]) < 2100

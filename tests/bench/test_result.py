@@ -1,4 +1,4 @@
-"""The document is what remains of a run: it must have what was measured, and no figures of a run that failed."""
+"""The document is the only record of a run: it must contain all measurements, and no figures of a failed run."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def changed(tmp_path: Path, change: Callable[[Any], None]) -> Path:
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
-    """If this fails, `report` shows something else than was measured."""
+    """If this fails, `report` shows other figures than the measured ones."""
     path = tmp_path / "deep" / "r.json"
     written = document()
     result.write(written, path)
@@ -36,7 +36,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_file_from_before_warm_ups_were_recorded_is_read(tmp_path: Path) -> None:
-    """If this fails, reports that users have kept cannot be opened any more."""
+    """If this fails, users can no longer open reports that they have kept."""
     known = json.loads(document().text())
     del known["warm_ups"], known["notes"]
     for pair in known["pairs"]:
@@ -244,7 +244,7 @@ def test_an_interval_without_answers_is_a_gap() -> None:
 
 
 def test_driver_without_samples_shows_the_process() -> None:
-    """Kafka's own tools provide no samples; what the broker used is still known."""
+    """Kafka's own tools provide no samples; the broker's CPU and memory are still known."""
     series = measured.series(replace_result(samples=[]), spent())
     assert list(series.t_s) == [0.5, 1.0]
     assert list(series.broker_cores) == pytest.approx([0.5, 0.5])
@@ -282,7 +282,7 @@ def test_failures_of_runs_are_failures_of_the_document() -> None:
 
 
 def test_usage_reports_what_reaches_the_disk(tmp_path: Path) -> None:
-    """Bytes written to sockets are no disk writes."""
+    """Bytes written to sockets do not count as disk writes."""
     import os
 
     before = proc.usage(os.getpid())

@@ -1,4 +1,4 @@
-"""What the broker used over time is sampled from outside, and must survive the broker's end."""
+"""The broker's resource usage is sampled from outside, and the samples must survive the broker's end."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def busy() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that allocates 64 MB on request, and then uses all of a processor."""
+    """A process that allocates 64 MB on request, and then keeps a CPU core busy."""
     code = "import sys; sys.stdin.read(1); held = b'x' * (64 << 20); print('held', flush=True)\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:

@@ -1,4 +1,4 @@
-"""Targets whose clients need TLS, a login, or both: drivers, unmeasured requests, and what a user gets wrong."""
+"""Targets whose clients need TLS, SASL, or both: drivers, unmeasured requests, and user errors."""
 
 import os
 import stat
@@ -48,7 +48,7 @@ def test_what_the_raw_driver_counts_is_in_the_log(broker: BrokerCy, acks: str) -
     topic = f"produced-{acks}"
     broker.create_topic(topic, 2)
     before = ends(broker, topic)
-    # Requests of several records of TLS, and connections beyond the first group, of which one waits for an answer.
+    # Requests of several TLS records, and more connections than the first group, one of them waiting for an answer.
     settings = workload(acks=acks, producers=40, batch_bytes=50_000)
     driver = RawDriver(broker.address, topic, settings)
     driver.prepare()
@@ -62,7 +62,7 @@ def test_what_the_raw_driver_counts_is_in_the_log(broker: BrokerCy, acks: str) -
 
 
 def test_the_raw_driver_reads_what_is_there(broker: BrokerCy) -> None:
-    """Answers are larger than the room for them at first, and than a record of TLS."""
+    """Answers are larger than the initial buffer, and than a TLS record."""
     broker.create_topic("consumed", 2)
     filling = RawDriver(broker.address, "consumed", workload(batch_bytes=100_000))
     filling.prepare()
@@ -112,7 +112,7 @@ def test_transactions_and_groups(broker: BrokerCy) -> None:
     try:
         group.join()
         group.await_assigned(lambda: None)
-        # Settings have secrets; a command line is for everyone to read.
+        # Settings contain secrets, and every user can read a command line.
         line = Path(f"/proc/{group.members[0].process.pid}/cmdline").read_bytes()
         assert b"sasl" not in line
         assert b"ssl" not in line

@@ -24,7 +24,9 @@ def test_the_longest_gap_in_each_span() -> None:
 
 
 def test_what_comes_again_is_nothing_new() -> None:
-    """A new owner begins with what its predecessor had consumed but not committed: the partition is still stalled."""
+    """A new owner starts with records that its predecessor consumed but did not commit: the partition is still
+    stalled.
+    """
     taken = [took(1.0, 0, 9), took(2.0, 5, 9), took(3.0, 10, 10), took(3.9, 11, 11)]
     (found,) = longest(taken, 1, [(1.0, 4.0)], 0.0)
     assert found[0].seconds == pytest.approx(2.0)
@@ -38,7 +40,7 @@ def test_members_are_taken_in_the_order_of_time() -> None:
 
 
 def test_a_partition_of_which_nothing_came_stood_still_all_the_time() -> None:
-    """It must not look like one that never stalled."""
+    """A partition without records must not look like one that never stalled."""
     (found,) = longest([took(1.0, 0, 0)], 2, [(1.0, 5.0)], 0.5)
     assert found[1] == Stall(3.5, lasting=True)
 

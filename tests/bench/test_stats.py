@@ -1,4 +1,4 @@
-"""A ratio that is reported with a wrong interval is worse than one without."""
+"""A ratio with a wrong interval is worse than a ratio without one."""
 
 import math
 import random
@@ -56,7 +56,7 @@ def test_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
     ],
 )
 def test_too_few_pairs_are_said(pairs: int, note: str | None) -> None:
-    """A reader must not take an interval of three runs for one of 95 %."""
+    """A reader must not mistake an interval of three runs for a 95 % interval."""
     ratio = stats.pair_ratio([1.0] * pairs, [2.0] * pairs)
     assert ratio.note == note
     assert (ratio.interval is None) == (pairs < 3)

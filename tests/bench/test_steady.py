@@ -1,4 +1,4 @@
-"""When a warm-up ends: a ratio to a target that still becomes faster is not one to it at work."""
+"""When a warm-up ends: a ratio to a target that is still getting faster does not describe its steady state."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_steady_is_within_five_percent_over_three_windows(values: tuple[float, .
 
 
 def test_windows_of_a_virtual_machine_may_agree_between_two_steps_of_its_compilers() -> None:
-    """If this fails, a virtual machine is measured half compiled: 885, 852 and 895 of what became 1,420."""
+    """If this fails, a half-compiled virtual machine is measured: 885, 852 and 895 instead of the final 1,420."""
     step = (291.0, 613.0, 885.0, 852.0, 895.0)
     assert warming(*step, patience=PATIENCE).steady
     assert not warming(*step).steady
@@ -47,7 +47,7 @@ NOISE = (70.0, 100.0, 80.0, 60.0, 104.0, 75.0, 90.0, 65.0)  # no three of them a
 @pytest.mark.parametrize(
     ("values", "patience", "steady"),
     [
-        (NOISE, 8, False),  # there is nothing before them to compare with
+        (NOISE, 8, False),  # no earlier windows to compare with
         ((100.0, *NOISE), 8, True),
         ((98.0, *NOISE), 8, False),  # 104 is more than 5 % better
         ((60.0, 70.0, 50.0), 3, False),
@@ -63,7 +63,7 @@ def test_steady_is_also_what_has_stopped_improving(values: tuple[float, ...], pa
 
 
 def test_a_target_that_is_compiled_beforehand_needs_less_patience() -> None:
-    """If this fails, every comparison warms broker-cy for as long as a Java virtual machine."""
+    """If this fails, every comparison warms broker-cy up for as long as a Java virtual machine."""
     assert [target.compiles for target in (BrokerCy, Floor, Kafka, Attached)] == [False, False, True, True]
     assert PATIENCE < PATIENCE_COMPILING
 
@@ -81,7 +81,7 @@ def test_the_bound_ends_a_warm_up_and_is_said() -> None:
 
 
 def test_the_document_has_every_window() -> None:
-    """If this fails, nobody can see afterwards how warm a target was."""
+    """If this fails, a reader cannot see afterwards how warm a target was."""
     found = warming(1.0, 2.0).result()
     assert (found.values, found.seconds, found.steady) == ((1.0, 2.0), 2 * WINDOW_S, False)
     assert spread([5.0, 1.0, 2.0, 4.0]) == 1.5

@@ -1,4 +1,4 @@
-"""Targets that do not start are reported soon, and nothing is left behind."""
+"""Targets that do not start are reported soon, and no process is left."""
 
 import socket
 import sys
@@ -34,7 +34,7 @@ class OddTarget(Spawned):
     ("program", "timeout_s", "reported"),
     [
         ("import time; time.sleep(60)", 0.5, r"odd was not ready within 0.5 s: no output"),
-        # Until it has printed its address, real time passes; then the time of `targets`, a second for each look.
+        # Until it has printed its address, real time passes; then the time of `targets`, a second for each check.
         ("import time; print('at 127.0.0.1:1', flush=True); time.sleep(60)", 60.0, "odd did not answer within 60 s"),
         (
             "import sys; print('no such disk', file=sys.stderr)",
@@ -89,7 +89,9 @@ def test_a_port_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_log_that_is_recovered_has_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """30 s are enough for a start; after kill -9 with a large log it may take minutes, which is the measured figure."""
+    """A normal start takes less than 30 s; after kill -9 with a large log it may take minutes, which is the measured
+    figure.
+    """
     monkeypatch.setattr(targets, "RECOVERY_TIMEOUT_S", 0.7)
     monkeypatch.setattr(Odd, "program", "import time; time.sleep(60)")
     target = OddTarget(tmp_path)

@@ -82,7 +82,7 @@ def test_every_workload_of_transactions_on_one_target(files: Path) -> None:
 @pytest.mark.full
 @needs.kafka
 def test_every_workload_of_transactions_beside_apache_kafka(files: Path) -> None:
-    """Kafka answers the same requests, which are checked in the same way: the same work is compared."""
+    """Kafka answers the same requests and is checked in the same way, so that the same work is compared."""
     names = ["transactions", "new-ids", "idempotent", "committed"]
     document = compare(files, names, "ours", "kafka")
     assert labels(document) == names * 2

@@ -125,7 +125,7 @@ def test_an_answer_has_offsets_or_the_error_and_nothing_else() -> None:
 
 
 def test_transactions_are_whole_and_their_aborts_invisible(broker: BrokerCy, topic: str) -> None:
-    """The driver counts the records that a reader of committed records finds, and a quarter was aborted."""
+    """The driver counts the records that a read_committed consumer receives, and a quarter was aborted."""
     driver = TransactionDriver(broker.address, topic, transactions(records=11, aborted=0.25, ids=3))
     driver.prepare()
     try:
@@ -263,7 +263,7 @@ NONE, EMPTY, ONE = b"\0", b"\1", b"\2" + struct.pack(">qq", 1, 0) + b"\0"
     ],
 )
 def test_aborts_are_named_to_those_who_ask(committed: bool, kind: int, aborted: bytes, reported: str | None) -> None:
-    """A broker that is fast with read_committed because it lists no transactions delivers aborted records."""
+    """A broker that is fast with read_committed because it lists no aborted transactions delivers aborted records."""
     with fake_broker(lambda number, correlation: fetched(correlation, aborted, marker(kind))) as address:
         template = protocol.fetch_request("t", 0, 1 << 20, committed=committed)
         driver = Driver(address, [[template]], fetching=True, committed=committed, wrap_at={0: 1})

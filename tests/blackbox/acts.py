@@ -1,8 +1,8 @@
 """The acts of clients, as data, and the plan of a run, which is a pure function of its seed.
 
 A run is a sequence of rounds. In a round each lane does its acts, one after the other, on its own topics; the lanes run
-at the same time. The broker is killed once in the round if the plan says so, and every round ends with its end: killed
-immediately after the last acknowledgement, or stopped. Then it starts again and everything is read.
+at the same time. The broker is killed once in the round if the plan says so, and every round ends with a kill
+immediately after the last acknowledgement, or with a clean stop. Then it starts again and everything is read.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A client reports one of three fates for each record: acknowledged at an offset, refused by the broker, or unknown. A
 producer that is neither idempotent nor transactional sends nothing twice (`retries` is 0), so that an error code of the
-broker means that the record was not written, and a lost connection that it was written once or not at all.
+broker means that the record was not written, and a lost connection means that it was written once or not at all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.blackbox.model import Fate, Sent
 
 TIMEOUT_S = 60.0
 TIMEOUT_MS = int(TIMEOUT_S * 1000)
-# If the broker dies, kafka-python 3.0 may wait for its coordinator for as long as it is allowed to.
+# If the broker dies, kafka-python 3.0 may wait for its coordinator until this timeout.
 BLOCK_MS = 15_000
 BATCH_BYTES = 16_000
 HEADER = "id"
@@ -154,7 +154,7 @@ class Confluent(Sender):
 
 
 class AioKafka(Sender):
-    """Always idempotent: it sends records again that have no response, which cannot be switched off."""
+    """Always idempotent, because its retries cannot be disabled: it resends records without a response."""
 
     def open(self) -> None:
         self.retries = True

@@ -8,10 +8,10 @@ identifies its sending. The promises:
   its transaction was aborted (for read_committed), or a newer record of its key allows compaction to drop it.
 - A refused record, one of an aborted transaction (for read_committed), one before the log start, and one of a deleted
   topic of the same name, does not exist.
-- A record without a response exists once or not at all. After a restart it is settled which, and stays so.
+- A record without a response exists once or not at all. A restart settles its fate, which then never changes.
 - The records of one producer keep their order. Offsets of a log without transactions and compaction have no gap.
-- The log begins where DeleteRecords said, and at 0 if there was none; after a kill it may also begin earlier, down to
-  where it began after the previous restart, with the records that existed then.
+- The log starts at the offset of the last DeleteRecords, or at 0 without one. After a kill it may also start earlier,
+down to its start after the previous restart, with the records that existed then.
 - A transaction whose end is unknown exists with all its acknowledged records or with none.
 """
 
@@ -24,7 +24,7 @@ from enum import Enum
 
 
 class Fate(Enum):
-    """What the sender of a record knows about it."""
+    """The fate of a record, as its sender knows it."""
 
     ACKED = "acked"
     REFUSED = "refused"
@@ -32,7 +32,7 @@ class Fate(Enum):
 
 
 class End(Enum):
-    """What the owner of a transaction knows about it."""
+    """The end of a transaction, as its owner knows it."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -193,7 +193,8 @@ def _missing(partition: Partition, reading: Reading) -> list[str]:
 
 def _missing_compacted(partition: Partition, reading: Reading) -> list[str]:
     """Check that the newest record of each key exists, or a newer one of unknown fate; nothing older than a removed
-    tombstone."""
+    tombstone.
+    """
     there = {found.id: found for found in reading.records}
     newest: dict[bytes | None, Sent] = {}
     # A record whose fate is unknown may have superseded all others of its key.
@@ -226,7 +227,7 @@ def _missing_compacted(partition: Partition, reading: Reading) -> list[str]:
 
 
 def settle(topic: Topic, readings: Iterable[tuple[int, Reading]]) -> list[str]:
-    """Settle every unknown fate by the readings; reports transactions of which only a part exists.
+    """Settle every unknown fate by the readings; reports transactions that exist only in part.
 
     `readings` are of every partition, first at read_uncommitted, made after a restart, when no request is outstanding.
     """

@@ -1,4 +1,6 @@
-"""A run: the rounds of a plan, against a broker that is killed during and after them; everything is read after each."""
+"""A run: the rounds of a plan, against a broker that is killed during and after them; after each round, everything is
+read.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,7 @@ class Run:
                 self.read += len(reading.records)
                 wrong += [f"{name}-{number}: {each}" for each in check(topic, number, reading)]
             restarted(topic, readings)
-            # Others stop or wait forever at batches that compaction left without records, and at markers.
+            # Other clients stop or wait forever at batches that compaction left without records, and at markers.
             plain = not topic.compacted and not topic.transactions
             if not wrong and plain and at % 2 == self.rounds % 2:
                 wrong = self.read_again(name, readings, turn.reader)

@@ -1,6 +1,6 @@
 """Random acts of real clients on the real broker process, which is killed with kill -9: nothing acknowledged is lost.
 
-A failure prints the seed, what was done to the topic, and the command that repeats the same acts: BLACKBOX_SEED=<seed>.
+A failure prints the seed, the acts on the topic, and the command that repeats the same acts: BLACKBOX_SEED=<seed>.
 The lanes of a round interleave arbitrarily, so that a rare failure may take several runs. With
 BLACKBOX_KEEP=<directory> each run that fails keeps the broker's files there.
 """

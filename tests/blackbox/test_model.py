@@ -106,14 +106,14 @@ def test_aborted_records_are_found() -> None:
 
 
 def test_another_log_start_is_found() -> None:
-    """If this fails, records that DeleteRecords removed come back, or more than those are removed."""
+    """If this fails, records that DeleteRecords removed come back, or other records are removed."""
     for start in (0, 4, 6):
         topic, log = topic_of()
         assert findings(topic, log, start) != []
 
 
 def test_a_kill_may_take_a_deletion_back() -> None:
-    """If this fails, what docs/architecture.md allows is reported, or a clean stop may do it, too."""
+    """If this fails, a loss that docs/architecture.md allows is reported, or one after a clean stop is not."""
     for settled, start, wrong in ((0, 5, False), (5, 5, False), (0, 7, False), (6, 7, True), (0, 4, True)):
         topic, log = topic_of()
         topic.partitions[0].settled, topic.partitions[0].start = settled, start
@@ -137,7 +137,7 @@ def test_compaction_must_leave_the_newest() -> None:
 
 
 def test_a_part_of_a_transaction_is_found() -> None:
-    """If this fails, a part of a transaction is lost, and its owner, who got no response, cannot know it."""
+    """If this fails, a part of a transaction is lost, and its owner, which got no response, cannot know it."""
     for gone, wrong in ((set(), False), ({20, 21}, False), ({20}, True)):
         topic, log = topic_of()
         topic.transactions[0].end = End.UNKNOWN
@@ -148,7 +148,7 @@ def test_a_part_of_a_transaction_is_found() -> None:
 
 
 def test_a_plan_is_a_function_of_its_seed() -> None:
-    """If this fails, the command that a failure shows repeats something else."""
+    """If this fails, the command that a failure shows repeats other acts."""
     one, other = Plan(7), Plan(7)
     rounds = [one.round() for _ in range(50)]
     assert rounds == [other.round() for _ in range(50)]

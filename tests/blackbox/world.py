@@ -104,7 +104,7 @@ class Lane(threading.Thread):
                 if code == done_before and asked_before:
                     return None
                 is_stale = code in STALE
-                # Only an error of the client itself leaves it open what the broker did.
+                # Only after an error of the client itself is the broker's action unknown.
                 if code > 0 and not error.args[0].retriable() and not is_stale:
                     raise
                 if time.monotonic() > deadline:
@@ -222,7 +222,7 @@ class Lane(threading.Thread):
         sender.close()
 
     def send(self, sender: Sender, topic: str, records: list[tuple[int, Sent]]) -> bool:
-        """Return whether all of it is acknowledged."""
+        """Return whether all records are acknowledged."""
         try:
             sender.send(topic, records)
         except ClientFailed:

@@ -13,7 +13,7 @@ from tests.support.raw_wire import RawBatch, RawRecord
 UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE = -1, 2, 10
 INVALID_TIMESTAMP, INVALID_RECORD = 32, 87
 
-# Topics that cases name, with their settings.
+# Topics of the cases, with their settings.
 TOPICS: Mapping[str, Mapping[str, str]] = {
     "plain": {},
     "small": {"max.message.bytes": "1000"},

@@ -1,4 +1,5 @@
-"""Records what Apache Kafka's cleaner leaves of a topic: `python -m tests.compat.record_compaction` (a minute or two).
+"""Records the result of Apache Kafka's cleaner on a topic: `python -m tests.compat.record_compaction` (a minute or
+two).
 
 The archive has the partition's files before and after each of three cleanings, with records in between, and the
 cleaner's checkpoint after each.

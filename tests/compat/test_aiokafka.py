@@ -181,7 +181,7 @@ def test_records(broker: Target, topic: str, group: str) -> None:
 
 
 def test_large_and_too_large(broker: Target, topic: str, group: str) -> None:
-    """If this fails, a large record is not accepted, or one that is too large is."""
+    """If this fails, a large record is refused, or one that is too large is accepted."""
 
     async def body() -> None:
         async with life(broker, group) as my:
@@ -290,7 +290,7 @@ def test_members_share_and_take_over(broker: Target, topic: str, group: str, sta
         async with life(broker, group) as my:
             await my.topic(topic, 4)
             names = ["one", "two", "three"] if static else [None, None, None]
-            # A static member does not leave: its session has to end. It must not end while the test is held up.
+            # A static member does not leave: its session has to expire, but not while the test is delayed.
             members = [await my.consumer(topic, group_instance_id=name, session_timeout_ms=10_000) for name in names]
 
             async def shared() -> bool:

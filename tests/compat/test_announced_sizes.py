@@ -1,4 +1,4 @@
-"""What a broker's process takes for requests and batches that announce more than they contain."""
+"""The broker's memory for requests and batches that announce more than they contain."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
 
 
 class Memory:
-    """The most memory that the broker has had, resident and reserved."""
+    """The broker's peak memory, resident and reserved."""
 
     def __init__(self, broker: SaslBroker) -> None:
         self.status = Path(f"/proc/{broker.pid}/status")
@@ -92,7 +92,7 @@ def is_served(broker: SaslBroker, port: int) -> bool:
 
 
 def send_all(broker: SaslBroker, port: int, frames: Iterator[bytes]) -> int:
-    """Send each on a connection of its own, until the broker closes it or answers. Returns how many were closed."""
+    """Send each on a separate connection, until the broker closes it or answers. Returns the number of closed ones."""
     closed = 0
     for each in frames:
         with connected(broker, port) as sock:
@@ -105,13 +105,13 @@ def send_all(broker: SaslBroker, port: int, frames: Iterator[bytes]) -> int:
 
 
 def test_counts_before_the_login(broker: SaslBroker) -> None:
-    """If this fails, somebody without a password fills the memory with some frames (CVE-2026-111108, -111115)."""
+    """If this fails, a client without a password exhausts the memory with a few frames (CVE-2026-111108, -111115)."""
     memory = Memory(broker)
     for key in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
         version = frame.api_versions(key)[1]
         bodies = [*arrays_at(key, version), COUNTS[0] + bytes(PADDING_BYTES), COUNTS[1] + bytes(PADDING_BYTES)]
         assert send_all(broker, broker.port, (sized(header(key, version) + each) for each in bodies))
-    # In the header of a request, too.
+    # Also in the header of a request.
     of_header = header(ApiKey.API_VERSIONS, 4)[:-1] + COUNTS[1] + bytes(PADDING_BYTES)
     assert send_all(broker, broker.port, iter([sized(of_header)])) == 1
     memory.check()
@@ -119,7 +119,7 @@ def test_counts_before_the_login(broker: SaslBroker) -> None:
 
 
 def test_counts_of_all_apis(broker: SaslBroker) -> None:
-    """If this fails, some frames of any client that may connect fill the memory (CVE-2026-111108, -111115)."""
+    """If this fails, any client that can connect exhausts the memory with a few frames (CVE-2026-111108, -111115)."""
     memory = Memory(broker)
     closed = 0
     for key in ApiKey:
@@ -127,7 +127,7 @@ def test_counts_of_all_apis(broker: SaslBroker) -> None:
         if high < low or key == ApiKey.API_VERSIONS:
             continue
         bodies = list(arrays_at(key, high))
-        # A number at another place than that of an array may make a whole request, which does what it says.
+        # A count that is not at the place of an array may form a valid request, which the broker performs.
         bodies = [each for each in bodies if is_malformed(key, high, each)][:20]
         closed += send_all(broker, broker.open_port, (sized(header(key, high) + each) for each in bodies))
     assert closed > 500

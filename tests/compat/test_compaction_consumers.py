@@ -157,7 +157,7 @@ def set_broker(broker: Target) -> object:
 
 
 def test_the_cleaner_follows_its_settings_while_it_runs(broker: Target, set_broker: object) -> None:
-    """If this fails, a throttle, threads or memory that are set in a running broker take effect at the next start, or
+    """If this fails, changes to the throttle, threads or memory of a running broker take effect at the next start, or
     never.
     """
     assert callable(set_broker)
@@ -170,7 +170,7 @@ def test_the_cleaner_follows_its_settings_while_it_runs(broker: Target, set_brok
         if number % 50 == 49:
             assert producer.flush(TIMEOUT_S) == 0
     directory = Path(broker.data_dir) / "slow-0"
-    # It has begun, or is about to: at a byte a second it would take hours.
+    # The cleaner has started or is about to: at one byte per second it would take hours.
     until(lambda: len(list(directory.glob("*.log"))) == 4, "segments", TIMEOUT_S)
     set_broker(threads="2", dedupe_buffer_size=str(8 << 20), backoff_ms="10")
     assert cleaned_offset(broker, "slow") == -1

@@ -75,7 +75,7 @@ def test_leaves_what_kafka_leaves(pictures: Path, tmp_path: Path, number: str) -
 
 
 def test_the_recording_has_what_a_cleaner_decides_about(pictures: Path) -> None:
-    """If this fails, the comparison passes because there was nothing to decide."""
+    """If this fails, the comparison passes because the recording contains no case to decide."""
     before = [stored(pictures / f"{number}-before") for number in PASSES]
     after = [stored(pictures / f"{number}-after") for number in PASSES]
     for batches in after:

@@ -1,4 +1,6 @@
-"""Config providers return the same values as in Apache Kafka, except where Kafka keeps the text of a variable."""
+"""Config providers return the same values as in Apache Kafka, except for unresolved variables, whose text Kafka
+keeps.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def described(directory: Path, settings: dict[str, str]) -> dict[str, str | None
 
 
 def test_the_same_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a file with config providers that Kafka understands means something else here."""
+    """If this fails, a properties file with config providers has other values here than in Kafka."""
     secrets = tmp_path / "secrets"
     secrets.mkdir()
     (secrets / "number").write_text("7\n")
@@ -56,7 +58,7 @@ def test_the_same_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "broker.rack": f"<${{file:{secrets}/sizes.properties:name}}${{env:KCY_HOURS}}>",
         "sasl.kerberos.service.name": "${env:KCY_NESTED}",
     }
-    # What Kafka keeps as a text, and we refuse.
+    # Variables that Kafka keeps as text, and broker-cy refuses.
     unresolved = {
         "group.initial.rebalance.delay.ms": "3000",
         "ssl.keystore.type": "${env:KCY_NOT_SET}",
@@ -69,7 +71,7 @@ def test_the_same_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("num.partitions", "log.retention.hours", "log.segment.bytes", "log.index.size.max.bytes"):
         assert kafka[name] == str(ours[name]), name
     assert kafka["broker.rack"] == ours["broker.rack"] == "<Zoë55>"
-    # Kafka's broker resolves what it has resolved again when it merges it with dynamic settings.
+    # Kafka's broker resolves resolved values again when it merges them with dynamic settings.
     assert (kafka["sasl.kerberos.service.name"], ours["sasl.kerberos.service.name"]) == ("55", "${env:KCY_HOURS}")
     for name, text in unresolved.items():
         assert kafka[name] == text, name
@@ -79,7 +81,7 @@ def test_the_same_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_newline_of_a_file_of_a_directory(tmp_path: Path) -> None:
-    """If Kafka drops it one day, too, the documentation is wrong."""
+    """If this fails, Kafka also drops the newline, and the documentation is wrong."""
     (tmp_path / "rack").write_text("a\n")
     settings = {
         "config.providers": "dir",

@@ -48,7 +48,7 @@ class TestAdmin:
         until(lambda: topic not in admin.list_topics(timeout=TIMEOUT_S).topics, f"{topic} to go", TIMEOUT_S)
 
     def test_errors_of_topic_creation(self, admin: AdminClient, broker: Target, topic: str) -> None:
-        """If this fails, a wrong topic is created, or the refusal does not say why."""
+        """If this fails, an invalid topic is created, or the error does not give the reason."""
         create_topic(broker.bootstrap, topic)
 
         def create(
@@ -133,9 +133,7 @@ class TestAdmin:
         assert code == KafkaError.INVALID_CONFIG
 
     def test_broker_settings(self, admin: AdminClient) -> None:
-        """If this fails, an administrator cannot see the broker's settings, nor change those that may be changed while
-        it runs.
-        """
+        """If this fails, an administrator cannot see the broker's settings, or change its dynamic settings."""
         broker_id = admin.list_topics(timeout=TIMEOUT_S).controller_id
         resource = ConfigResource(ResourceType.BROKER, str(broker_id))
         entries = admin.describe_configs([resource])[resource].result(TIMEOUT_S)

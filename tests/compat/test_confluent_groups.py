@@ -218,7 +218,7 @@ def test_commit_of_a_member_that_was_dropped(broker: Target, topic: str, make_co
     """If this fails, a member that lost its partitions overwrites the offsets of their new owner."""
     create_topic(broker.bootstrap, topic)
     send(broker, topic, [b"a", b"b", b"c"])
-    # Only the old one is dropped soon; the new one must not be, however slowly the test goes on.
+    # Only the old member is removed soon; the new one must stay, however slow the test is.
     settings: dict[str, Any] = {"session_timeout_ms": 1500, "max_poll_interval_ms": 1500}
     old = make_consumer(heartbeat_interval_ms=100, **settings)
     new = make_consumer(heartbeat_interval_ms=100)
@@ -238,7 +238,7 @@ def test_commit_of_a_member_that_was_dropped(broker: Target, topic: str, make_co
 
 
 def test_members_with_nothing_in_common(broker: Target, topic: str, make_consumer: MakeConsumer) -> None:
-    """If this fails, a wrongly configured member breaks a running group."""
+    """If this fails, a misconfigured member breaks a running group."""
     create_topic(broker.bootstrap, topic)
     first = make_consumer(partition_assignment_strategy="range")
     first.subscribe([topic])

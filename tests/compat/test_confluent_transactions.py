@@ -28,7 +28,7 @@ def new_producer(broker: Target, name: str, **settings: Any) -> Producer:
 
 
 def committed(broker: Target, topic: str, count: int, group: str = "reader") -> list[bytes]:
-    """Return what a read_committed consumer finds up to the end of the topic: `count` values and nothing else."""
+    """Return the values that a read_committed consumer finds up to the end of the topic: exactly `count`."""
     consumer = new_consumer(broker.bootstrap, group, isolation_level="read_committed", enable_partition_eof=False)
     consumer.subscribe([topic])
     try:
@@ -60,7 +60,7 @@ def test_committed_is_seen_and_aborted_is_not(broker: Target, topic: str) -> Non
 
 
 def test_transaction_without_records(broker: Target, topic: str) -> None:
-    """If this fails, a program that had nothing to send gets an error."""
+    """If this fails, a program that has no records to send gets an error."""
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, f"{topic}-id")
     producer.init_transactions(TIMEOUT_S)
@@ -139,7 +139,7 @@ def test_consume_transform_produce(broker: Target, topic: str) -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_killed_broker_keeps_what_was_decided(make_broker: MakeBroker, topic: str, commit: bool) -> None:
-    """If this fails, after a crash a committed transaction is lost, or one that was open is seen."""
+    """If this fails, a crash loses a committed transaction, or makes an open one visible."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic, partitions=3)
     producer = new_producer(broker, f"{topic}-id")

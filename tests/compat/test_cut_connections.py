@@ -1,5 +1,4 @@
-"""Idempotent producing while connections are cut: nothing twice, nothing lost, nothing out of order (KIP-98,
-KIP-360)."""
+"""Idempotent producers while connections are cut: no duplicates, no loss, no reordering (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -99,9 +98,9 @@ def test_confluent(behind_proxy: tuple[Target, CuttingProxy], topic: str, direct
 
 
 def test_confluent_gives_sequences_twice(behind_proxy: tuple[Target, CuttingProxy], topic: str) -> None:
-    """Not a property of the broker: librdkafka 2.16 drops what it would send again when a transaction is aborted, and
-    gives its sequence to the next record, which is then acknowledged although it was not written. When this test fails,
-    librdkafka is fixed, and tests/history/producers.py need not start new producers after a kill.
+    """Not a property of the broker: librdkafka 2.16 drops a record that it would resend when a transaction is aborted,
+    and gives its sequence to the next record, which is then acknowledged although it was not written. When this test
+    fails, librdkafka is fixed, and tests/history/producers.py need not start new producers after a kill.
     """
     target, proxy = behind_proxy
     bootstrap = f"127.0.0.1:{proxy.port}"
@@ -128,7 +127,7 @@ def test_confluent_gives_sequences_twice(behind_proxy: tuple[Target, CuttingProx
             producer.produce(topic, b"dropped", partition=0, on_delivery=delivered)
             until(lambda: producer.poll(0.01) is not None and proxy.cuts > before, "the answer to be cut off")
             proxy.cut_now()
-            # What is outstanding is sent again later; now it waits.
+            # The client resends outstanding records later; now it waits.
             with pytest.raises(KafkaException) as raised:
                 producer.abort_transaction(0.5)
             assert raised.value.args[0].retriable()
@@ -231,7 +230,7 @@ def test_a_consumer_goes_on_after_cuts(behind_proxy: tuple[Target, CuttingProxy]
 
 
 class TestSequences:
-    """The rules themselves, with hand-made batches."""
+    """The rules for sequences, with hand-made batches."""
 
     @pytest.fixture(scope="class")
     def connection(self, broker: Target) -> Iterator[Connection]:
@@ -260,7 +259,7 @@ class TestSequences:
                 answer[:] = [produce(connection, {topic: {0: batch.encode()}})[topic, 0]]
                 return answer[0].error != NOT_LEADER_OR_FOLLOWER
 
-            until(led, "the leader")  # which metadata may name a moment before it leads
+            until(led, "the leader")  # metadata may name it shortly before it leads
             return answer[0]
 
         return send
@@ -289,7 +288,7 @@ class TestSequences:
         assert send(2).base_offset == 2
 
     def test_sequences_start_at_zero_in_a_new_epoch(self, send: Callable[..., ProducedPartition]) -> None:
-        """If this fails, a producer that was fenced, or started again, keeps writing with its old sequences."""
+        """If this fails, a producer that was fenced or restarted keeps writing with its old sequences."""
         assert send(0, 3).error == 0
         assert send(7, epoch=1).error == OUT_OF_ORDER_SEQUENCE_NUMBER
         assert send(0, epoch=1).error == 0
@@ -321,14 +320,14 @@ class TestSequences:
         assert send(0).base_offset == 0
 
     def test_state_survives_a_restart(self, make_broker: Callable[..., Target], topic: str) -> None:
-        """If this fails, after a restart the broker takes a retried batch for a new one."""
+        """If this fails, a restarted broker takes a retried batch for a new one."""
         target = make_broker()
         create_topic(target.bootstrap, topic)
         with Connection((target.host, target.port)) as connection:
             producer_id = _init(connection)
 
         def send(sequence: int) -> tuple[int, int]:
-            # With the current time: what an old batch says about its producer expires at a restart.
+            # With the current time: a restart expires the producer state of an old batch.
             now_ms = int(time.time() * 1000)
             batch = RawBatch(
                 producer_id=producer_id, producer_epoch=0, base_sequence=sequence, base_timestamp=now_ms

@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48, KIP-373): the same answers as Apache Kafka 4.3.1, and logins with tokens."""
+"""Delegation tokens (KIP-48, KIP-373): the same responses as Apache Kafka 4.3.1, and logins with tokens."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Ours(SaslBroker):
 
 
 class Theirs(KafkaPeer):
-    """`port` is that of the listener with SASL."""
+    """`port` is the port of the SASL listener."""
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(directory, {**SETTINGS, **(settings or {})})
@@ -130,7 +130,7 @@ def described(*owners: str) -> Any:
 
 
 class Script:
-    """The same requests to one broker; `seen` are the answers, without what differs from run to run."""
+    """The same requests to one broker; `seen` are the responses without values that differ from run to run."""
 
     def __init__(self, broker: Any) -> None:
         self.broker = broker
@@ -186,7 +186,7 @@ def play(broker: Any) -> list[Any]:
         script.ask(alice, m.DescribeDelegationTokenRequest(owners=[]), version)
         script.ask(anonymous, create(), version)
         script.ask(anonymous, described(), version)
-    # Tokens of others need a right.
+    # Tokens for other users need an ACL.
     script.ask(alice, create("carol"), 3)
     script.ask(alice, create(ALICE), 3)
     script.ask(admin, create("carol", ALICE), 3)
@@ -219,7 +219,7 @@ def play(broker: Any) -> list[Any]:
                 script.ask(client, request, version)
         script.ask(anonymous, m.RenewDelegationTokenRequest(hmac=mine.hmac, renew_period_ms=-1), version)
         script.ask(anonymous, m.ExpireDelegationTokenRequest(hmac=mine.hmac, expiry_time_period_ms=-1), version)
-    # A session of a token is that of its owner, and may not ask for tokens.
+    # A session with a token belongs to the token's owner, and may not request tokens.
     for name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         client, answer = with_token(broker, mine.token_id, mine.hmac, name)
         assert (answer.error_code, 0 < answer.session_lifetime_ms <= LIFETIME_MS) == (0, True), answer
@@ -254,7 +254,7 @@ def play_disabled(broker: Any) -> list[Any]:
 @needs.kafka
 @pytest.mark.parametrize(("what", "settings"), [(play, {}), (play_disabled, {"delegation.token.secret.key": ""})])
 def test_the_same_answers_as_kafka(tmp_path: Path, what: Callable[[Any], list[Any]], settings: dict[str, str]) -> None:
-    """If this fails, tools and clients that use delegation tokens with Kafka do not work here, or may do more."""
+    """If this fails, tools and clients that use delegation tokens with Kafka do not work here, or have more access."""
     found = []
     for number, kind in enumerate((Ours, Theirs)):
         broker = kind(tmp_path / str(number), settings)
@@ -289,9 +289,9 @@ def is_open(client: Client) -> bool:
 
 
 def test_a_session_ends_with_its_token(broker: Ours) -> None:
-    """If this fails, whoever has a stolen token goes on after its owner has ended it."""
+    """If this fails, a session with a stolen token continues after the owner has expired the token."""
     alice = logged_in(broker, ALICE, PASSWORD)
-    # Removed; and with less time than it had.
+    # The token is removed, or gets an earlier expiry time.
     for period_ms in (-1, 1):
         token = alice.ask(create(), 3)
         client, answer = with_token(broker, token.token_id, token.hmac)
@@ -300,12 +300,12 @@ def test_a_session_ends_with_its_token(broker: Ours) -> None:
         ended = alice.ask(m.ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=period_ms), 2)
         assert ended.error_code == 0
         until(lambda client=client: not is_open(client), "the end of the session")  # type: ignore[misc]
-        # The owner's own session is another one.
+        # The owner's own session continues.
         assert is_open(alice)
 
 
 def test_expired_tokens_are_swept(broker: Ours) -> None:
-    """If this fails, tokens stay for ever, or serve beyond their time."""
+    """If this fails, tokens are never removed, or stay valid after they expire."""
     alice = logged_in(broker, ALICE, PASSWORD)
     token = alice.ask(create(None, lifetime_ms=1_500), 3)
     client, answer = with_token(broker, token.token_id, token.hmac)
@@ -318,7 +318,9 @@ def test_expired_tokens_are_swept(broker: Ours) -> None:
 
 
 def test_only_users_own_tokens(broker: Ours) -> None:
-    """If this fails, the right to make tokens of a group is one to be any user of its name (as it is in Kafka)."""
+    """If this fails, an ACL to create tokens for a group also gives access as any user of the same name (as in
+    Kafka).
+    """
     admin = logged_in(broker, "admin", ADMIN_PASSWORD)
     answer = admin.ask(create("alice", kind="Group"), 3)
     assert (answer.error_code, answer.hmac) == (ErrorCode.INVALID_PRINCIPAL_TYPE, b"")
@@ -414,16 +416,16 @@ def test_our_command(broker: Ours, tmp_path: Path) -> None:
     assert secret in own(broker, properties, "list", "--show-hmac").stdout
     listed = json.loads(own(broker, properties, "list", "--show-hmac", "--json", "--owner", ALICE).stdout)
     assert secret in [each["hmac"] for each in listed]
-    # A file that exists is not overwritten, and nothing is made then.
+    # An existing file is not overwritten, and no token is created.
     own(broker, properties, "create", "--hmac-file", str(file), code=2)
-    # Our own clients log in with it, and may not make more.
+    # broker-cy's own clients log in with the token, and cannot create more tokens.
     with_it = tmp_path / "token.properties"
     jaas = f'{SCRAM_MODULE} required username={quoted(token_id)} password={quoted(secret)} tokenauth="true";'
     settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas}
     write_properties(with_it, settings)
     refused = own(broker, with_it, "create", code=1)
     assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in refused.stderr
-    # One of another user needs a right.
+    # A token for another user needs an ACL.
     assert "DELEGATION_TOKEN_AUTHORIZATION_FAILED" in own(broker, properties, "create", "--owner", "x", code=1).stderr
     own(broker, properties, "expire", token_id, "--dry-run")
     own(broker, properties, "expire", token_id, code=4)
@@ -439,5 +441,5 @@ def test_our_command(broker: Ours, tmp_path: Path) -> None:
         found = [json.loads(line) for line in said.stdout.splitlines()]
         return [one["change"] for each in found for one in each["tokens"] if one["token_id"] == token_id]
 
-    # The renewal is for less time than it has at first.
+    # The renewal period is shorter than the token's initial one.
     until(lambda: changes() == ["created", "shortened", "removed"], "the events", TIMEOUT_S)

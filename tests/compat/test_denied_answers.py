@@ -1,9 +1,8 @@
-"""What clients without rights are answered, over all APIs and versions: as Apache Kafka 4.3.1 answers them with the
-same ACLs.
+"""The responses to clients without ACLs, for all APIs and versions, are those of Apache Kafka 4.3.1 with the same ACLs.
 
-Brokers and clients are all anonymous, so that rights are given by host: the broker itself, and the client that prepares
-everything, come from 127.0.0.1 and may do everything; the client under test comes from 127.0.0.3. The file is long
-because it is one table: a request for each API.
+Brokers and clients are all anonymous, so that ACLs are by host: the broker itself, and the client that prepares
+everything, connect from 127.0.0.1 and have every permission; the client under test connects from 127.0.0.3. The file is
+long because it is one table: a request for each API.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SETTINGS = {
     **QUICK,
     "authorizer.class.name": STANDARD,
-    # Until the ACLs are created, anybody may create them.
+    # Until the ACLs are created, any client can create them.
     "allow.everyone.if.no.acl.found": "true",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "auto.create.topics.enable": "true",
-    # Batches have times of years ago.
+    # Batches have timestamps of years ago.
     "log.retention.ms": "-1",
 }
 TRUSTED, GUEST = "127.0.0.1", "127.0.0.3"
-# Topics, groups and transactional ids: one on which the guest has the right that is asked for, others where it has not.
+# Topics, groups and transactional ids: one on which the guest has the permission in question, and others without it.
 OPEN, SEEN, SHUT, NONE = "open", "seen", "shut", "none"
 UNKNOWN_ID = uuid.UUID("5f8f1f0e-6f1d-4a6e-9d0b-0c1e5a9b7d11")
 NOBODY = -1
@@ -73,7 +72,7 @@ TYPES = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
 
 
 def base_acls() -> list[Any]:
-    """Everything for the trusted host; for the guest what its name says: all of OPEN, and to see SEEN."""
+    """The trusted host has every permission; the guest has ALL on the prefix OPEN and DESCRIBE on SEEN."""
     found = [acl(kind, "*", Operation.ALL, TRUSTED) for kind in TYPES]
     found.append(acl(ResourceType.CLUSTER, "kafka-cluster", Operation.ALL, TRUSTED))
     for kind in TYPES:
@@ -137,7 +136,7 @@ class World:
             until(lambda request=request: not self._produced(request), "a leader")  # type: ignore[misc]
         created = self.trusted.ask(m.CreateAclsRequest(creations=base_acls()), 3)
         assert not any(each.error_code for each in created.results), created
-        # The broker applies them a moment later.
+        # The broker applies the ACLs a moment later.
         shut = m.ListOffsetsRequest(replica_id=-1, topics=[list_offsets_topic(SHUT)])
         until(
             lambda: self.guest.ask(shut, 5).topics[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -194,7 +193,7 @@ def produce_to_several(v: int, w: World) -> Any:
 
 @asks(ApiKey.PRODUCE, OPEN, SEEN, SHUT)
 def produce_in_transaction(name: str, v: int, w: World) -> Any:
-    """CVE-2018-17196: the right is that of the transactional id, whatever the request says of itself."""
+    """CVE-2018-17196: the ACL on the transactional id decides, whatever the request claims."""
     return _produce([SHUT], v, w, transactional=True, transactional_id=name)
 
 
@@ -245,7 +244,7 @@ def fetch_several(v: int, w: World) -> Any:
 
 @asks(ApiKey.FETCH, OPEN, SHUT)
 def fetch_as_a_follower(name: str, v: int, w: World) -> Any:
-    """CVE-2018-1288: a client that gives a replica id needs the rights of a broker."""
+    """CVE-2018-1288: a client that sends a replica id needs a broker's permissions."""
     return _fetch([name], v, w, replica_id=1)
 
 
@@ -704,7 +703,7 @@ def remove_raft_voter(v: int, w: World) -> Any:
     return m.RemoveRaftVoterRequest(voter_id=9)
 
 
-# Nothing of these depends on rights.
+# These APIs do not depend on ACLs.
 WITHOUT_RIGHTS = {
     ApiKey.API_VERSIONS,
     ApiKey.SASL_HANDSHAKE,
@@ -727,9 +726,9 @@ def answers(world: World) -> dict[str, Any]:
     return found
 
 
-# What depends on the machine, or on texts with which a broker describes a request in its own words.
+# Values that depend on the machine, or on a broker's own description of a request.
 IGNORED = {"port", "cluster_id", "controller_id"}
-# The same without a meaning of their order.
+# The same, for lists whose order has no meaning.
 SORTED = {
     "results_by_topic_v3_and_below",
     "topics",
@@ -771,7 +770,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.mark.full
 @needs.kafka
 def test_kafka_gives_the_recorded_answers(tmp_path: Path) -> None:
-    """If this fails, our answers are compared with those that no Kafka gives."""
+    """If this fails, our responses are compared with responses that Kafka does not give."""
     kafka = BOTH["kafka"](tmp_path, SETTINGS)
     try:
         world = World(kafka.start())
@@ -783,7 +782,7 @@ def test_kafka_gives_the_recorded_answers(tmp_path: Path) -> None:
 
 
 def test_the_same_answers_as_kafka(ours: World) -> None:
-    """If this fails, a client without a right gets what it may not have, or an error that it does not understand."""
+    """If this fails, a client without permission gets data that it must not see, or an unexpected error."""
     theirs = recorded.of_kafka("denied")
     mine = recorded.as_recorded(answers(ours))
     different = [
@@ -793,7 +792,7 @@ def test_the_same_answers_as_kafka(ours: World) -> None:
 
 
 def test_every_api_is_asked() -> None:
-    """If this fails, an API is served whose rights nobody has compared with Kafka's."""
+    """If this fails, an API is served whose access control was never compared with Kafka's."""
     assert {int(api) for api, _ in REQUESTS.values()} | WITHOUT_RIGHTS == set(registrations())
     assert {key for key, entry in registrations().items() if entry.requires == ""} == WITHOUT_RIGHTS
 

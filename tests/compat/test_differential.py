@@ -1,5 +1,6 @@
-"""A program that was written for Apache Kafka 4.3.1 cannot see a difference: the responses of every API in every
-version to the scripts in `differential/` are compared with those of Kafka (`record_answers` records them)."""
+"""A program written for Apache Kafka 4.3.1 cannot see a difference: the responses of every API in every
+version to the scripts in `differential/` are compared with those of Kafka (`record_answers` records them).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def recorded() -> answers.Answers:
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, BrokerProcess]]:
-    """Brokers that are started when they are first requested, one for each set of settings."""
+    """Brokers, one for each set of settings; each starts when it is first requested."""
     started: dict[str, BrokerProcess] = {}
 
     class Started(dict[str, BrokerProcess]):
@@ -63,7 +64,7 @@ def test_answers_are_those_of_kafka(entry: Entry, brokers: dict[str, BrokerProce
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-# Kafka wakes a fetch that waits before or after it moves the high watermark.
+# Kafka wakes a waiting fetch before or after it moves the high watermark.
 VARIES = ("fetch_that_waits-v*.high_watermark", "fetch_that_waits-v*.last_stable_offset")
 
 
@@ -72,7 +73,7 @@ VARIES = ("fetch_that_waits-v*.high_watermark", "fetch_that_waits-v*.last_stable
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("broker", SETTINGS)
 def test_kafka_gives_the_recorded_answers(broker: str, tmp_path: Path, recorded: answers.Answers) -> None:
-    """If this fails, our answers are compared with those that no Kafka gives."""
+    """If this fails, our responses are compared with responses that Kafka does not give."""
     peer = KafkaPeer(tmp_path, SETTINGS[broker])
     try:
         peer.start()

@@ -70,14 +70,14 @@ class Log:
 
 
 def rolls(log: Log, *sent: tuple[bytes, int]) -> bool:
-    """Return whether the segment is changed at least once in between."""
+    """Return whether the segment changes at least once in between."""
     before = log.segments()
     for value, age_ms in sent:
         assert log.send(value, age_ms).error == 0
     return log.segments() > before
 
 
-# A setting, its new value, and whether it is seen to be in effect.
+# A setting, its new value, and a check that it is in effect.
 EFFECTS: dict[str, tuple[str, Callable[[Log], bool]]] = {
     "message.max.bytes": ("1000", lambda log: log.send(b"v" * 2000).error == MESSAGE_TOO_LARGE),
     "compression.type": ("gzip", lambda log: log.codec() == 1),
@@ -126,7 +126,7 @@ def log(broker: Target, topic: str) -> Iterator[Log]:
 @pytest.mark.parametrize("level", [ALL_BROKERS, THIS_BROKER], ids=["all brokers", "this broker"])
 @pytest.mark.parametrize("name", EFFECTS)
 def test_a_change_is_in_force(change: Change, log: Log, name: str, level: str) -> None:
-    """If this fails, a setting is accepted and shown, and has no effect before the next restart."""
+    """If this fails, a setting is accepted and shown, but has no effect before the next restart."""
     value, seen = EFFECTS[name]
     assert not seen(log)
     assert change(level, name, value) == (0, None)
@@ -152,8 +152,6 @@ def test_a_change_of_retention_is_in_force(change: Change, log: Log, name: str, 
 
 @pytest.mark.parametrize("level", [ALL_BROKERS, THIS_BROKER], ids=["all brokers", "this broker"])
 def test_what_needs_a_restart_is_refused(change: Change, level: str) -> None:
-    """If this fails, a change is accepted that never has an effect: settings of groups, for example, are read at
-    the start.
-    """
+    """If this fails, a change without effect is accepted: group settings, for example, are only read at the start."""
     for name in READ_ONLY:
         assert change(level, name, "1") == (INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")

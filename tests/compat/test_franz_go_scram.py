@@ -26,7 +26,7 @@ USER, PASSWORD = "franz", "franz-secret"
 
 @pytest.mark.timeout(400)  # compiles the suite
 def test_its_own_suite(tmp_path: Path) -> None:
-    """If this fails, Go programs with SCRAM cannot log in, or with a wrong password can."""
+    """If this fails, Go programs cannot log in with SCRAM, or can with a wrong password."""
     found = subprocess.run(
         ["go", "list", "-m", "-f", "{{.Dir}}", MODULE], cwd=HERE, capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Clients that nobody here wrote log in with tickets of a Kerberos that nobody here wrote."""
+"""Third-party clients log in with tickets of MIT Kerberos."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ pytestmark = [
 ]
 TIMEOUT_S = 30.0
 SERVICE = "kafka/localhost"
-# Carol/admin is the user carol, who may do everything; alice may do nothing.
+# Carol/admin is the user carol, a super user; alice has no permissions.
 ADMIN, ALICE = "Carol/admin", "alice"
 SETTINGS = {
     "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "GSSAPI",
@@ -56,7 +56,7 @@ def settings(keytab: Path) -> dict[str, str]:
 
 
 class GssapiBroker(SaslBroker):
-    """Its clients know it by a name, as Kerberos does."""
+    """A broker with a host name, by which clients and Kerberos know it."""
 
     def __init__(self, directory: Path, keytab: Path) -> None:
         super().__init__(directory, settings(keytab))
@@ -136,7 +136,7 @@ def our_topics(broker: GssapiBroker | GssapiKafka, file: Path, code: int = 0) ->
 
 def test_librdkafka(broker: GssapiBroker, kdc: Kdc, topic: str) -> None:
     """If this fails, clients on librdkafka and Cyrus SASL cannot log in."""
-    # With the tickets that there are, and with those that it gets itself by the key.
+    # With existing tickets, and with tickets that it gets itself with the key.
     settings = ["-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=GSSAPI"]
     by_key = ["-X", f"sasl.kerberos.keytab={key(kdc, ADMIN)}", "-X", f"sasl.kerberos.principal={ADMIN}"]
     for more in (["-X", "sasl.kerberos.kinit.cmd=true"], by_key):
@@ -159,7 +159,7 @@ def test_kafka_python(broker: GssapiBroker, topic: str) -> None:
 
 
 def test_aiokafka(broker: GssapiBroker, kdc: Kdc, topic: str) -> None:
-    """If this fails, clients on aiokafka cannot log in; or who has no ticket for this service can."""
+    """If this fails, clients on aiokafka cannot log in, or can without a ticket for this service."""
 
     def producer(service: str) -> Any:
         return aiokafka.AIOKafkaProducer(
@@ -187,13 +187,13 @@ def test_aiokafka(broker: GssapiBroker, kdc: Kdc, topic: str) -> None:
 
 @needs.kafka
 def test_java(broker: GssapiBroker, kdc: Kdc, topic: str, tmp_path: Path) -> None:
-    """If this fails, Java clients cannot log in, with the key of a principal, or are other users than in Kafka."""
+    """If this fails, Java clients cannot log in with the key of a principal, or are other users than in Kafka."""
     file = client_file(tmp_path / "client.properties", client_jaas(key(kdc, ADMIN), ADMIN))
     kafka_topics(broker, kdc, file, "--create", "--topic", topic)
 
 
 def test_our_command(broker: GssapiBroker, kdc: Kdc, tmp_path: Path) -> None:
-    """If this fails, operators cannot use broker-cy with a key or with kinit, or somebody without rights can."""
+    """If this fails, operators cannot use broker-cy with a key or with kinit, or a user without permissions can."""
     our_topics(broker, client_file(tmp_path / "a", client_jaas(key(kdc, ADMIN), ADMIN)))
     our_topics(broker, client_file(tmp_path / "b", f"{MODULE} required useTicketCache=true;"))
     text = our_topics(broker, client_file(tmp_path / "c", client_jaas(key(kdc, ALICE), ALICE)), 1)
@@ -220,7 +220,7 @@ def test_load_generators(broker: GssapiBroker, kdc: Kdc, tmp_path: Path, monkeyp
 
 
 def initiator(kdc: Kdc) -> Initiator:
-    # There may be no library to import: then these tests are skipped.
+    # If the library cannot be imported, these tests are skipped.
     from broker_cy.client.kerberos import Initiator
 
     return Initiator(jaas.kerberos(client_jaas(key(kdc, ALICE), ALICE), "kafka"))
@@ -243,7 +243,7 @@ def send(client: Client, token: bytes) -> Any:
 
 @needs.kafka
 def test_the_same_answers_as_kafka(broker: GssapiBroker, kdc: Kdc, tmp_path: Path) -> None:
-    """If this fails, our clients cannot log in to Apache Kafka, or it judges another login than our broker does."""
+    """If this fails, our clients cannot log in to Apache Kafka, or our broker accepts other logins than Kafka."""
     admin = client_file(tmp_path / "admin", client_jaas(key(kdc, ADMIN), ADMIN))
     nobody = client_file(tmp_path / "alice", client_jaas(key(kdc, ALICE), ALICE))
     theirs = GssapiKafka(tmp_path / "kafka", kdc)
@@ -259,7 +259,7 @@ def test_the_same_answers_as_kafka(broker: GssapiBroker, kdc: Kdc, tmp_path: Pat
 
 
 def verdicts(broker: GssapiBroker | GssapiKafka, kdc: Kdc) -> dict[str, tuple[int, str | None]]:
-    """How the last token of a client is answered."""
+    """The response to the last token of a client."""
     last = {
         "no layer": b"\x01\0\0\0",
         "a size": b"\x01\0\xff\xff",
@@ -282,7 +282,7 @@ def verdicts(broker: GssapiBroker | GssapiKafka, kdc: Kdc) -> dict[str, tuple[in
 
 
 def test_a_ticket_does_not_count_twice(broker: GssapiBroker, kdc: Kdc) -> None:
-    """If this fails, whoever reads the network logs in with what others have sent."""
+    """If this fails, an attacker who reads the network can log in by replaying tokens."""
     client, at_client = begun(broker), exchange(kdc)
     first = at_client.first()
     answer = send(client, first)
@@ -293,7 +293,7 @@ def test_a_ticket_does_not_count_twice(broker: GssapiBroker, kdc: Kdc) -> None:
         "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
     )
     until(lambda: "Request is a replay" in broker.stderr() + broker.stdout(), "the reason in the log")
-    # The first one goes on.
+    # The first login continues.
     sent = at_client.step(answer.auth_bytes)
     while sent is not None:
         answer = send(client, sent)
@@ -305,7 +305,7 @@ def test_a_ticket_does_not_count_twice(broker: GssapiBroker, kdc: Kdc) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 20, 200])
 def test_a_changed_ticket(broker: GssapiBroker, kdc: Kdc, cut: int) -> None:
-    """If this fails, a ticket that Kerberos did not write lets somebody in, or stops the broker."""
+    """If this fails, a forged ticket gives access, or stops the broker."""
     first = exchange(kdc).first()
     changed = first[:cut] if cut != 200 else first[:-200] + bytes([first[-200] ^ 1]) + first[-199:]
     assert send(begun(broker), changed).error_code == 58
@@ -318,31 +318,31 @@ def test_without_the_key_of_the_ticket(broker: GssapiBroker, kdc: Kdc) -> None:
     assert send(client, at_client.first()).error_code == 0
     offer = send(client, b"")
     assert offer.error_code == 0
-    # As the server's message, which has a proof of the server.
+    # Instead of the server's message, which contains the server's proof.
     assert send(client, offer.auth_bytes).error_code == 58
 
 
 def test_a_new_key_counts_without_a_restart(broker: GssapiBroker, kdc: Kdc) -> None:
-    """If this fails, nobody logs in after the key of the broker was changed, until it is started again."""
+    """If this fails, no client can log in after the broker's key was changed, until the broker is restarted."""
     kdc.new_key(SERVICE, key(kdc, SERVICE))
     client, at_client = begun(broker), exchange(kdc)
     assert send(client, at_client.first()).error_code == 0
 
 
 def test_calls_that_block_hold_up_nobody_else(broker: GssapiBroker, kdc: Kdc) -> None:
-    """If this fails, a slow disk under the file of used tickets stops the broker for all clients; or those that leave
-    meanwhile leave something behind.
+    """If this fails, a slow disk with the file of used tickets blocks the broker for all clients, or clients that
+    disconnect meanwhile leak resources.
     """
     request = m.MetadataRequest(topics=[])
     with (kdc.directory / "replays").open("r+b") as file:
-        # Kerberos's library waits for this lock.
+        # The Kerberos library waits for this lock.
         fcntl.lockf(file, fcntl.LOCK_EX)
         clients = [begun(broker) for _ in range(6)]
         for client in clients:
             client.send(m.SaslAuthenticateRequest(auth_bytes=exchange(kdc).first()), 2)
         for client in clients[::2]:
             client.close()
-        # A request of one that waits is not lost.
+        # A request of a waiting client is not lost.
         clients[1].send(m.SaslAuthenticateRequest(auth_bytes=b""), 2)
         others = Client((broker.host, broker.open_port))
         for _ in range(3):
@@ -355,7 +355,9 @@ def test_calls_that_block_hold_up_nobody_else(broker: GssapiBroker, kdc: Kdc) ->
 
 
 def test_a_start_that_nobody_could_log_in_to(kdc: Kdc, tmp_path: Path) -> None:
-    """If this fails, a broker starts whose listener refuses everybody, or does not say what has to be installed."""
+    """If this fails, a broker starts although its listener refuses all clients, or does not report the missing
+    package.
+    """
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "gssapi.py").write_text("raise ImportError('libgssapi_krb5.so.2: cannot open shared object file')")

@@ -1,4 +1,4 @@
-"""Many clients that connect and do not log in: what they cost, and whether others notice."""
+"""Many clients that connect and do not log in: their cost, and their effect on other clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.wait import until
 
 pytestmark = [
     pytest.mark.skipif(target_is_kafka(), reason="about our own settings"),
-    # Many descriptors and much memory of the machine.
+    # These tests need many file descriptors and much memory.
     pytest.mark.serial,
 ]
 TIMEOUT_S = 60.0
@@ -30,7 +30,7 @@ WAITING = 10_000
 FRAME_BYTES = 500_000
 HALF_BYTES = 300_000
 BUFFER_BYTES = 256 * 1024
-# Of the interpreter's arenas, and of one more buffer for each read.
+# For the interpreter's arenas, and one more buffer for each read.
 SLACK_BYTES = 48 * MIB
 EACH_BYTES = 16_384
 
@@ -74,8 +74,8 @@ def is_closed(sock: socket.socket) -> bool:
 
 
 def test_ten_thousand_clients_that_only_connect(broker: SaslBroker, topic: str) -> None:
-    """If this fails, whoever opens connections keeps others from logging in, or makes the broker's memory grow with
-    each.
+    """If this fails, a client that opens connections keeps others from logging in, or makes the broker's memory grow
+    with each one.
     """
     produce(broker, topic)
     before = resident_bytes(broker)
@@ -94,8 +94,8 @@ def test_ten_thousand_clients_that_only_connect(broker: SaslBroker, topic: str) 
 
 
 def test_unfinished_requests_have_one_bound(broker: SaslBroker, topic: str) -> None:
-    """If this fails, clients that are not logged in fill the memory, each with less than it may send (CVE-2022-34917),
-    or keep others from logging in once they have.
+    """If this fails, clients that are not logged in exhaust the memory, each within its own limit (CVE-2022-34917), or
+    then keep others from logging in.
     """
     produce(broker, topic)
     before = resident_bytes(broker)
@@ -106,7 +106,7 @@ def test_unfinished_requests_have_one_bound(broker: SaslBroker, topic: str) -> N
             socks.append(sock)
             with contextlib.suppress(ConnectionError):
                 sock.sendall(struct.pack(">i", FRAME_BYTES) + b"\0" * HALF_BYTES)
-        # A part of what the last ones sent may still be in the kernel: then they are refused a little later.
+        # Bytes of the last clients may still be in the kernel: then these clients are refused a little later.
         until(
             lambda: sum(not is_closed(sock) for sock in socks) * BUFFER_BYTES <= LOGIN_BYTES_MAX,
             "refused connections",
@@ -117,11 +117,11 @@ def test_unfinished_requests_have_one_bound(broker: SaslBroker, topic: str) -> N
         grown = resident_bytes(broker) - before
         print(f"{len(kept)} connections kept, {grown / MIB:.0f} MiB")
         assert grown <= LOGIN_BYTES_MAX + SLACK_BYTES
-        # Logins are small: they need nothing of it.
+        # Logins are small and do not need this memory.
         produce(broker, topic)
         for sock in kept:
             sock.close()
-        # What they held can be held by others.
+        # Other clients can use the memory that these held.
         again = stack.enter_context(socket.create_connection((broker.host, broker.port), TIMEOUT_S))
         again.sendall(struct.pack(">i", FRAME_BYTES) + b"\0" * HALF_BYTES)
         produce(broker, topic)

@@ -19,7 +19,7 @@ pytestmark = needs.kafka
 
 
 def tool(name: str, *arguments: str | Path, check: bool = True) -> str:
-    """What the tool prints."""
+    """Return the output of the tool."""
     done = kafka_tools.run_tool(f"org.apache.kafka.tools.{name}", *arguments, check=check)
     return done.stdout.decode() + done.stderr.decode()
 
@@ -48,7 +48,7 @@ def nodes(tmp_path: Path) -> Iterator[list[DynamicNode]]:
 
 @pytest.mark.timeout(300)
 def test_voters_are_changed_with_kafkas_tools(nodes: list[DynamicNode]) -> None:
-    """If this fails, operators cannot use the tools that they know to change the voters of a cluster of ours."""
+    """If this fails, operators cannot use Kafka's tools to change the voters of a broker-cy cluster."""
     first, second = nodes
     by_controller = ("--bootstrap-controller", first.controller)
     by_broker = ("--bootstrap-server", second.bootstrap)

@@ -149,7 +149,7 @@ def test_log_directories(broker: Target, topic: str) -> None:
 
 
 def test_versions_and_features(broker: Target) -> None:
-    """If this fails, Kafka's own tools do not understand how the broker describes itself."""
+    """If this fails, Kafka's own tools cannot read the broker's versions and features."""
     shown = tool(broker, "BrokerApiVersionsCommand")
     assert shown.startswith(broker.bootstrap)
     ranges = {name: words(rest)[0:3] for name, rest in re.findall(r"\t(\w+)\(\d+\): (.*)", shown)}
@@ -175,7 +175,7 @@ def test_dump_of_what_the_broker_wrote(make_broker: Callable[..., Target], topic
             broker, topic, [f"{codec}-{number}-".encode() + noise.randbytes(2000) for number in range(300)], **settings
         )
     assert len(read_all(broker.bootstrap, topic)) == 1500
-    broker.stop()  # which trims the indexes of the newest segment
+    broker.stop()  # a stop trims the indexes of the newest segment
     directory = broker.data_dir / f"{topic}-0"
     logs = sorted(directory.glob("*.log"))
     assert len(logs) >= 2

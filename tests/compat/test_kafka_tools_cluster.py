@@ -1,6 +1,6 @@
-"""Kafka's own tools on three nodes of ours print what they print with three nodes of Kafka.
+"""Kafka's own tools print the same on three nodes of broker-cy as on three nodes of Kafka.
 
-tests/fixtures/kafka-4.3.1/tools_cluster.txt is what they print with Kafka 4.3.1, in the order of `session`; `python -m
+tests/fixtures/kafka-4.3.1/tools_cluster.txt is their output with Kafka 4.3.1, in the order of `session`; `python -m
 tests.compat.test_kafka_tools_cluster` records it.
 """
 
@@ -28,7 +28,7 @@ def session(nodes: Nodes, directory: Path) -> str:
     """Do all parts; returns the transcript."""
     directory.mkdir(parents=True, exist_ok=True)
     it = ToolSession(nodes, directory)
-    # New clusters of Kafka have it, and then each topic shows the cluster's min.insync.replicas.
+    # New Kafka clusters have this feature, and then each topic shows the cluster's min.insync.replicas.
     it.run("kafka-features.sh", "upgrade", "--feature", "eligible.leader.replicas.version=1")
     it.transcript = ""
     for part in PARTS:
@@ -75,7 +75,7 @@ def reassignments(it: ToolSession) -> None:
 
     tool = "kafka-reassign-partitions.sh"
     it.run(tool, "--execute", "--reassignment-json-file", moves(2, 3))
-    # How long the move lasts is no difference.
+    # The duration of the reassignment does not count as a difference.
     transcript = it.transcript
     until(lambda: "is completed" in it.run(tool, "--verify", "--reassignment-json-file", moves(2, 3)), "the move", 60)
     it.transcript = transcript
@@ -84,7 +84,7 @@ def reassignments(it: ToolSession) -> None:
     it.run(tool, "--cancel", "--reassignment-json-file", moves(2, 3))
     it.run(tool, "--execute", "--reassignment-json-file", moves(1, 9))
     asked = it.json_file("topics.json", {"version": 1, "topics": [{"topic": "a"}]})
-    # Too few brokers: what it proposes otherwise is random.
+    # Too few brokers: with enough of them, the tool's proposal is random.
     it.run(tool, "--generate", "--topics-to-move-json-file", asked, "--broker-list", "1,3")
     it.run(tool, "--execute", "--reassignment-json-file", moves(1, 2, 3))
     transcript = it.transcript
@@ -109,7 +109,7 @@ def the_cluster(it: ToolSession) -> None:
     it.transcript = it.transcript.replace(shown, roles(shown))
     voter = ("--controller-id", "2", "--controller-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ")
     refused = it.run("kafka-metadata-quorum.sh", "remove-controller", *voter)
-    # Ours says what to do about it.
+    # broker-cy's message adds a remedy.
     plain = re.sub(r"(?<=UnsupportedVersionException: ).*", "...", refused)
     it.transcript = it.transcript.replace(refused, plain)
     it.run("kafka-features.sh", "describe")
@@ -189,14 +189,16 @@ def lost_broker(it: ToolSession) -> None:
 
 
 SETTINGS = {"offsets.topic.num.partitions": "4", "broker.session.timeout.ms": "9000"}
-# Kafka has no topics for its own metrics and events, whose leaders are elected with all others.
+# Kafka has no topics for its own metrics and events; their leaders would be elected with all others.
 OURS = SETTINGS | {"brokercy.metrics.sample.interval.ms": "0", "brokercy.events.enable": "false"}
 PARTS = (topics, configs, reassignments, the_cluster, storage, lost_broker, feature_levels)
 
 
 @pytest.mark.timeout(600)
 def test_the_tools_print_what_they_print_with_kafka(tmp_path: Path) -> None:
-    """If this fails, an operator's script that parses what Kafka's tools print does not work with our cluster."""
+    """If this fails, an operator's script that parses the output of Kafka's tools does not work with a broker-cy
+    cluster.
+    """
     with cluster(tmp_path, settings=OURS) as nodes:
         assert not (found := different(session(nodes, tmp_path / "files"))), "\n".join(found)
 
@@ -204,12 +206,12 @@ def test_the_tools_print_what_they_print_with_kafka(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(600)
 def test_kafka_itself_prints_what_was_recorded(tmp_path: Path) -> None:
-    """If this fails, our cluster is compared with something that Kafka does not print."""
+    """If this fails, our cluster is compared with output that Kafka does not print."""
     assert different(of_kafka(tmp_path)) == []
 
 
 def different(printed: str) -> list[str]:
-    """The lines that are not as recorded, with those around them."""
+    """Return the lines that differ from the recorded ones, with their context."""
     return list(difflib.unified_diff(RECORDED.read_text().splitlines(), printed.splitlines(), "recorded", "printed"))
 
 

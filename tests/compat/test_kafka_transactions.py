@@ -44,7 +44,7 @@ def test_kafka_reads_the_coordinators_log(make_broker: MakeBroker, topic: str) -
 
 
 def test_kafka_transactions_tool(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, hanging transactions are not found with the tool that admins know."""
+    """If this fails, kafka-transactions does not find hanging transactions."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, f"{topic}-id")

@@ -1,5 +1,6 @@
 """Ordinary use of kafkajs, which only supports old, not flexible versions, is no longer maintained, and is used
-everywhere."""
+everywhere.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def test_records(live: Live) -> None:
 
 
 def test_gzip(live: Live) -> None:
-    """If this fails, compressed records of the one codec it has are lost."""
+    """If this fails, records compressed with the only codec of kafkajs are lost."""
     assert live("gzip") is True
 
 

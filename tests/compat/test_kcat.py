@@ -56,7 +56,7 @@ def test_offsets(broker: Target, topic: str) -> None:
 
 
 def test_query_by_time(broker: Target, topic: str) -> None:
-    """If this fails, kcat -Q finds another offset than the one of that time."""
+    """If this fails, kcat -Q returns a wrong offset for a timestamp."""
     kcat(broker.bootstrap, "-P", "-t", topic, stdin=b"a\nb\n")
     future = int(time.time() * 1000) + 3_600_000
     answer = kcat(broker.bootstrap, "-Q", "-t", f"{topic}:0:1", "-t", f"{topic}:0:-1", "-t", f"{topic}:0:-2").decode()

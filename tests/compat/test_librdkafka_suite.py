@@ -22,7 +22,7 @@ pytestmark = [
     needs.librdkafka_suite,
 ]
 BUILD_S, RUN_S = 900, 900
-# Some of its tests call this script, each time a JVM, within 20 s.
+# Some of its tests call this script, which starts a JVM, with a limit of 20 s.
 SLOWNESS = 6
 
 
@@ -85,8 +85,10 @@ def with_logins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]
 @pytest.mark.timeout(BUILD_S + RUN_S)
 @pytest.mark.parametrize(("number", "name"), [("0081", "admin"), ("0115", "producer_auth"), ("0119", "consumer_auth")])
 def test_rights(suite: Path, with_acls: BrokerProcess, tmp_path: Path, number: str, name: str) -> None:
-    """If this fails, clients of librdkafka see other errors than with Kafka where ACLs deny, or cannot change ACLs."""
-    # Without -Q the one of administration also needs three nodes.
+    """If this fails, librdkafka clients get other errors than with Kafka when ACLs deny access, or cannot change
+    ACLs.
+    """
+    # Without -Q, the admin test also needs three nodes.
     shown = run(suite, number, tmp_path, {"metadata.broker.list": with_acls.bootstrap}, "-Q")
     assert f"Test {number}_{name} PASSED" in shown
 

@@ -1,4 +1,4 @@
-"""Listeners and the limits on connections, of a whole process."""
+"""Listeners and connection limits, with a real broker process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_each_listener_returns_its_own_address(tmp_path: Path, topic: str) -> No
 
 
 def test_beyond_max_connections_new_ones_wait(make_broker: MakeBroker) -> None:
-    """If this fails, max.connections: a flood of clients takes the place of working ones, or no client is ever accepted
+    """If this fails, max.connections does not protect working clients from a flood, or no client is ever accepted
     again.
     """
     broker = make_broker({"max.connections": "2"})
@@ -94,7 +94,7 @@ def test_limits_of_connections_follow_the_settings(make_broker: MakeBroker) -> N
 
 
 def _served(broker: Target, held: contextlib.ExitStack) -> bool:
-    """Return whether one more connection is answered, or else closed; it is held open."""
+    """Open one more connection, and return whether it is answered; otherwise the broker has closed it."""
     connection = held.enter_context(socket.create_connection((broker.host, broker.port), TIMEOUT_S))
     try:
         connection.sendall(ASK)

@@ -1,4 +1,4 @@
-"""Clients that nobody here wrote log in with tokens of an OAuth provider, and Apache Kafka judges them alike."""
+"""Third-party clients log in with tokens of an OAuth provider, and Apache Kafka accepts and refuses the same tokens."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def verdicts(broker: Any) -> dict[str, tuple[int, str | None, bool]]:
 
 @needs.kafka
 def test_the_same_verdicts_as_kafka(tmp_path: Path) -> None:
-    """If this fails, a token that Kafka takes is refused here, or one that it refuses lets somebody in."""
+    """If this fails, a token that Kafka accepts is refused here, or one that it refuses gives access."""
     file = tmp_path / "keys.json"
     file.write_bytes(key_set(RSA, EC))
     found = []
@@ -192,7 +192,7 @@ def test_kafka_python(broker: Ours, topic: str) -> None:
     good.send(topic, b"x").get(TIMEOUT_S)
     good.close()
     with pytest.raises(PythonKafkaError):
-        # It tries again as long as it may.
+        # It retries until its timeout.
         producer(BAD, 2_000)
 
 
@@ -278,7 +278,7 @@ def test_our_command(broker: Ours, tmp_path: Path) -> None:
 
 
 def test_a_session_ends_with_its_token(broker: Ours) -> None:
-    """If this fails, who has lost the right to a token goes on with the old one."""
+    """If this fails, a session continues after its token has expired."""
     client, answer = log_in(broker, token(RSA, claims(exp=time.time() + 1.5)))
     assert (answer.error_code, 0 < answer.session_lifetime_ms <= 2_000) == (0, True)
     request = m.MetadataRequest(topics=[])
@@ -287,8 +287,8 @@ def test_a_session_ends_with_its_token(broker: Ours) -> None:
 
 
 def test_new_keys_count_without_a_restart(provider: Provider, broker: Ours) -> None:
-    """If this fails, nobody logs in for an hour after the provider has changed its keys; or each wrong token makes the
-    broker ask it.
+    """If this fails, no client can log in for an hour after the provider has changed its keys, or each wrong token
+    makes the broker query the provider.
     """
     new = rsa_key("new")
     before = provider.requests
@@ -301,7 +301,7 @@ def test_new_keys_count_without_a_restart(provider: Provider, broker: Ours) -> N
 
 
 def test_no_token_is_shown(broker: Ours) -> None:
-    """If this fails, whoever reads the log can log in."""
+    """If this fails, a reader of the log can log in."""
     log_in(broker, BAD)
     until(lambda: "login failed" in broker.stderr() + broker.stdout(), "a line of the log")
     output = broker.stdout() + broker.stderr()

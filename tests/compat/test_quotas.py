@@ -1,4 +1,4 @@
-"""Clients of librdkafka and Java that have to wait for their quotas."""
+"""librdkafka and Java clients that are throttled by quotas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.topics import create_topic
 from tests.support.wait import until
 
 RECORDS, SIZE = 40, 10_000
-# Most of the records fit the windows, so that clients wait for some seconds.
+# Most of the records fit the quota windows, so that clients are throttled for some seconds.
 BYTES_PER_S = RECORDS * SIZE // 16
 WAITED_S = 240.0
 
@@ -49,7 +49,7 @@ def set_quota(broker: Target) -> Iterator[SetQuota]:
 
 
 def test_librdkafka_gets_how_long_it_waits(broker: Target, topic: str, set_quota: SetQuota) -> None:
-    """If this fails, a client beyond its quota loses records, gets errors, or does not see why it is slow."""
+    """If this fails, a throttled client loses records, gets errors, or does not see why it is slow."""
     create_topic(broker.bootstrap, topic)
     client_id = f"client-{uuid.uuid4().hex[:8]}"
     set_quota(client_id, "producer_byte_rate", BYTES_PER_S)
@@ -98,11 +98,11 @@ def test_librdkafka_gets_how_long_it_waits(broker: Target, topic: str, set_quota
     close_consumer(consumer)
 
 
-# It waits for as long as its requests cost, so longest on a machine that does other things as well.
+# The throttle time follows the cost of the requests, so it is longest on a busy machine.
 @pytest.mark.full
 @needs.kafka
 def test_java_waits(broker: Target, topic: str, set_quota: SetQuota) -> None:
-    """If this fails, Kafka's own clients lose records or get errors when they have to wait."""
+    """If this fails, Kafka's own clients lose records or get errors when they are throttled."""
     create_topic(broker.bootstrap, topic)
     client_id = f"client-{uuid.uuid4().hex[:8]}"
     set_quota(client_id, "producer_byte_rate", BYTES_PER_S)

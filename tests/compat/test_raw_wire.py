@@ -134,7 +134,7 @@ def test_answers_what_came_before(broker: Target, witness: Connection, name: str
 
 
 def test_an_end_in_the_middle_of_a_frame(broker: Target, witness: Connection) -> None:
-    """If this fails, a client that dies while it sends leaves something behind that disturbs others."""
+    """If this fails, a client that dies while it sends disturbs other clients."""
     whole = frame(request(METADATA, 1, A_TOPIC))
     for cut in range(1, len(whole)):
         with socket.create_connection((broker.host, broker.port), TIMEOUT_S) as sock:
@@ -154,7 +154,7 @@ def test_a_frame_in_single_bytes(broker: Target, witness: Connection) -> None:
 
 
 def test_a_claimed_length_costs_nothing(broker: Target, witness: Connection) -> None:
-    """If this fails, a hundred idle connections that each claim a 100 MB request take the machine's memory."""
+    """If this fails, a hundred idle connections that each claim a 100 MB request exhaust the machine's memory."""
     if target_is_kafka():
         pytest.skip("Apache Kafka allocates what a frame claims, and dies of it with a small heap")
     process = psutil.Process(broker.pid)
@@ -195,7 +195,9 @@ def test_answers_keep_the_order_of_pipelined_requests(broker: Target, witness: C
 
 
 def test_trailing_bytes_are_ignored(broker: Target, witness: Connection) -> None:
-    """If this fails, a client whose requests have bytes after the last known field works with Kafka and not with us."""
+    """If this fails, a client whose requests have bytes after the last known field works with Kafka but not with
+    broker-cy.
+    """
     with Connection((broker.host, broker.port)) as connection:
         reader = connection.ask(METADATA, 1, A_TOPIC + b"zz")
         assert reader.i32() == 1  # one broker
@@ -233,7 +235,7 @@ class TestApiVersions:
 
     @pytest.mark.parametrize("version", [5, -1, 32767])
     def test_a_version_of_the_future_falls_back(self, broker: Target, version: int) -> None:
-        """If this fails, a client newer than the broker cannot even ask which versions there are (KIP-511)."""
+        """If this fails, a client newer than the broker cannot even request the supported versions (KIP-511)."""
         reader = self.ask(broker, version, self.NAME if version > 2 else b"", version > 2)
         assert reader.i16() == UNSUPPORTED_VERSION
         assert self.ranges(reader) == {API_VERSIONS: (0, 4)}
@@ -241,7 +243,7 @@ class TestApiVersions:
 
     @pytest.mark.parametrize("version", [0, 1, 2])
     def test_ranges(self, broker: Target, version: int) -> None:
-        """If this fails, a client picks a version that the broker does not speak."""
+        """If this fails, a client picks a version that the broker does not support."""
         reader = self.ask(broker, version, b"", False)
         assert reader.i16() == 0
         ranges = self.ranges(reader)

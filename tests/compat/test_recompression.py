@@ -1,4 +1,4 @@
-"""compression.type and its levels: what a batch of each codec is stored as, read by Apache Kafka's own tool."""
+"""compression.type and its levels: the stored form of a batch of each codec, read by Apache Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def core() -> Any:
 
 
 def test_every_pair_of_codecs_is_stored_as_the_topic_says(core: CoreHarness) -> None:
-    """If this fails, a topic's compression.type or level is ignored, or Kafka cannot read what was compressed again."""
+    """If this fails, a topic's compression.type or level is ignored, or Kafka cannot read recompressed batches."""
     client = core.client()
     logs: list[Path] = []
     for number, (kind, level) in enumerate(TARGETS):

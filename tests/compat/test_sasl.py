@@ -1,4 +1,4 @@
-"""Clients that nobody here wrote log in with each mechanism, and do not with a wrong password."""
+"""Third-party clients can log in with each mechanism, and cannot with a wrong password."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_librdkafka(broker: SaslBroker, mechanism: str, topic: str, group: str) 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("user", "password"), WRONG)
 def test_librdkafka_is_refused(broker: SaslBroker, mechanism: str, user: str, password: str) -> None:
-    """If this fails, a wrong password is not reported as one, or lets a client in."""
+    """If this fails, a wrong password is not reported as such, or gives access."""
     errors: list[KafkaError] = []
     producer = Producer({**rdkafka(broker, mechanism, user, password), "error_cb": errors.append})
 
@@ -88,7 +88,7 @@ def test_librdkafka_is_refused(broker: SaslBroker, mechanism: str, user: str, pa
 
 
 def test_a_user_that_changes_at_run_time(broker: SaslBroker, topic: str) -> None:
-    """If this fails, a new password works only after a restart, or the old one goes on to work."""
+    """If this fails, a new password works only after a restart, or the old one still works."""
     mechanism = "SCRAM-SHA-512"
     for password in ("first", "second"):
         broker.add_user("bob", password, [mechanism])
@@ -96,7 +96,7 @@ def test_a_user_that_changes_at_run_time(broker: SaslBroker, topic: str) -> None
         producer.produce(topic, b"x")
         assert producer.flush(TIMEOUT_S) == 0
     test_librdkafka_is_refused(broker, mechanism, "bob", "first")
-    # It has no credential of the other mechanism.
+    # The user has no credential for the other mechanism.
     test_librdkafka_is_refused(broker, "SCRAM-SHA-256", "bob", "second")
 
 
@@ -128,7 +128,7 @@ def test_kafka_python(broker: SaslBroker, mechanism: str, topic: str) -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("user", "password"), WRONG)
 def test_kafka_python_is_refused(broker: SaslBroker, mechanism: str, user: str, password: str) -> None:
-    """If this fails, a wrong password lets a client in."""
+    """If this fails, a wrong password gives access."""
     with pytest.raises(PythonKafkaError):
         KafkaAdminClient(
             **python_settings(broker, mechanism, user, password),
@@ -242,7 +242,7 @@ def own(broker: SaslBroker, *arguments: str, **environment: str) -> subprocess.C
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_our_command(broker: SaslBroker, mechanism: str, tmp_path: Path) -> None:
-    """If this fails, operators cannot use broker-cy where a login is needed, or do not see that it was refused."""
+    """If this fails, operators cannot use broker-cy with a secured cluster, or do not see that a login failed."""
     good, bad = tmp_path / "good.properties", tmp_path / "bad.properties"
     for path, password in ((good, PASSWORD), (bad, "wrong")):
         settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
@@ -263,7 +263,7 @@ def test_our_command(broker: SaslBroker, mechanism: str, tmp_path: Path) -> None
 
 
 def test_no_secret_is_shown(broker: SaslBroker) -> None:
-    """If this fails, whoever reads logs or process lists has the passwords."""
+    """If this fails, logs or process lists reveal passwords."""
     test_librdkafka_is_refused(broker, "PLAIN", "mallory", PASSWORD)
     output = broker.stdout() + broker.stderr()
     assert "login failed" in output

@@ -1,4 +1,4 @@
-"""What a listener with SASL does with frames that no client sends: before the login, in it, and after it."""
+"""A SASL listener receives frames that no client sends: before, during and after the login."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Client:
 
 
 def pause(seconds: float) -> None:
-    """Wait until so much time has passed, which is what the broker measures."""
+    """Let this much time pass by the clock that the broker measures."""
     until_s = time.monotonic() + seconds
     until(lambda: time.monotonic() > until_s, "time", TIMEOUT_S)
 
@@ -104,7 +104,9 @@ METADATA = messages.MetadataRequest(topics=None)
 )
 @pytest.mark.parametrize("is_in_login", [False, True])
 def test_nothing_is_served_before_the_login(broker: SaslBroker, key: ApiKey, is_in_login: bool) -> None:
-    """If this fails, anybody reads and writes; also the handlers in C, which other checks pass by."""
+    """If this fails, clients read and write without a login, for example through the C handlers, which bypass other
+    checks.
+    """
     client = Client(broker)
     if is_in_login:
         client.handshake()
@@ -115,7 +117,7 @@ def test_nothing_is_served_before_the_login(broker: SaslBroker, key: ApiKey, is_
 
 
 def test_pipelined_requests_are_not_served_either(broker: SaslBroker) -> None:
-    """If this fails, a request behind a wrong password is handled while its answer is delayed."""
+    """If this fails, a request after a wrong password is handled while the login's answer is delayed."""
     client = Client(broker)
     client.send(ApiKey.SASL_HANDSHAKE, 1, messages.SaslHandshakeRequest(mechanism="PLAIN"))
     client.send(ApiKey.SASL_AUTHENTICATE, 2, messages.SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"))
@@ -140,7 +142,7 @@ def test_requests_behind_a_right_password_are_served(broker: SaslBroker) -> None
 
 
 def test_a_failure_closes_the_connection(broker: SaslBroker) -> None:
-    """If this fails, passwords are guessed on one connection."""
+    """If this fails, one connection can try many passwords."""
     client = Client(broker)
     client.handshake()
     found = client.token(b"\0alice\0wrong")
@@ -153,8 +155,8 @@ def test_a_failure_closes_the_connection(broker: SaslBroker) -> None:
 
 @pytest.mark.full
 def test_a_failure_is_answered_later(broker: SaslBroker) -> None:
-    """If this fails, passwords are guessed as fast as the network is."""
-    # The loop's clock counts whole milliseconds.
+    """If this fails, passwords can be guessed at the speed of the network."""
+    # The event loop's clock has a resolution of one millisecond.
     least_s = (DELAY_MS - 1) / 1000
     client = Client(broker)
     client.handshake()
@@ -181,14 +183,14 @@ def test_the_old_handshake_is_followed_by_tokens(broker: SaslBroker) -> None:
 
 
 def test_large_frames_before_the_login(broker: SaslBroker) -> None:
-    """If this fails, a client that cannot log in fills the broker's memory (CVE-2022-34917)."""
+    """If this fails, a client that cannot log in exhausts the broker's memory (CVE-2022-34917)."""
     client = Client(broker)
     client.sock.sendall(struct.pack(">ihhih", RECEIVE_BYTES + 1, ApiKey.API_VERSIONS, 0, 7, -1))
     assert client.is_closed()
     client = Client(broker)
     client.handshake()
     data = b"x" * (RECEIVE_BYTES - 100)
-    # In pieces: what has arrived is kept between them.
+    # In pieces: the broker buffers the received ones.
     whole = (
         struct.pack(">ihhih", 16 + len(data), ApiKey.SASL_AUTHENTICATE, 1, 7, 2)
         + b"me"
@@ -205,7 +207,7 @@ def test_large_frames_before_the_login(broker: SaslBroker) -> None:
 
 @pytest.mark.parametrize("has_login", [False, True])
 def test_api_versions_with_many_tags(broker: SaslBroker, has_login: bool) -> None:
-    """If this fails, 4 MB of an anonymous client become 166 MB, and the others wait for it (CVE-2022-34917)."""
+    """If this fails, 4 MB from an anonymous client take 166 MB of memory and block other clients (CVE-2022-34917)."""
     for count, is_served in ((900, True), (20_000, False)):
         tags = b"".join(
             bytes([0x80 | tag & 0x7F, 0x80 | tag >> 7 & 0x7F, tag >> 14]) + b"\0" for tag in range(9, 9 + count)
@@ -220,7 +222,9 @@ def test_api_versions_with_many_tags(broker: SaslBroker, has_login: bool) -> Non
 
 
 def test_who_does_not_log_in_is_disconnected(broker: SaslBroker) -> None:
-    """If this fails, connections of clients that never log in are kept; many of them leave none for others."""
+    """If this fails, connections of clients that never log in stay open, and many of them exhaust the connection
+    limit.
+    """
     clients = [Client(broker) for _ in range(3)]
     clients[1].handshake("SCRAM-SHA-256")
     clients[2].sock.sendall(b"\0\0")
@@ -228,7 +232,7 @@ def test_who_does_not_log_in_is_disconnected(broker: SaslBroker) -> None:
 
 
 def test_many_half_open_logins_do_not_slow_others(broker: SaslBroker) -> None:
-    """If this fails, clients that only connect keep those that log in from it."""
+    """If this fails, clients that only connect keep other clients from logging in."""
     waiting = [Client(broker) for _ in range(500)]
     for client in waiting[::2]:
         client.sock.sendall(struct.pack(">i", 90_000) + b"\0" * 5_000)
@@ -240,14 +244,16 @@ def test_many_half_open_logins_do_not_slow_others(broker: SaslBroker) -> None:
 
 
 def test_logging_in_again(broker: SaslBroker) -> None:
-    """If this fails, a session ends although the client logs in again, or goes on although it does not (KIP-368)."""
+    """If this fails, a session ends although the client reauthenticates, or continues although it does not
+    (KIP-368).
+    """
     client = Client(broker)
     assert client.log_in().session_lifetime_ms == SESSION_MS
     idle = Client(broker)
     idle.log_in()
     ended = time.monotonic() + SESSION_MS / 1000
     for _ in range(3):
-        # At least a second after the last time.
+        # At least a second after the previous login.
         pause(1.05)
         assert client.log_in().session_lifetime_ms == SESSION_MS
         assert client.ask(ApiKey.METADATA, 12, METADATA).brokers  # type: ignore[attr-defined]
@@ -257,7 +263,7 @@ def test_logging_in_again(broker: SaslBroker) -> None:
 
 
 def test_logging_in_again_after_the_session(broker: SaslBroker) -> None:
-    """If this fails, a client that is late has to connect again, although Kafka lets it log in."""
+    """If this fails, a client that reauthenticates late has to reconnect, although Kafka accepts it."""
     client = Client(broker)
     client.log_in()
     pause(SESSION_MS / 1000 + 0.1)
@@ -266,7 +272,7 @@ def test_logging_in_again_after_the_session(broker: SaslBroker) -> None:
 
 
 def test_logging_in_again_at_once_is_refused(broker: SaslBroker) -> None:
-    """If this fails, a client keeps the broker busy with logins; as in Kafka its second one within a second fails."""
+    """If this fails, a client keeps the broker busy with logins. As in Kafka, a second login within a second fails."""
     client = Client(broker)
     client.log_in()
     client.log_in()
@@ -276,7 +282,7 @@ def test_logging_in_again_at_once_is_refused(broker: SaslBroker) -> None:
 
 
 def test_nothing_is_served_while_a_client_logs_in_again(broker: SaslBroker) -> None:
-    """If this fails, a client whose second login fails goes on."""
+    """If this fails, a client whose second login fails is still served."""
     client = Client(broker)
     client.log_in()
     client.handshake()
@@ -315,7 +321,7 @@ def test_logins_at_the_same_time(broker: SaslBroker) -> None:
 
 
 def test_metrics(broker: SaslBroker) -> None:
-    """If this fails, an operator does not see that somebody tries passwords. The tests above made the numbers."""
+    """If this fails, an operator does not see that a client tries passwords. The tests above produced the numbers."""
     address = broker.stdout().partition("http://")[2].split("/")[0]
     page = urllib.request.urlopen(f"http://{address}/metrics", timeout=TIMEOUT_S).read().decode()
     counts = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in page.splitlines() if line[:1] != "#"}

@@ -1,4 +1,4 @@
-"""The scanner sslyze against listeners with TLS, with the settings that they have by default."""
+"""The scanner sslyze against TLS listeners with default settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TLS_1_3 = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POL
 
 @pytest.fixture(scope="module")
 def sslyze() -> Path:
-    """The Python that has it."""
+    """Return the Python interpreter that has sslyze installed."""
     done = subprocess.run(
         ["sh", ROOT / "tools" / "sslyze.sh", sys.executable], capture_output=True, text=True, check=False
     )
@@ -43,7 +43,7 @@ def scan(python: Path, broker: TlsBroker, directory: Path, *, has_certificate: b
         for name, text in (("certificate.pem", holder.certificate_pem), ("key.pem", holder.key_pem())):
             (directory / name).write_text(text)
             files.append(directory / name)
-    # -I: it must not import from this tree.
+    # -I: sslyze must not import from this tree.
     done = subprocess.run(
         [python, "-I", SCRIPT, str(broker.port), *files], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
@@ -55,7 +55,7 @@ def scan(python: Path, broker: TlsBroker, directory: Path, *, has_certificate: b
 @pytest.mark.full
 @pytest.mark.timeout(400)
 def test_nothing_is_found(sslyze: Path, tmp_path: Path) -> None:
-    """If this fails, an auditor finds a protocol, a suite or an attack that listeners should be safe from."""
+    """If this fails, an audit finds a weak protocol, cipher suite or attack on TLS listeners."""
     for client_auth in ("none", "required"):
         broker = TlsBroker(tmp_path / client_auth, {"ssl.client.auth": client_auth})
         broker.start()
@@ -71,7 +71,7 @@ def test_nothing_is_found(sslyze: Path, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(200)
 def test_what_is_weak_is_found(sslyze: Path, tmp_path: Path) -> None:
-    """If this fails, the test above finds nothing whatever the broker does."""
+    """If this fails, the test above never finds anything."""
     broker = TlsBroker(tmp_path / "weak", {"ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"})
     broker.start()
     try:

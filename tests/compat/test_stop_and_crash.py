@@ -1,4 +1,4 @@
-"""Stops and crashes of the broker: every acknowledged record is stored afterwards."""
+"""Stops and crashes of the broker: afterwards every acknowledged record is stored."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TestKill:
     """kill -9."""
 
     def test_every_acknowledged_record_is_there(self, make_broker: MakeBroker, topic: str) -> None:
-        """If this fails, records are lost for which the producer had an acknowledgement."""
+        """If this fails, acknowledged records are lost."""
         broker = make_broker()
         create_topic(broker.bootstrap, topic, 3)
         acknowledged: list[bytes] = []
@@ -162,7 +162,7 @@ class TestStop:
     """SIGTERM."""
 
     def test_an_orderly_stop(self, make_broker: MakeBroker, topic: str) -> None:
-        """If this fails, a stop takes long, loses something, or makes the next start check all logs."""
+        """If this fails, a stop takes long, loses data, or makes the next start check all logs."""
         broker = make_broker()
         create_topic(broker.bootstrap, topic)
         send(broker, topic, [b"%d" % n for n in range(1000)])
@@ -260,7 +260,7 @@ def _running(pid: int) -> bool:
 
 @ours_only
 class TestRefusalToStart:
-    """A refused start prints one line that says what to do, and ends with exit code 1."""
+    """A refused start prints one line with the remedy, and exits with code 1."""
 
     def refused(self, target: Target, *patterns: str) -> str:
         assert isinstance(target, BrokerProcess)
@@ -363,7 +363,7 @@ class TestCommand:
             child.kill()
 
     def test_config_file(self, make_broker: MakeBroker, tmp_path: Path) -> None:
-        """If this fails, an existing server.properties of Kafka does not work."""
+        """If this fails, an existing server.properties of a Kafka broker does not work."""
         data = tmp_path / "kraft-logs"
         config = tmp_path / "server.properties"
         config.write_text(
@@ -401,9 +401,7 @@ class TestCommand:
 
 
 def test_a_copy_of_a_running_broker(make_broker: MakeBroker, topic: str, tmp_path: Path) -> None:
-    """If this fails, a copy of the data directory of a running broker, such as a snapshot of a disk, cannot be started
-    from.
-    """
+    """If this fails, a broker cannot start from a copy of a running broker's directory, such as a disk snapshot."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic)
     send(broker, topic, [b"%d" % n for n in range(500)])

@@ -1,4 +1,4 @@
-"""Clients that nobody here wrote use listeners with TLS, with and without certificates and logins."""
+"""Third-party clients use TLS listeners, with and without certificates and logins."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ MODULE = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class SecuredBroker(TlsBroker):
-    """Clients of SSL may do what `alice` of a certificate may: everything; others nothing. Its key store is of the type
-    JKS.
+    """On its SSL listener, `alice` (from the certificate) is a super user, and other users have no permissions. The key
+    store has type JKS.
     """
 
     def stores(self) -> dict[str, str]:
@@ -80,13 +80,13 @@ def roundtrip(settings: dict[str, Any], topic: str, group: str) -> None:
 
 
 def test_librdkafka_with_a_certificate(broker: SecuredBroker, topic: str, group: str) -> None:
-    """If this fails, no client on librdkafka can use TLS, or its certificate does not say who it is."""
+    """If this fails, no client on librdkafka can use TLS, or its certificate does not identify its user."""
     roundtrip(broker.confluent(broker.authority.issue("alice")), topic, group)
 
 
 @pytest.mark.parametrize("name", [None, "mallory"])
 def test_librdkafka_without_rights(broker: SecuredBroker, topic: str, name: str | None) -> None:
-    """If this fails, a client without a certificate, or with another's, has the rights of somebody else."""
+    """If this fails, a client without a certificate, or with another user's, has the permissions of `alice`."""
     failed: list[KafkaError | None] = []
     producer = Producer(
         broker.confluent(broker.authority.issue(name) if name else None) | {"message.timeout.ms": 5_000}
@@ -97,7 +97,7 @@ def test_librdkafka_without_rights(broker: SecuredBroker, topic: str, name: str 
 
 
 def test_librdkafka_checks_the_broker(broker: SecuredBroker) -> None:
-    """If this fails, a client cannot tell the broker from somebody else."""
+    """If this fails, a client cannot tell the broker from an impostor."""
     errors: list[str] = []
     settings = broker.confluent() | {"ssl.ca.pem": Authority("Other").pem}
     producer = Producer({**settings, "error_cb": lambda error: errors.append(error.str())})
@@ -173,7 +173,7 @@ def test_java(broker: SecuredBroker, topic: str, tmp_path: Path, protocol: str) 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_our_own_client(broker: SecuredBroker, topic: str, tmp_path: Path, protocol: str) -> None:
-    """If this fails, broker-cy and the consoles cannot reach a cluster with TLS, or talk to somebody else."""
+    """If this fails, broker-cy and the consoles cannot reach a cluster with TLS, or connect to an impostor."""
 
     port = broker.port if protocol == "SSL" else broker.sasl_port
 
@@ -215,14 +215,14 @@ def test_our_own_client(broker: SecuredBroker, topic: str, tmp_path: Path, proto
             for each in found
         )
 
-    # Whoever runs the broker sees who was refused.
+    # The operator of the broker sees refused connections.
     with socket.create_connection((broker.host, port), TIMEOUT_S) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
     until(is_reported, "the event", TIMEOUT_S)
 
 
 def test_our_own_client_at_another_listener(broker: SecuredBroker, tmp_path: Path) -> None:
-    """If this fails, a wrong security.protocol is the broker's closed connection, and nobody knows why."""
+    """If this fails, a client with a wrong security.protocol only reports a closed connection, without the reason."""
     trusted = str(broker.authority.write_pem(tmp_path / "authority.pem"))
     path = tmp_path / "client.properties"
     settings = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": trusted}
@@ -238,7 +238,7 @@ def test_our_own_client_at_another_listener(broker: SecuredBroker, tmp_path: Pat
 
 
 def test_a_certificate_is_exchanged(broker: SecuredBroker, tmp_path: Path) -> None:
-    """If this fails, only a restart exchanges a certificate."""
+    """If this fails, a certificate can be replaced only by a restart."""
     admin = AdminClient({**broker.confluent(broker.authority.issue("alice"))})
 
     def exchanged(holder: Holder, password: str = PASSWORD) -> None:
@@ -286,7 +286,7 @@ def test_a_certificate_is_exchanged(broker: SecuredBroker, tmp_path: Path) -> No
         assert said.returncode == 0, said.stderr
         return said.stdout
 
-    # The certificates of tests end within 30 days.
+    # The certificates of tests expire within 30 days.
     reported = {("exchanged", "SSL"), ("refused", "SSL"), ("expires", "SSL"), ("expires", "SASL_SSL")}
 
     def all_reported() -> list[dict[str, Any]] | None:
@@ -310,7 +310,7 @@ def test_a_certificate_is_exchanged(broker: SecuredBroker, tmp_path: Path) -> No
     assert shown() == second.der
 
 
-# --- what does not fit
+# --- invalid stores
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_a_certificate_is_exchanged(broker: SecuredBroker, tmp_path: Path) -> No
     ],
 )
 def test_bad_stores_prevent_the_start(tmp_path: Path, change: dict[str, str], message: str) -> None:
-    """If this fails, a broker starts that no client can reach, or does not say why it does not start."""
+    """If this fails, a broker starts that no client can reach, or does not report why it refuses to start."""
 
     class Changed(SecuredBroker):
         def stores(self) -> dict[str, str]:

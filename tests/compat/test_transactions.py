@@ -1,4 +1,4 @@
-"""Transactions of real clients: what readers of committed records see, also across kill -9."""
+"""Transactions of real clients, as read_committed consumers see them, also across kill -9."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def committed(broker: Target, topic: str, partition: int = 0) -> list[bytes | No
             if message is None:
                 continue
             if message.error() is not None:
-                # The end of the partition, for a reader of committed records.
+                # The end of the partition for a read_committed consumer.
                 return found
             found.append(message.value())
         raise AssertionError(f"no end of {topic}-{partition} after {found}")
@@ -72,7 +72,7 @@ def committed(broker: Target, topic: str, partition: int = 0) -> list[bytes | No
 
 
 def test_committed_and_aborted(broker: Target, topic: str) -> None:
-    """If this fails, readers of committed records see aborted ones, or miss committed ones."""
+    """If this fails, read_committed consumers receive aborted records, or miss committed ones."""
     create_topic(broker.bootstrap, topic, 2)
     producer = new_producer(broker, topic)
     expected: list[bytes] = []
@@ -94,7 +94,7 @@ def test_committed_and_aborted(broker: Target, topic: str) -> None:
 
 
 def test_an_open_transaction_holds_readers_up(broker: Target, topic: str) -> None:
-    """If this fails, a reader of committed records sees what is aborted later, or does not continue when the
+    """If this fails, a read_committed consumer receives records that are aborted later, or does not continue when the
     transaction ends.
     """
     create_topic(broker.bootstrap, topic)
@@ -114,8 +114,8 @@ def test_an_open_transaction_holds_readers_up(broker: Target, topic: str) -> Non
 
 
 def test_records_of_an_open_transaction_are_deleted(broker: Target, topic: str) -> None:
-    """If this fails, a reader of committed records that begins at the end is sent before the beginning, and is out of
-    range there.
+    """If this fails, a read_committed consumer that starts at the end gets an offset before the log start, which is out
+    of range.
     """
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, topic)
@@ -131,7 +131,7 @@ def test_records_of_an_open_transaction_are_deleted(broker: Target, topic: str) 
     assert consumer.get_watermark_offsets(place, TIMEOUT_S) == (2, 2)
     assert committed(broker, topic) == []
     producer.commit_transaction(TIMEOUT_S)
-    # Kafka answers once the end is decided; the marker is written later.
+    # Kafka answers when the commit or abort is decided, and writes the marker later.
     until(lambda: consumer.get_watermark_offsets(place, TIMEOUT_S) == (2, 4), "the transaction's marker")
     close_consumer(consumer)
     assert committed(broker, topic) == [b"behind"]
@@ -168,7 +168,7 @@ def test_offsets_and_output_together(
 
 
 def test_a_successor_fences(broker: Target, topic: str) -> None:
-    """If this fails, two instances of one application write at once, and every record is stored twice."""
+    """If this fails, two instances of one application write at the same time, and every record is stored twice."""
     create_topic(broker.bootstrap, topic)
     first = new_producer(broker, topic)
     first.begin_transaction()
@@ -184,7 +184,7 @@ def test_a_successor_fences(broker: Target, topic: str) -> None:
 
 
 def test_killed_in_mid_transaction(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, a crash of the broker loses a part of a transaction, or commits one that was given up."""
+    """If this fails, a crash of the broker loses a part of a transaction, or commits an abandoned one."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, topic)
@@ -205,14 +205,14 @@ def test_killed_in_mid_transaction(make_broker: MakeBroker, topic: str) -> None:
         for text in texts[2:]:
             producer.produce(topic, text, partition=0)
         producer.commit_transaction(TIMEOUT_S)
-        # Its successor ends the transaction that it left open.
+        # The successor ends the transaction that the producer left open.
         abandoned = new_producer(broker, topic + "-gone")
         expected += texts
     assert committed(broker, topic) == expected
 
 
 def test_sequences_go_on_behind_deleted_records(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, a producer of which only the marker remained always fails after a kill -9."""
+    """If this fails, a producer whose records were deleted up to its marker always fails after a kill -9."""
     broker = make_broker({"log.flush.start.offset.checkpoint.interval.ms": "100"})
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, topic)
@@ -232,7 +232,7 @@ def test_sequences_go_on_behind_deleted_records(make_broker: MakeBroker, topic: 
 
 @ours_only
 def test_kafka_reads_what_was_written(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, returning to Kafka, or using its tools, is not possible any more."""
+    """If this fails, Kafka and its tools can no longer read the log."""
     broker = make_broker({"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"})
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, topic)

@@ -23,7 +23,7 @@ _COMMON = {
 }
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "main": _COMMON,
-    # Requests that only a setting allows or forbids.
+    # Requests that are allowed or denied only by a setting.
     "auto": {
         **_COMMON,
         "auto.create.topics.enable": "true",
@@ -53,7 +53,8 @@ def scripts_of(broker: str) -> Iterable[Entry]:
 
 def make_ready(peer: Peer) -> None:
     """Wait until the broker coordinates groups (Kafka creates the topic for that at the first request) and has producer
-    ids."""
+    ids.
+    """
     client = Client((peer.host, peer.port))
 
     def found() -> bool:

@@ -1,4 +1,4 @@
-"""Requests and batches, built from the parts that matter to a script."""
+"""Requests and batches, built from the fields that a script sets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def batch(*values: bytes | None, time_ms: int = TIME_MS, **fields: Any) -> bytes
 
 
 def id_of(run: Run, topic: str) -> uuid.UUID:
-    """Return the id of a topic, or one that no topic has."""
+    """Return the id of a topic, or an unused id."""
     run.names.give("unknown topic", UNKNOWN_ID)
     return run.topic_ids.get(topic, UNKNOWN_ID)
 
@@ -52,7 +52,7 @@ def produce(
 
 
 def put(run: Run, topic: str, partition: int, *batches: bytes) -> None:
-    """Produce batches one by one, which must succeed; not recorded."""
+    """Produce batches one by one; each must succeed. Responses are not recorded."""
     for data in batches:
         answer = run.quietly(produce(run, 9, {topic: {partition: data}}), 9)
         result = answer.responses[0].partition_responses[0]

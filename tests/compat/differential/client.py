@@ -1,4 +1,4 @@
-"""Sending requests of our codec to a broker over a raw socket: nothing is retried and nothing is hidden."""
+"""Sends requests of our codec to a broker over a raw socket, without retries, and returns every response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Answer = Any
 
 
 class Client:
-    """One connection, made at the first request and again after the broker has closed it.
+    """One connection, opened at the first request and again after the broker has closed it.
 
     Responses arrive in the order of the requests. `CLOSED` stands for a response that never came because the broker
     closed the connection.

@@ -1,4 +1,4 @@
-"""Members of classic groups, as scripts move them."""
+"""Members of classic groups, controlled by scripts."""
 
 from __future__ import annotations
 

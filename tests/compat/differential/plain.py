@@ -17,7 +17,7 @@ Json = Any
 
 # Times that a broker wrote itself are later than this; those that scripts use are earlier.
 BROKER_TIME_MS = 1_750_000_000_000
-# Figures that depend on the machine, or on how many other things the broker did at the same time.
+# Figures that depend on the machine, or on the broker's other work at that time.
 MASKED = {"total_bytes", "usable_bytes", "finalized_features_epoch", "log_dir"}
 # Times and similar values in the text of an error.
 LONG_NUMBER = re.compile(r"-?\b\d{13,}\b")
@@ -49,7 +49,7 @@ UNORDERED = {
     ("TopicProduceResponse", "partition_responses"): "index",
 }
 
-# Lists that are better compared entry by entry: the first field is the name of an entry.
+# Lists that are compared entry by entry: the first field is the name of an entry.
 BY_KEY = {
     ("ApiVersionsResponse", "api_keys"),
     ("ApiVersionsResponse", "supported_features"),

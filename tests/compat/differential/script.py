@@ -146,7 +146,7 @@ class Run:
         return answer
 
     def restart(self) -> None:
-        """Stop the broker in an orderly way and start it again on the same port and data."""
+        """Stop the broker cleanly and start it again on the same port and data."""
         self.close()
         assert self._peer.stop() == 0
         self._peer.restart()
@@ -209,7 +209,7 @@ class Run:
         return topic_id
 
     def described(self, name: str) -> Any:
-        """Return what Metadata says about a topic now."""
+        """Return the topic's current entry in Metadata."""
         asked = messages.MetadataRequest.MetadataRequestTopic(name=name)
         request = messages.MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
         return self.quietly(request, METADATA_VERSION).topics[0]

@@ -77,7 +77,7 @@ def metadata_by_id(run: Run, version: int) -> None:
 
 @script(ApiKey.METADATA, broker="auto")
 def metadata_creates(run: Run, version: int) -> None:
-    """Topics that are created because they are requested."""
+    """Topics that a Metadata request creates."""
 
     def ask(label: str, names: list[str], allowed: bool = True) -> None:
         run.client().send(metadata(names, allowed), version)
@@ -171,7 +171,7 @@ def config_resources(run: Run, version: int) -> None:
             return
         answer = run.answer(label)
         assert not isinstance(answer, str)
-        # Other scripts have topics, too.
+        # Other scripts also create topics.
         answer.config_resources = [each for each in answer.config_resources if each.resource_name in own]
         answer.config_resources.sort(key=lambda each: (each.resource_type, each.resource_name))
         run.record(label, answer)

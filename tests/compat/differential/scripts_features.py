@@ -1,4 +1,4 @@
-"""UpdateFeatures: levels of transaction.version, and what is refused."""
+"""UpdateFeatures: levels of transaction.version, and refused updates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def request(*updates: Update, validate_only: bool = False) -> messages.UpdateFea
 
 
 def level(run: Run) -> int:
-    """Return what clients see of transaction.version."""
+    """Return the level of transaction.version that clients see."""
     asked = messages.ApiVersionsRequest(client_software_name="a", client_software_version="1")
     found = run.quietly(asked, 4).finalized_features
     return next((one.max_version_level for one in found if one.name == TRANSACTION_VERSION), 0)
@@ -95,7 +95,7 @@ def transaction_versions(run: Run, version: int) -> None:
             asked.feature_updates[0].allow_downgrade = wanted < before
         run.ask(label, asked, version)
         if version == 0:
-            # Which does not help.
+            # allow_downgrade does not help.
             set_level(run, wanted)
         until(lambda wanted=wanted: level(run) == wanted, f"transaction.version {wanted}", PATIENCE_S)  # type: ignore[misc]
         run.ask(f"{label}, then", messages.ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)

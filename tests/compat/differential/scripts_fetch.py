@@ -128,7 +128,7 @@ def fetch_as_replica(run: Run, version: int) -> None:
     name = _filled(run)
 
     def ask(label: str, replica: int, *parts: messages.FetchRequest.FetchPartition, **how: Any) -> None:
-        # From version 15 on in a separate structure.
+        # In a separate structure from version 15 on.
         state = messages.FetchRequest.ReplicaState(replica_id=replica, replica_epoch=-1)
         who = {"replica_state": state} if version >= 15 else {"replica_id": replica}
         run.ask(label, fetch(run, version, {name: parts}, **who, **how), version)

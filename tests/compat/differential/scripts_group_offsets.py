@@ -52,7 +52,7 @@ def commit(
 def committed(
     run: Run, version: int, group: str, topics: Mapping[str, Sequence[int]] | None, **fields: Any
 ) -> messages.OffsetFetchRequest:
-    """The request for one group; all of it if `topics` is None."""
+    """The request for one group; all of its offsets if `topics` is None."""
     request = messages.OffsetFetchRequest
     if version < GROUPS:
         old = None
@@ -330,7 +330,7 @@ def list_groups(run: Run, version: int) -> None:
             return
         answer = run.answer(label)
         assert not isinstance(answer, str)
-        # Kafka only shows the pending one after it happened to write something else.
+        # Kafka shows the pending offset only after a later write.
         mine = [each for each in answer.groups if each.group_id.startswith(group)]
         answer.groups = [each for each in mine if not each.group_id.endswith("-pending")]
         run.record(label, answer)

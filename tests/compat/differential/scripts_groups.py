@@ -321,7 +321,7 @@ def leave_group(run: Run, version: int) -> None:
 def sessions_that_end(run: Run, version: int) -> None:
     """Members without a heartbeat for the session timeout, and those that do not rejoin in time, are removed."""
     group = run.name
-    # Each has to be longer than a member takes to join and to sync, also on a busy machine.
+    # Each timeout is longer than a member takes to join and to sync, even on a busy machine.
     short_ms = 1_000
     member = Member(run, group, "one", session_ms=short_ms, rebalance_ms=short_ms)
     gather([member])

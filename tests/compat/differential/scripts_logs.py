@@ -1,4 +1,4 @@
-"""Logs of several segments, compressed batches, fetches that wait, and requests that wait for no response."""
+"""Logs of several segments, compressed batches, fetches that wait, and pipelined requests."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.support.raw_wire import RawBatch, RawRecord
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 READ_COMMITTED = 1
-# Longer than a script waits for anything.
+# Longer than any wait of a script.
 LONG_MS = 9_000
-# Three records, 0, 10 and 20 ms behind the batch's time, with keys "k" and values of 20 times a letter.
+# Three records, 0, 10 and 20 ms after the batch's time, with keys "k" and values of one letter 20 times.
 COMPRESSED = {
     "gzip": (1, "1f8b08000000000000033363606060cad648c40218cc1844988072495800504e830528978c05300000f229cb0154000000"),
     "snappy": (
@@ -42,7 +42,7 @@ COMPRESSED = {
 
 
 def compressed(codec: str, time_ms: int = TIME_MS) -> bytes:
-    """Use the same bytes always, also with other versions of compression libraries."""
+    """Use fixed bytes, so that they do not depend on the version of a compression library."""
     attributes, payload = COMPRESSED[codec]
     records = [RawRecord(timestamp_delta=delta) for delta in (0, 10, 20)]
     return RawBatch(
@@ -85,7 +85,7 @@ def _segmented(run: Run) -> str:
 
 @script(ApiKey.FETCH)
 def fetch_segments(run: Run, version: int) -> None:
-    """A response never has records of two segments of one partition."""
+    """A response never contains records from two segments of one partition."""
     name = _segmented(run)
 
     def ask(label: str, *parts: messages.FetchRequest.FetchPartition, **how: Any) -> None:

@@ -207,7 +207,7 @@ def log_dirs(run: Run, version: int) -> None:
         assert not isinstance(answer, str)
         for result in answer.results:
             run.names.give("log dir", result.log_dir)
-            # Other scripts have topics, too.
+            # Other scripts also create topics.
             result.topics = [topic for topic in result.topics if topic.name == name]
         run.record(label, answer)
 

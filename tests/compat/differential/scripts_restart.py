@@ -111,6 +111,6 @@ def groups_after_restart(run: Run, version: int) -> None:
 
 
 def _error_of(run: Run, groups: list[str]) -> int:
-    """The first error there is."""
+    """Return the first error in a response."""
     answer = run.quietly(messages.DescribeGroupsRequest(groups=groups), DESCRIBE)
     return next((each.error_code for each in answer.groups if each.error_code), 0)

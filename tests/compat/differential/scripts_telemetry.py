@@ -9,7 +9,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from tests.compat.differential.script import Run, script
 
-# Ids that no client instance of other scripts has.
+# Ids of client instances that other scripts do not use.
 KNOWN = uuid.UUID("6f1d5f8f-1f0e-4a6e-9d0b-0c1e5a9b7d12")
 OTHER = uuid.UUID("00000000-0000-0000-8000-000000000077")
 NEW = uuid.UUID(int=0)
@@ -23,7 +23,7 @@ def telemetry_subscriptions(run: Run, version: int) -> None:
     new = run.client().ask(asked(NEW), version)
     assert not isinstance(new, str)
     run.names.give("client instance", new.client_instance_id)
-    # It is made of the instance id, which is random here.
+    # It is derived from the instance id, which is random here.
     new.subscription_id = 0
     run.record("a new client", new)
     run.ask("a client that is not known", asked(KNOWN), version)

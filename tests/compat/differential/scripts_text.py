@@ -10,7 +10,7 @@ from tests.compat.differential.members import heartbeat, join
 from tests.compat.differential.script import Run, script
 from tests.compat.differential.scripts_group_offsets import commit, committed
 
-# Java counts one error for a surrogate, whole or truncated, and otherwise as many as Python.
+# Java counts one error for a surrogate, whole or truncated, and otherwise the same number as Python.
 WRONG = {
     "never a byte": b"\xff",
     "Latin-1": b"t\xf6pic",

@@ -1,4 +1,4 @@
-"""The transaction coordinator: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, and what admins see."""
+"""The transaction coordinator: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, and its admin requests."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Writer:
         )
 
     def begin(self, *partitions: int) -> None:
-        """What a producer of that version does before it writes."""
+        """Begin a transaction as a producer of that version does."""
         if not self.adds:
             self.own.added((self.id, self.epoch), *((self.topic, index) for index in partitions), version=ADD_VERSION)
 
@@ -65,7 +65,7 @@ class Writer:
 
 
 def described(run: Run, own: Transactions) -> Any:
-    """Return what the coordinator knows about a transaction, without times."""
+    """Return the coordinator's description of a transaction, without times."""
     found = own.settle()
     found.topics.sort(key=lambda topic: topic.topic)
     for topic in found.topics:
@@ -176,7 +176,7 @@ def produce_after_transaction(run: Run, version: int) -> None:
 
 @script(ApiKey.PRODUCE, broker="transactions")
 def produce_fenced(run: Run, version: int) -> None:
-    """A successor has started, which aborted what was open."""
+    """A successor has started and aborted the open transaction."""
     topic = run.topic(partitions=6)
     writer = Writer(run, version, topic)
     writer.begin(0, 1)
@@ -257,7 +257,7 @@ def aborted(own: Transactions) -> None:
 
 @script(ApiKey.END_TXN, broker="transactions")
 def timed_out(run: Run, version: int) -> None:
-    """The responses to the producer of a transaction that timed out, for each API that it may call next."""
+    """The responses to a producer whose transaction timed out, for each API that it may call next."""
     topic = run.topic(partitions=2)
     add_version = BUMPS if version >= BUMPS else ADD_VERSION
     waiting: list[tuple[str, Transactions, Producer]] = []

@@ -1,4 +1,4 @@
-"""Transactional ids, as scripts move them."""
+"""Transactional ids, controlled by scripts."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Transactions:
         return until(settled, "the markers", PATIENCE_S)
 
     def current(self) -> Producer:
-        """Return what the coordinator knows about the producer, once it is settled."""
+        """Return the coordinator's description of the producer, once it is settled."""
         found = self.settle()
         return found.producer_id, found.producer_epoch
 

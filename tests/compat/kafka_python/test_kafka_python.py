@@ -18,8 +18,8 @@ from tests.support.broker import Target
 from tests.support.kafka_python import TIMEOUT_S, MakeConsumer, create, take, values
 from tests.support.wait import until
 
-# A poll of a member. kafka-python 3.0.12 sends no heartbeats any more if a poll ends while the member joins again
-# because the partitions of a topic became known, and the join ends before the next poll: the group never settles then.
+# A poll of a member. kafka-python 3.0.12 stops sending heartbeats if a poll ends while the member rejoins because the
+# partitions of a topic became known, and the join completes before the next poll: then the group never settles.
 JOIN_MS = 500
 
 

@@ -67,7 +67,7 @@ class TestAdmin:
         until(lambda: topic not in admin.list_topics(), f"{topic} to go")
 
     def test_errors(self, admin: KafkaAdminClient, topic: str) -> None:
-        """If this fails, a wrong topic is created, or the refusal does not say why."""
+        """If this fails, an invalid topic is created, or the error does not give the reason."""
         wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
             (InvalidTopicError, "a/b", {"num_partitions": 1, "replication_factor": 1}),
             (InvalidTopicError, "..", {"num_partitions": 1, "replication_factor": 1}),
@@ -136,7 +136,7 @@ class TestAdmin:
         assert shown["segment.bytes"]["config_source"] == "DEFAULT_CONFIG"
 
     def test_cluster(self, admin: KafkaAdminClient, broker: Target, ten: str) -> None:
-        """If this fails, tools cannot find the brokers, nor the versions that they support."""
+        """If this fails, tools cannot find the brokers or their supported versions."""
         cluster = admin.describe_cluster()
         (node,) = cluster["brokers"]
         assert (node["host"], node["port"], node["rack"]) == (broker.host, broker.port, None)

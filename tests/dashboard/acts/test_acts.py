@@ -1,4 +1,4 @@
-"""The clients of users: which are closed, and which are not, while acts are planned and executed at the same time."""
+"""The admin clients of users are closed only when idle, while acts are planned and executed at the same time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dashboard.security.roles import Identity, Role
 from tests.dashboard.support import ADMIN, CLUSTER, Desk
 
 OTHER = replace(ADMIN, name="alan")
-# Nobody listens there: these tests need no cluster.
+# No process listens there: these tests need no cluster.
 NOWHERE = "127.0.0.1:1"
 
 
@@ -35,7 +35,7 @@ class Client:
 
 
 class Gate:
-    """Holds acts where the test wants them."""
+    """Holds acts until the test releases them."""
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()
@@ -48,14 +48,14 @@ class Gate:
 
 
 class Bench:
-    """A dashboard with the act `probe`, a clock that only the test moves, and what the act has seen."""
+    """A dashboard with the act `probe`, a clock that only the test moves, and the clients that the act received."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.now_s = 1_000.0
         self.acts = desk.acts = Acts(desk.context, lambda: self.now_s)
         self.planning, self.executing = Gate(), Gate()
-        # Of each plan and execution: the client, and how often it was closed before the end.
+        # For each plan and execution: the client, and how often it was closed before the end.
         self.planned: list[tuple[Client, int]] = []
         self.executed: list[tuple[Client, int]] = []
 
@@ -105,7 +105,7 @@ def drive(monkeypatch: pytest.MonkeyPatch, job: Callable[[Bench], Awaitable[None
 
 @pytest.mark.parametrize("step", ["open", "execute"])
 def test_a_client_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """If this fails, a long act fails halfway, because somebody else opened another."""
+    """If this fails, a long act fails halfway because another user started one."""
 
     async def job(bench: Bench) -> None:
         plan = await bench.open()
@@ -121,7 +121,7 @@ def test_a_client_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch, step: st
         await asyncio.gather(running, other)
         used, closed = (bench.planned if step == "open" else bench.executed)[-1 if step == "execute" else 1]
         assert (used.client_id, closed, used.closed) == ("dashboard/ada", 0, 0)
-        # Its idle time begins when it was used last.
+        # Its idle time starts at its last use.
         bench.now_s += CLIENT_IDLE_S + 1
         await bench.open(OTHER)
         assert (used.closed, bench.clients()) == (1, ["alan"])
@@ -130,7 +130,7 @@ def test_a_client_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch, step: st
 
 
 def test_a_kept_plan_is_executed_with_a_live_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, whoever reads a plan for some minutes can no longer execute it."""
+    """If this fails, a user who reads a plan for some minutes can no longer execute it."""
 
     async def job(bench: Bench) -> None:
         plan = await bench.open()
@@ -145,7 +145,7 @@ def test_a_kept_plan_is_executed_with_a_live_client(monkeypatch: pytest.MonkeyPa
 
 
 def test_acts_at_once_close_a_client_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, acts of two users at the same time fail with an error of the program."""
+    """If this fails, simultaneous acts of two users fail with an internal error."""
 
     async def job(bench: Bench) -> None:
         await bench.open(OTHER)
@@ -175,7 +175,7 @@ def test_a_plan_is_executed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, many users at once occupy all connections, or take the clients of acts that run."""
+    """If this fails, many simultaneous users exhaust the connections, or close the clients of running acts."""
     monkeypatch.setattr(acts, "CLIENTS_MAX", 2)
 
     async def job(bench: Bench) -> None:

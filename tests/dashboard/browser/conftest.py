@@ -1,4 +1,4 @@
-"""A broker with data, a dashboard before it, and tabs of a headless Chromium that fail on what a browser reports."""
+"""A broker with data, a dashboard for it, and tabs of a headless Chromium that fail on browser errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def dashboard(cluster: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def new_tab(chromium: Browser) -> Iterator[Callable[..., Tab]]:
-    """Open tabs; at the end of the test none of them may have reported anything."""
+    """Open tabs; at the end of the test none of them may have reported a problem."""
     opened: list[Tab] = []
 
     def make(url: str, *, dark: bool = False, width: int = 1280, zone: str = "UTC") -> Tab:

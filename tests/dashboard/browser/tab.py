@@ -1,4 +1,4 @@
-"""A tab of a browser on the dashboard, which remembers everything that should not happen there."""
+"""A browser tab on the dashboard, which records all problems."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import BrowserContext, Locator, Page, Request
 
 WAIT_MS = 30_000
-# Between two looks for violations; looks before one counts as found.
+# The pause between two checks for violations, and the number of checks before a violation counts.
 AXE_PAUSE_MS = 200
 ATTEMPTS_MIN = 10
 _AXE = Axe()
 CLUSTER = "main"
-# States of panels that have an answer. Others: loading, error, stale.
+# States of panels that have a response. Other states: loading, error, stale.
 SETTLED = ("ok", "empty", "absent")
 
 
 def run_async(job: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine in a thread of its own: Playwright's loop occupies that of the tests."""
+    """Run a coroutine in a separate thread: Playwright's loop occupies the tests' thread."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, job).result()
 
@@ -50,7 +50,7 @@ class Tab:
         )
 
     def _failed(self, request: Request) -> None:
-        # A page that is left cancels what it still loads.
+        # A page cancels its pending requests when the tab leaves it.
         if request.failure != "net::ERR_ABORTED":
             self.problems.append(f"failed: {request.url}: {request.failure}")
 
@@ -89,8 +89,8 @@ class Tab:
     def act(
         self, label: str, values: dict[str, str] | None = None, *, typed: str | None = None, panel: str | None = None
     ) -> str:
-        """Press the button of an act, that of a panel if several have it, fill in its form, confirm its plan; return
-        the command line that it showed.
+        """Press the button of an act (within `panel` if several have it), fill in its form, and confirm its plan;
+        return the command line that it showed.
         """
         place: Page | Locator = self.page if panel is None else self.panel(panel)
         place.get_by_role("button", name=label, exact=True).first.click()
@@ -117,7 +117,7 @@ class Tab:
         return self.page.locator(".toast").last.inner_text()
 
     def violations(self) -> list[str]:
-        """Return what axe finds wrong for people who cannot see or point, and still finds when all is drawn.
+        """Return the accessibility violations that axe finds, and still finds when everything is drawn.
 
         A table adds and removes columns while its panel gets its width, and draws them again when it gets its rows.
         """

@@ -1,4 +1,4 @@
-"""Every act through the browser: its form, its plan with the equivalent command line, its confirmation, its effect."""
+"""Every act in the browser: its form, its plan with the equivalent command line, its confirmation and its effect."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def name() -> str:
 
 
 def asked(cluster: BrokerProcess, job: Callable[[AdminClient], Awaitable[Any]]) -> Any:
-    """Ask the broker itself, in a thread: Playwright's loop occupies that of the tests."""
+    """Ask the broker directly, in a separate thread: Playwright's loop occupies the tests' thread."""
 
     async def inside() -> Any:
         async with AdminClient(cluster.bootstrap) as client:
@@ -70,7 +70,7 @@ def test_every_act_is_tested() -> None:
 
 
 def test_the_life_of_a_topic(tab: Tab, cluster: BrokerProcess, name: str) -> None:
-    """If this fails, topics cannot be managed from the dashboard, or other than the plan said."""
+    """If this fails, topics cannot be managed from the dashboard, or an act does not do what its plan showed."""
     tab.open("topics")
     tab.settled()
     command = tab.act("Create a topic", {"name": name, "partitions": "2", "settings": "retention.ms=3600000"})
@@ -93,7 +93,7 @@ def test_the_life_of_a_topic(tab: Tab, cluster: BrokerProcess, name: str) -> Non
 
 
 def test_what_is_typed_must_be_the_name(tab: Tab, cluster: BrokerProcess, name: str) -> None:
-    """If this fails, a topic is deleted by a click too many."""
+    """If this fails, one accidental click deletes a topic."""
     with_topic(cluster, name, 3)
     tab.open("topic", topic=name)
     tab.settled()
@@ -120,7 +120,7 @@ def test_a_wrong_value_is_reported_at_its_field(tab: Tab, name: str) -> None:
     problem.wait_for()
     assert "1" in problem.inner_text()
     assert tab.violations() == []
-    # The broker refuses what only it can check, and the texts are kept.
+    # The broker refuses a value that only it can check, and the form keeps its texts.
     dialog.locator("[name=partitions]").fill("1")
     dialog.locator("[name=settings]").fill("retention.ms=soon")
     dialog.locator("button[type=submit]").click()
@@ -149,7 +149,7 @@ def test_marked_topics_are_deleted_together(tab: Tab, cluster: BrokerProcess, na
 
 @pytest.mark.full
 def test_settings_of_a_topic(tab: Tab, cluster: BrokerProcess, name: str) -> None:
-    """If this fails, a setting is changed that was not selected, or cannot be taken back."""
+    """If this fails, an act changes a setting that was not selected, or a change cannot be undone."""
     with_topic(cluster, name)
 
     def retention() -> str | None:
@@ -171,7 +171,7 @@ def test_settings_of_a_topic(tab: Tab, cluster: BrokerProcess, name: str) -> Non
 
 @pytest.mark.full
 def test_records_are_produced_again(tab: Tab, cluster: BrokerProcess, name: str) -> None:
-    """If this fails, dead letters cannot be returned, or other records than the marked ones are."""
+    """If this fails, dead letters cannot be produced again, or other records than the marked ones are."""
     with_topic(cluster, name, 5)
     with_topic(cluster, f"{name}-dead")
     tab.open("records", topic=name)
@@ -185,7 +185,7 @@ def test_records_are_produced_again(tab: Tab, cluster: BrokerProcess, name: str)
 
 @pytest.mark.full
 def test_a_group_is_reset_and_deleted(tab: Tab, cluster: BrokerProcess, name: str) -> None:
-    """If this fails, offsets are set other than the preview says."""
+    """If this fails, offsets are set to other values than in the preview."""
     with_topic(cluster, name, 10)
     key = TopicPartition(name, 0)
     asked(cluster, lambda client: client.group_offsets.alter(name, {key: 2}))
@@ -213,11 +213,11 @@ def test_a_group_is_reset_and_deleted(tab: Tab, cluster: BrokerProcess, name: st
 
 @pytest.mark.full
 def test_a_hanging_transaction_is_aborted(tab: Tab, cluster: BrokerProcess, name: str) -> None:
-    """If this fails, readers of committed records wait for a transaction that nobody can end."""
+    """If this fails, read_committed consumers wait for a transaction that cannot be ended."""
     asked(cluster, lambda client: leave_hanging(client, name))
     tab.open("transactions")
     row = tab.panel("Hanging transactions").locator(".ag-row", has_text=name)
-    # The list is read every 15 s, and a transaction hangs only after a second.
+    # The list is read every 15 s, and a transaction counts as hanging only after a second.
     row.locator("input").check(timeout=60_000)
     tab.act("Abort marked", typed=name)
     assert "aborted" in tab.toast()

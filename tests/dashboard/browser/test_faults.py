@@ -1,4 +1,4 @@
-"""What a page says when something is away, missing or refused."""
+"""Messages of a page when a cluster is unavailable, or a subject is missing or refused."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.full
     ids=["sort", "desc"],
 )
 def test_an_order_that_is_unknown_is_named(tab: Tab, query: dict[str, str], expected: str) -> None:
-    """If this fails, a link with a typing error shows another order than it says."""
+    """If this fails, a link with a typing error shows another order than the one it names."""
     tab.open("topics", **query)
     tab.page.locator("[data-state=error]", has_text=expected).wait_for()
 
 
 def test_a_range_without_a_time_names_what_is_missing(tab: Tab) -> None:
-    """If this fails, whoever leaves a field of the range empty reads that the end must be after the beginning."""
+    """If this fails, a user who leaves a field of the range empty is told that the end must be after the beginning."""
     tab.open("topic", topic=TOPIC)
     tab.settled()
     tab.page.get_by_text("From – to").click()
@@ -44,7 +44,7 @@ def test_a_range_without_a_time_names_what_is_missing(tab: Tab) -> None:
 
 
 def test_a_message_that_is_too_large_does_not_load_the_page_again(tab: Tab) -> None:
-    """If this fails, a tab whose address is too long for the dashboard loads itself again without end."""
+    """If this fails, a tab whose address is too long for the dashboard reloads itself forever."""
     tab.open("topics")
     tab.settled()
     tab.page.evaluate(

@@ -1,4 +1,4 @@
-"""What a tab does when its login ends while it is not connected."""
+"""A tab whose login ends while it is not connected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.dashboard import running_dashboard
 pytestmark = pytest.mark.full
 
 PASSWORD = "correct horse battery"
-# The pages of a cluster that cannot be reached are shown, and connect, as all others.
+# Pages of an unreachable cluster are shown and connect like all others.
 NOWHERE = "127.0.0.1:1"
 
 
@@ -30,7 +30,7 @@ def change_users(users: Path, *arguments: str) -> None:
 
 
 def test_a_tab_whose_login_ended_shows_the_login(chromium: Browser, tmp_path: Path) -> None:
-    """If this fails, the tab of a user who was removed during a restart says "reconnecting" for ever."""
+    """If this fails, the tab of a user who was removed during a restart shows "reconnecting" forever."""
     users = tmp_path / "users.toml"
     for name in ("vera", "other"):
         change_users(users, "add", name, "--role", "viewer", "--password-stdin")
@@ -52,14 +52,14 @@ def test_a_tab_whose_login_ended_shows_the_login(chromium: Browser, tmp_path: Pa
                     page.get_by_role("button", name="Log in").click()
                     page.wait_for_url("**/overview")
                     page.evaluate("window.isSame = true")
-                # A restart alone does not load the page again.
+                # A restart alone does not reload the page.
                 page.locator("[data-live]").get_by_text("live", exact=True).wait_for()
                 assert page.evaluate("window.isSame")
             page.locator("[data-live]").get_by_text("reconnecting").wait_for()
         change_users(users, "remove", "vera", "--yes")
         with running_dashboard(options, env=env) as url:
             page.wait_for_url(f"{url}login?next=**overview")
-            # The browser's connections would keep the server from ending.
+            # Open connections of the browser would keep the server from exiting.
             page.goto("about:blank")
     finally:
         context.close()

@@ -1,4 +1,4 @@
-"""Four nodes through the browser: what is shown when one is killed, and every act on brokers, leaders and voters."""
+"""Four nodes in the browser: the display of a killed node, and every act on brokers, leaders and voters."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tests.support.cluster import ClusterNode, cluster, in_sync, quorum, topics
 from tests.support.dashboard import running_dashboard
 from tests.support.wait import until
 
-# Four nodes, a dashboard and a browser: beside other tests what they show may take longer than a move.
+# Four nodes, a dashboard and a browser: in parallel with other tests, a page may take longer than a reassignment.
 pytestmark = [pytest.mark.full, pytest.mark.serial]
 
 T = TypeVar("T")
 TOPIC, PAIR = "orders", "pair"
-# Replicas of a partition: seconds with the throttle, and a moment without.
+# The size of a replica: its copy takes seconds with the throttle, and is immediate without.
 RECORDS, RECORD_BYTES = 8, 500_000
-# A machine that does other things as well.
+# Long enough for a busy machine.
 WAIT_MS, WAIT_S = 90_000, 90.0
 VOTER = 3
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ClusterNode]]:
-    """Three that are controllers as well, and a fourth, so that one of them can be drained."""
+    """Three nodes that are also controllers, and a fourth, so that one of them can be drained."""
     roles = ("broker,controller",) * 3 + ("broker",)
     with cluster(tmp_path_factory.mktemp("nodes"), roles) as found:
         run_async(_fill(found[0].bootstrap))
@@ -64,7 +64,7 @@ def tab(site: str, new_tab: Callable[..., Tab]) -> Tab:
 
 
 def apart(work: Callable[[], T]) -> T:
-    """Ask a node, in a thread: Playwright's loop occupies that of the tests."""
+    """Ask a node in a separate thread: Playwright's loop occupies the tests' thread."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(work).result()
 
@@ -75,14 +75,16 @@ def broker(tab: Tab, number: int) -> None:
 
 
 def run_over(tab: Tab, title: str) -> None:
-    """Wait until the newest run of the dashboard has ended as it should."""
+    """Wait until the newest run of the dashboard has ended as expected."""
     tab.open("moves")
     row = tab.panel("Runs of this dashboard").locator("tbody tr").first
     row.filter(has_text=re.compile(f"{title}.*moved [0-9]+ partition")).wait_for()
 
 
 def test_moves_of_replicas(tab: Tab) -> None:
-    """If this fails, a broker cannot be taken out from the dashboard, or nobody can stop what was started there."""
+    """If this fails, a broker cannot be drained from the dashboard, or a drain that was started there cannot be
+    stopped.
+    """
     broker(tab, 4)
     assert "brokers cordon 4 --yes" in tab.act("Cordon")
     tab.panel("Broker").get_by_text("cordoned").wait_for()
@@ -90,7 +92,7 @@ def test_moves_of_replicas(tab: Tab) -> None:
     command = tab.act("Drain", {"concurrent": "1", "throttle": "100k"})
     assert "brokers drain 4 --concurrent 1 --throttle 102400 --yes" in command
     tab.open("moves")
-    # Of a partition that takes as long as this test: small ones are moved before anybody has marked them.
+    # A partition whose move takes as long as this test: small ones are moved before the test can mark them.
     row = tab.panel("Moving partitions").locator(".ag-row").filter(has_text=f"{TOPIC}-")
     row.first.wait_for()
     tab.panel("Replicas on the move").get_by_text("100 KiB/s").wait_for()
@@ -108,7 +110,7 @@ def test_moves_of_replicas(tab: Tab) -> None:
 
 
 def test_a_broker_goes_and_comes_back(tab: Tab) -> None:
-    """If this fails, a broker is not emptied to the end, or a new one gets nothing."""
+    """If this fails, a broker is not emptied completely, or a new one gets no replicas."""
     broker(tab, 4)
     assert "brokers decommission 4 --concurrent 20 --yes" in tab.act("Decommission", {"concurrent": "20"})
     run_over(tab, "Decommission broker 4")
@@ -124,10 +126,12 @@ def test_a_broker_goes_and_comes_back(tab: Tab) -> None:
 
 
 def test_a_killed_node_and_the_leaders(tab: Tab, nodes: list[ClusterNode], new_tab: Callable[..., Tab]) -> None:
-    """If this fails, an operator does not see that a node is gone, why, or which partitions suffer, or cannot help."""
+    """If this fails, an operator does not see that a node is down, why, or which partitions it affects, or cannot fix
+    them.
+    """
     by_port = nodes[0].port
     until(lambda: apart(lambda: in_sync(by_port, PAIR, 2)), "in-sync replicas", WAIT_S)
-    # Of a partition on the fourth node and another one, the fourth has the last replica in sync.
+    # A partition on the fourth node and another one: after the kill, the fourth has the last in-sync replica.
     part = next(each for each in apart(lambda: topics(by_port))[PAIR].partitions if 4 in each.replica_nodes)
     other = next(node for node in nodes if node.node_id in part.replica_nodes and node.node_id != 4)
     asked = next(node for node in nodes[:3] if node is not other)

@@ -1,4 +1,4 @@
-"""Every page in a browser: light and dark, wide and narrow; and how one gets from one to the next."""
+"""Every page in a browser: light and dark, wide and narrow; and the links between pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dashboard.pages.registry import PAGES
 from tests.dashboard.browser.conftest import GROUP, TOPIC
 from tests.dashboard.browser.tab import Tab
 
-# The subject of each page that needs one; every other page is opened without.
+# The subject of each page that needs one.
 SUBJECTS: dict[str, dict[str, str]] = {
     "topic": {"topic": TOPIC},
     "topic-settings": {"topic": TOPIC},
@@ -24,7 +24,7 @@ SUBJECTS: dict[str, dict[str, str]] = {
     "broker-settings": {"broker": "1"},
 }
 NAMES = [page.name for page in PAGES]
-# With charts, live figures and a table; a page takes ten seconds of CPU.
+# Pages with charts, live figures and a table; a page takes ten seconds of CPU.
 QUICK = ("overview",)
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -38,9 +38,7 @@ def test_every_subject_is_of_a_page() -> None:
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in NAMES]
 )
 def test_a_page_has_no_fault(dashboard: str, new_tab: Callable[..., Tab], name: str) -> None:
-    """If this fails, a page has a panel without answer, a text that some people cannot read, or an error in the
-    console.
-    """
+    """If this fails, a page has a panel without data, a text that some users cannot read, or a console error."""
     for dark, width in ((False, 1280), (True, 390)):
         tab = new_tab(dashboard, dark=dark, width=width)
         tab.open(name, **SUBJECTS.get(name, {}))
@@ -71,7 +69,7 @@ def test_charts_and_tables_show_the_same_clock(dashboard: str, new_tab: Callable
 
 @pytest.mark.full
 def test_one_rebalance(tab: Tab) -> None:
-    """If this fails, the list of rebalances leads nowhere, or the cause of one cannot be seen."""
+    """If this fails, the list of rebalances has no working links, or the cause of a rebalance is not shown."""
     tab.open("rebalances", group=GROUP)
     tab.settled()
     tab.page.locator(".ag-row a").first.click()
@@ -82,7 +80,7 @@ def test_one_rebalance(tab: Tab) -> None:
 
 @pytest.mark.full
 def test_a_subject_that_does_not_exist_is_reported(tab: Tab) -> None:
-    """If this fails, the page of a topic that was deleted loads for ever, or shows another one."""
+    """If this fails, the page of a deleted topic loads forever, or shows another topic."""
     tab.open("topic", topic="nowhere")
     tab.page.wait_for_selector("[data-state=error]")
 
@@ -100,7 +98,7 @@ def test_a_subject_that_does_not_exist_is_reported(tab: Tab) -> None:
 def test_nothing_is_done_to_a_subject_that_does_not_exist(
     tab: Tab, page: str, query: dict[str, str], panel: str
 ) -> None:
-    """If this fails, the page of a topic or group that was deleted offers to change it."""
+    """If this fails, the page of a deleted topic or group offers to change it."""
     tab.open(page, **query)
     tab.page.wait_for_selector(f"#{panel} [data-state=error]")
     acts = tab.page.locator(".page-actions [data-act], .panel-setting [data-act]")
@@ -126,7 +124,7 @@ def test_links_do_not_load_the_page_again(tab: Tab) -> None:
     tab.page.go_back()
     tab.page.wait_for_selector("h1:has-text('Topics')")
     assert tab.page.evaluate("window.isSame")
-    # Nothing of the pages before is still subscribed.
+    # No subscription of an earlier page remains.
     tab.settled()
 
 

@@ -67,7 +67,7 @@ def test_the_report_is_drawn_in_its_frame(
 def test_without_a_file_the_page_says_how_to_make_one(
     with_report: str, state: Path, new_tab: Callable[..., Tab]
 ) -> None:
-    """If this fails, who has configured a report that is not there yet sees an empty frame."""
+    """If this fails, a report that is configured but does not exist yet shows an empty frame."""
     (state / "report.html").unlink(missing_ok=True)
     tab = new_tab(with_report)
     tab.open("report")

@@ -1,4 +1,4 @@
-"""The pages of rights, quotas and tokens in a browser, with a broker that has an authorizer and tokens: the forms that
+"""The pages of ACLs, quotas and tokens in a browser, with a broker that has an authorizer and tokens: the forms that
 explain, and the acts.
 """
 
@@ -40,7 +40,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_rights_are_changed_and_explained(secured: str, new_tab: Callable[..., Tab]) -> None:
-    """If this fails, the page shows what may be done, and cannot be used for it."""
+    """If this fails, the page shows ACLs, but cannot change them."""
     tab = new_tab(secured)
     tab.open("rights")
     tab.settled()
@@ -81,7 +81,7 @@ def test_rights_are_changed_and_explained(secured: str, new_tab: Callable[..., T
     command = tab.act("Set password", {**row, "password": f"{SECRET}-2", "again": f"{SECRET}-2"}, panel=users)
     assert command.startswith("broker-cy users alter carol")
     assert SECRET not in command
-    # A table that was drawn again has no marks.
+    # A redrawn table has no marks.
     tab.panel(users).locator("[col-id=_mark] input").last.check()
     command = tab.act("Delete marked", typed="carol", panel=users)
     assert command.startswith("broker-cy users delete carol")
@@ -94,7 +94,7 @@ def test_rights_are_changed_and_explained(secured: str, new_tab: Callable[..., T
 
 
 def test_quotas_are_set_explained_changed_and_removed(secured: str, new_tab: Callable[..., Tab]) -> None:
-    """If this fails, the page shows quotas, and cannot be used for them."""
+    """If this fails, the page shows quotas, but cannot change them."""
     tab = new_tab(secured)
     tab.open("quotas")
     tab.settled()

@@ -1,4 +1,6 @@
-"""Three nodes of Apache Kafka: brokers, replicas, in-sync sets and quorum; what only broker-cy tells says so."""
+"""Three nodes of Apache Kafka: brokers, replicas, in-sync sets and quorum; panels that only broker-cy can fill say
+so.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def site(nodes: list[KafkaPeer], tmp_path_factory: pytest.TempPathFactory) -> It
     directory = tmp_path_factory.mktemp("dash")
     clusters = directory / "clusters.toml"
     addresses = ",".join(node.bootstrap for node in nodes)
-    # The second cluster is away, and must not hinder the first.
+    # The second cluster is unavailable, and must not affect the first.
     clusters.write_text(f'[clusters.main]\nbootstrap = "{addresses}"\n[clusters.gone]\nbootstrap = "127.0.0.1:1"\n')
     with running_dashboard(
         ["--clusters-file", str(clusters), "--state", str(directory / "state")], env={"XDG_CONFIG_HOME": str(directory)}
@@ -45,7 +47,7 @@ def site(nodes: list[KafkaPeer], tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def test_brokers_replicas_and_the_quorum(site: str, new_tab: Callable[..., Tab], nodes: list[KafkaPeer]) -> None:
-    """If this fails, operators of a cluster do not see that a replica is behind, or which broker is away."""
+    """If this fails, operators of a cluster do not see that a replica is behind, or which broker is down."""
     tab = new_tab(site)
     tab.open("brokers")
     tab.settled()
@@ -61,7 +63,7 @@ def test_brokers_replicas_and_the_quorum(site: str, new_tab: Callable[..., Tab],
 
 
 def test_what_only_broker_cy_tells_says_so(site: str, new_tab: Callable[..., Tab]) -> None:
-    """If this fails, charts of a Kafka cluster load for ever, or look like those of an idle one."""
+    """If this fails, charts of a Kafka cluster load forever, or look like those of an idle one."""
     tab = new_tab(site)
     tab.open("overview")
     states = tab.settled()

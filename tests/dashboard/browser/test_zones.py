@@ -1,4 +1,4 @@
-"""Times that are typed mean the zone in which pages show times, also if the server has another one."""
+"""Typed times are in the time zone of the displayed times, even if the server's zone differs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ms_of(moment: datetime, zone: str) -> int:
 def test_typed_times_are_those_that_pages_show(
     far_dashboard: str, new_tab: Callable[..., Tab], cluster: BrokerProcess, shown: str
 ) -> None:
-    """If this fails, records of other hours are deleted or read again than the ones that the user saw."""
+    """If this fails, an act deletes or rereads records of other hours than the user saw."""
     topic, group = f"zones-{shown.rpartition('/')[2]}", f"readers-{shown.rpartition('/')[2]}"
     key = TopicPartition(topic, 0)
 

@@ -16,7 +16,7 @@ from broker_cy.wire.records import Record, encode_batch
 from tests.support.broker import BrokerProcess
 from tests.support.wait import until
 
-# Records of one batch: the broker writes one sample a batch, which a test of days need not.
+# Records per batch: the broker writes one sample per batch, which would be slow for a test of several days.
 _BATCH = 20
 _SEGMENT = "00000000000000000000"
 
@@ -51,7 +51,9 @@ def event_records(stamped: Iterable[Stamped]) -> list[Record]:
 
 
 def start_with(broker: BrokerProcess, records: dict[str, list[Record]]) -> None:
-    """Start a broker whose own topics contain `records` by topic, and after them what it writes from now on."""
+    """Start a broker whose own topics contain `records` (by topic), followed by the records that it writes from now
+    on.
+    """
     broker.start()
     directories = {topic: broker.data_dir / f"{topic}-0" for topic in records}
     for topic, directory in directories.items():
@@ -68,7 +70,7 @@ def _has_records(log: Path) -> bool:
 
 def _replace(directory: Path, records: list[Record]) -> None:
     for path in directory.iterdir():
-        # The broker makes these again from the segment.
+        # The broker rebuilds these from the segment.
         if path.suffix in (".index", ".timeindex", ".snapshot"):
             path.unlink()
     with (directory / f"{_SEGMENT}.log").open("wb") as file:

@@ -75,7 +75,7 @@ async def reached(condition: Callable[[], object], what: str, timeout_s: float =
 
 
 def with_history(broker: BrokerProcess, directory: Path | None, job: Callable[[History], Awaitable[None]]) -> None:
-    """Run a job with a history that was started."""
+    """Run a job with a started history."""
 
     async def run() -> None:
         session = session_of(broker)
@@ -91,7 +91,7 @@ def with_history(broker: BrokerProcess, directory: Path | None, job: Callable[[H
 
 
 async def count_of(history: History, from_ms: int, to_ms: int) -> int:
-    """The number of samples that were taken within a range, which must be of whole minutes."""
+    """Return the number of samples within a range, which must consist of whole minutes."""
     found = await history.series([COUNT], from_ms, to_ms, 5_000)
     line = found.lines[COUNT]
     # One value of 1 for each sample: the mean is 1, and the rings have the counts.
@@ -128,7 +128,7 @@ def test_a_spike_of_one_second_is_found_six_days_later(past: Past) -> None:
 
 
 def test_live_samples_follow_and_listeners_are_called(past: Past) -> None:
-    """If this fails, charts stand still until the page is loaded again."""
+    """If this fails, charts do not update until the page is reloaded."""
 
     async def job(history: History) -> None:
         calls: list[int | None] = []
@@ -200,7 +200,7 @@ def test_events_and_rebalances_are_found(past: Past) -> None:
 
 
 def test_the_lag_of_a_group_over_time(past: Past) -> None:
-    """If this fails, nobody sees since when a group is behind."""
+    """If this fails, users cannot see since when a group is behind."""
 
     async def job(history: History) -> None:
         progress: list[int] = []
@@ -222,7 +222,7 @@ def test_the_lag_of_a_group_over_time(past: Past) -> None:
 
 
 def test_a_range_that_is_too_large_is_read_in_part(past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, one chart of a busy cluster is read for minutes, or looks complete although it is not."""
+    """If this fails, one chart of a busy cluster loads for minutes, or looks complete although it is not."""
     monkeypatch.setattr(history_ranges, "RECORDS_MAX", 400)
 
     async def job(history: History) -> None:
@@ -241,7 +241,7 @@ def test_a_range_that_is_too_large_is_read_in_part(past: Past, monkeypatch: pyte
 def test_a_state_directory_that_cannot_be_written_hinders_nothing(
     past: Past, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If this fails, a full or read-only disk takes the charts away."""
+    """If this fails, charts disappear when the disk is full or read-only."""
     (tmp_path / "file").write_text("no directory")
 
     async def job(history: History) -> None:
@@ -303,7 +303,7 @@ def test_a_broker_that_dies_during_the_backfill_is_read_completely(
 
 
 def test_a_topic_that_was_created_again_is_followed(tmp_path: Path) -> None:
-    """If this fails, charts stand still for as long as the new topic is shorter than the old one."""
+    """If this fails, charts do not update while the new topic is shorter than the old one."""
     broker = BrokerProcess(tmp_path, QUICK).start()
 
     async def job(history: History) -> None:
@@ -356,7 +356,7 @@ def test_offsets_that_are_not_those_of_the_topic_are_not_trusted(
 
 
 def test_a_cluster_without_samples_says_so(tmp_path: Path) -> None:
-    """If this fails, users of Apache Kafka look at charts that stay empty without a reason."""
+    """If this fails, charts of Apache Kafka stay empty without a reason."""
     off = {"brokercy.metrics.sample.interval.ms": "0", "brokercy.events.enable": "false"}
     broker = BrokerProcess(tmp_path, {**QUICK, **off}).start()
 

@@ -68,7 +68,7 @@ def test_reading_gap_by_gap_reads_every_offset_once(parts: list[tuple[int, int]]
 
 
 def test_the_number_of_ranges_is_bounded() -> None:
-    """If this fails, a cluster that is often away makes every note slower."""
+    """If this fails, each outage of a cluster makes every note slower."""
     coverage = Coverage()
     for at in range(RANGES_MAX * 2):
         coverage.add(at * 10, at * 10 + 1, at)
@@ -149,7 +149,7 @@ def test_marks_are_found_by_time_kind_and_subject() -> None:
 
 
 def test_of_too_many_marks_the_oldest_are_dropped() -> None:
-    """If this fails, a group that rebalances all the time fills the memory, or older events seem not to exist."""
+    """If this fails, a group that rebalances all the time exhausts the memory, or older events seem not to exist."""
     marks = Marks(marks_max=3)
     for at in range(6):
         marks.take(record(TopicCreated(topic="t"), NOW_MS + at, at))
@@ -225,7 +225,7 @@ def test_records_that_are_no_samples_are_counted() -> None:
 
 
 def test_decode_reads_the_same_as_the_broker_wrote() -> None:
-    """If this fails, the quick decoder loses fields."""
+    """If this fails, the fast decoder loses fields."""
     sample = sample_at(NOW_MS)
     assert decode(encode(sample)) == sample
     later = encode(sample).replace(b'"broker":7', b'"broker":7,"field_of_a_later_version":1')
@@ -296,7 +296,7 @@ def test_a_damaged_or_foreign_state_file_is_ignored(
 
 
 def test_topics_that_lost_their_series_are_forgotten() -> None:
-    """If this fails, series of topics that are no longer counted show their last values as if they were current."""
+    """If this fails, the series of a topic that is no longer counted shows its last value as if it were current."""
     rings, busiest = Rings(), Busiest(topics_max=1)
     recorder = Recorder(rings, busiest)
     for at, name in enumerate(("a", "b")):

@@ -16,7 +16,7 @@ from dashboard.security.roles import Scope
 
 
 class Aged(Channel):
-    """Always the same, as old as `ages_ms` says at each computation; the last one stays."""
+    """Constant data, with the age from `ages_ms` at each computation; the last age repeats."""
 
     def __init__(self, ages_ms: list[int]) -> None:
         hub: Any = type("Hub", (), {"session": None})()
@@ -60,7 +60,7 @@ def ages_shown(ages_ms: list[int], computations: int) -> list[int | None]:
 
 
 def test_a_newer_answer_with_the_same_data_is_told_at_once() -> None:
-    """If this fails, a panel that was just refreshed says for a whole interval that its data is a minute old."""
+    """If this fails, a panel that was just refreshed shows for a whole interval that its data is a minute old."""
     assert ages_shown([60_000, 5], 3) == [60_000, 5]
 
 

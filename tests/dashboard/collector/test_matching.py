@@ -44,7 +44,7 @@ def test_it_finds_the_same_as_the_filter_itself(wanted: RecordFilter, is_outside
 
 
 def test_an_expression_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, one expression stops the dashboard for everybody."""
+    """If this fails, one expression stops the dashboard for all users."""
     patient_s = matching.BATCH_TIMEOUT_S
 
     async def job() -> None:
@@ -90,7 +90,7 @@ def test_a_batch_that_was_cancelled_does_not_answer_the_next_one(monkeypatch: py
 
 
 def test_processes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, searches of many users fill the memory with processes."""
+    """If this fails, the processes of many users' searches exhaust the memory."""
     monkeypatch.setattr(matching, "WORKERS_MAX", 1)
 
     async def job() -> None:
@@ -113,7 +113,7 @@ def test_other_tasks_have_turns_while_much_is_filtered() -> None:
 
     async def job() -> None:
         async with Matcher(RecordFilter(value="never")) as matcher:
-            # A clock that shows the CPU time and the pauses, whatever else the machine does.
+            # A clock that shows the CPU time and the pauses, independent of the load of the machine.
             matcher._pace = Pace(matching.SHARE, clock_s=lambda: time.thread_time() + sum(pauses_s), sleep=sleep)
             matcher._pace.begin()
             many = [Record(value=b"x" * 500) for _ in range(4_000)]

@@ -22,7 +22,7 @@ def table(rows: list[list[str]]) -> State:
 
 
 def applied(old: State, sent: State) -> State:
-    """What assets/live.js does with a patch."""
+    """Apply a patch as assets/live.js does."""
     patch = orjson.loads(orjson.dumps(sent, option=orjson.OPT_NON_STR_KEYS))
     new = {**old, **{name: value for name, value in patch.items() if name not in PARTS}}
     if "cells" in patch:
@@ -76,7 +76,7 @@ def test_a_patch_of_facts_gives_the_new_facts(before: list[list[str]], after: li
 
 
 def test_what_did_not_change_is_not_sent_again() -> None:
-    """If this fails, each tab receives the marks and names of a chart again with each point of it."""
+    """If this fails, each tab receives the marks and names of a chart again with every new point."""
     marks = [[n, f"topic created t{n}", "PLAIN"] for n in range(50)]
     old = {"t": [1, 2], "v": [[1, 2]], "marks": marks, "unit": "B", "to_ms": 2}
     patch = patch_of(old, {**old, "t": [2, 3], "v": [[2, 3]], "to_ms": 3})
@@ -103,7 +103,7 @@ def test_a_patch_of_a_chart_gives_the_new_chart(dropped: int, added: int, lines:
 
 
 def test_a_chart_without_common_points_is_sent_whole() -> None:
-    """If this fails, a browser that was away for long appends to what is no longer in the chart."""
+    """If this fails, a browser that was away for long appends to points that are no longer in the chart."""
     assert patch_of({"t": [1, 2], "v": [[1, 2]]}, {"t": [7, 8], "v": [[1, 2]]}) is None
     assert patch_of({"t": [1, 2], "v": [[1, 2]]}, {"t": [1, 2], "v": [[1, 2], [3, 4]]}) is None
 
@@ -121,5 +121,5 @@ def test_a_frame_is_encoded_once_for_all_viewers() -> None:
     assert frame.whole() is frame.whole()
     assert frame.after(3) is frame.after(3)
     assert "patch" in orjson.loads(frame.after(3))
-    # Who lacks a frame between, or has none, receives all of it.
+    # A viewer that missed a frame, or has none, receives the whole frame.
     assert frame.after(2) is frame.after(-2) is frame.whole()

@@ -43,7 +43,7 @@ def f32(value: float) -> float:
 
 
 def first_kept_ms(level: int, newest_ms: int) -> int:
-    """What rings.py promises: the window, and up to a block more."""
+    """Return the first time that rings.py promises to keep: the window, and up to a block more."""
     block_ms = RESOLUTIONS_MS[level] * BLOCK
     return (newest_ms // block_ms - SPANS[level] // BLOCK) * block_ms
 
@@ -139,7 +139,7 @@ def test_a_grid_contains_its_range(from_ms: int, length_ms: int, points_max: int
 
 
 def test_points_do_not_change_while_a_range_moves() -> None:
-    """If this fails, spikes of a live chart jump to and fro as time passes."""
+    """If this fails, spikes of a live chart jump back and forth as time passes."""
     rings = filled([(NEWEST_MS - age * 1_000, float(age % 97)) for age in range(3_000)])
     seen: dict[int, float] = {}
     for shift in range(0, 60_000, 1_000):
@@ -150,7 +150,7 @@ def test_points_do_not_change_while_a_range_moves() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """If this fails, a cluster with many topics takes the memory of the dashboard's computer."""
+    """If this fails, a cluster with many topics exhausts the memory of the dashboard's host."""
     rings = filled([(NEWEST_MS - age * 1_000, 1.0) for age in range(0, 7 * 86_400, 10)])
     assert rings.size_bytes <= 65 * BLOCK_BYTES
     rings.add(KEY, NEWEST_MS + 30 * DAY_MS, 1.0)

@@ -1,4 +1,4 @@
-"""Connections that end: those that take nothing, and those that are closed."""
+"""Connections that end: clients that stop reading, and closed connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.dashboard.support import ADMIN
 
 
 class Connection:
-    """A WebSocket whose client takes `takes` messages, and no more; it sends nothing."""
+    """A WebSocket whose client reads only `takes` messages, and sends nothing."""
 
     def __init__(self, takes: int) -> None:
         self.scope = {"state": {"identity": ADMIN}}
@@ -41,7 +41,9 @@ class Connection:
 
 
 def test_a_connection_that_takes_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, tabs that are gone without a word fill the dashboard until it refuses new ones."""
+    """If this fails, tabs that disappear without closing use up the dashboard's connections until it refuses new
+    ones.
+    """
     monkeypatch.setattr(live, "SEND_TIMEOUT_S", 0.01)
     monkeypatch.setattr(live, "WATCH_S", 0.01)
 
@@ -61,7 +63,7 @@ def test_a_connection_that_takes_nothing_is_ended(monkeypatch: pytest.MonkeyPatc
             await tasks[1]
         assert len(well.sent) == 2
         assert sockets.viewers == set()
-        # Nothing is left that would keep the loop busy.
+        # No task is left that would keep the loop busy.
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -70,6 +72,6 @@ def test_a_connection_that_takes_nothing_is_ended(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 200_000])
 def test_a_message_has_the_frame_of_the_library(size: int) -> None:
-    """If this fails, browsers end the connection when a message of this size comes."""
+    """If this fails, browsers close the connection when a message of this size arrives."""
     text = b"x" * size
     assert text_frame(text) == Frame(Opcode.TEXT, text).serialize(mask=False)

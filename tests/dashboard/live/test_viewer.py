@@ -1,4 +1,4 @@
-"""One slot for each viewer and channel: whoever reads slowly skips frames, and nobody waits for anybody."""
+"""One slot for each viewer and channel: a slow viewer skips frames, and delays no other viewer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AWAY = "127.0.0.1:1"
 
 
 class Ticker:
-    """A source that calls when the test says so."""
+    """A source that calls its listeners when the test tells it to."""
 
     error: str | None = None
     age_s: float | None = 0.0
@@ -56,7 +56,7 @@ class Ticks(Channel):
 
 
 class Browser:
-    """A tab; while `is_slow`, it takes nothing."""
+    """A tab; while `is_slow`, it reads nothing."""
 
     def __init__(self, desk: Desk, identity: Identity) -> None:
         self.got: list[dict[str, Any]] = []
@@ -107,7 +107,7 @@ def run(job: Callable[[Desk], Awaitable[None]]) -> None:
 
 
 def test_a_slow_viewer_skips_frames_and_hinders_nobody() -> None:
-    """If this fails, one sleeping tab makes the dashboard's memory grow, or delays everybody else."""
+    """If this fails, one sleeping tab makes the dashboard's memory grow, or delays all other tabs."""
 
     async def job(desk: Desk) -> None:
         quick, slow = Browser(desk, ADMIN), Browser(desk, ADMIN)
@@ -123,7 +123,7 @@ def test_a_slow_viewer_skips_frames_and_hinders_nobody() -> None:
         before = len(slow.ticks())
         slow.may_take.set()
         await slow.until(lambda: slow.ticks()[-1:] == [str(TICKER.value)])
-        # The frame that was under way, and the newest.
+        # The frame that was being sent, and the newest.
         assert len(slow.ticks()) <= before + 2
         await slow.until(lambda: any("dropped" in message for message in slow.got))
         assert slow.got[-1]["dropped"] >= 3
@@ -224,7 +224,7 @@ def test_subscriptions_and_replies_are_bounded() -> None:
 
 
 def test_frames_of_another_role_cannot_be_had() -> None:
-    """If this fails, the scope of a user only hides links, and a message of a script gets what it should not."""
+    """If this fails, the scope of a user only hides links, and a script's message receives other data."""
     limited = Identity("eve", Role.VIEWER, Scope(topics=("orders*",)), "password", "127.0.0.1")
 
     async def job(desk: Desk) -> None:
@@ -237,7 +237,7 @@ def test_frames_of_another_role_cannot_be_had() -> None:
         other = Browser(desk, VIEWER)
         other.subscribe(topic="orders-1")
         await other.until(lambda: len(other.ticks()) == 1)
-        # Who sees other things has frames of another channel, even if they are about the same.
+        # A user with another scope receives frames of another channel, even about the same subject.
         assert len(desk.hub.lives) == 2
         await tab.close()
         await other.close()
@@ -253,7 +253,7 @@ def test_a_script_that_subscribes_without_end_takes_nothing_from_others() -> Non
         for number in range(IDLE_MAX + 150):
             tab.subscribe("one", topic=f"t{number}")
             await tab.heard(len(tab.got))
-        # Channels that were left wait without being computed, and only so many of them.
+        # Abandoned channels stay for a while without being computed, and their number is limited.
         assert len(desk.hub.lives) <= IDLE_MAX + 1
         left = [live for live in desk.hub.lives.values() if not live.viewers]
         before = sum(live.computations for live in left)
@@ -261,7 +261,7 @@ def test_a_script_that_subscribes_without_end_takes_nothing_from_others() -> Non
         seen = len(tab.ticks())
         await tab.ticked(seen)
         assert sum(live.computations for live in left) == before
-        # Whoever comes back to one of them has the newest value.
+        # A viewer that returns to one of them gets the newest value.
         tab.subscribe("two", topic=json.loads(left[-1].key)[2]["topic"])
         await tab.until(lambda: len(left[-1].viewers) == 1 and left[-1].computations > 0)
         await tab.until(lambda: tab.ticks()[-1] == str(TICKER.value))

@@ -1,4 +1,4 @@
-"""Clusters as tests need them: answers of three brokers in place of those of the real one."""
+"""Clusters as tests need them: responses of three brokers instead of those of the real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the pages about groups, rebalances and transactions share."""
+"""Shared helpers of the tests of the pages about groups, rebalances and transactions."""
 
 from __future__ import annotations
 

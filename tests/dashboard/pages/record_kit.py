@@ -1,4 +1,4 @@
-"""What the tests of the pages about topics and records share."""
+"""Shared helpers of the tests of the pages about topics and records."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ def of(job: RecordJob) -> dict[str, str]:
 
 
 def done(state: Any) -> bool:
-    """Whether the progress of a job says that nothing more is read now."""
+    """Whether the progress of a job shows that it has stopped reading."""
     return bool(state["can"] != ["stop"])

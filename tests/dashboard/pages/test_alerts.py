@@ -1,4 +1,4 @@
-"""Alerts: rules and what violates them, the log of those that fired, and what viewers of a part see."""
+"""Alerts: rules and their violations, the log of fired alerts, and the view of users with a limited scope."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMITED = Scope(topics=("orders",), groups=("billing",))
 
 
 def test_an_alert_fires_and_is_resolved(broker: Target, topic: str) -> None:
-    """If this fails, nobody learns from the page what is wrong, since when, or that it has been."""
+    """If this fails, the page does not show what is wrong, since when, or that it was resolved."""
 
     async def job(desk: Desk) -> None:
         desk.alerts.interval_s = 0.1
@@ -51,7 +51,7 @@ def test_an_alert_fires_and_is_resolved(broker: Target, topic: str) -> None:
 
 @pytest.mark.full
 def test_alerts_of_other_groups_and_topics_are_hidden(broker: Target, topic: str) -> None:
-    """If this fails, a viewer of some groups reads in the alerts which others there are, and how far behind."""
+    """If this fails, alerts reveal other groups and their lag to a viewer who may see only some groups."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -74,7 +74,7 @@ def test_alerts_of_other_groups_and_topics_are_hidden(broker: Target, topic: str
 
 
 def test_findings_by_scope() -> None:
-    """If this fails, an alert is shown to those who may not see its subject, or hidden from those who may."""
+    """If this fails, an alert is shown to users who may not see its subject, or hidden from users who may."""
     lag, offline = Rule("lag", "lag", records=1), Rule("offline", "offline_partition")
     hanging, disk = Rule("hanging", "hanging_transaction"), Rule("disk", "disk", free_percent=1)
     for rule, subject, is_seen in (
@@ -105,7 +105,7 @@ def test_findings_by_scope() -> None:
 
 
 def test_the_log_of_alerts_is_bounded() -> None:
-    """If this fails, a flapping alert fills the memory of the dashboard in some days."""
+    """If this fails, a flapping alert exhausts the dashboard's memory within days."""
     rule = Rule("lag", "lag", records=1)
     log = AlertLog(3)
     called: list[int] = []
@@ -117,7 +117,7 @@ def test_the_log_of_alerts_is_bounded() -> None:
 
 
 def test_the_webhook_is_for_admins(broker: Target) -> None:
-    """If this fails, every viewer reads where alerts are sent to."""
+    """If this fails, every viewer can read the address to which alerts are sent."""
     webhook = AlertSettings((), WebhookSettings("http://127.0.0.1:9/secret-path"))
 
     async def job(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""The audit page: entries with their filter, and who may read them."""
+"""The audit page: entries with their filter, and access to them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_entries_appear_and_are_filtered(broker: Target, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("identity", [VIEWER, OPERATOR])
 def test_only_admins_read_the_log(broker: Target, identity: Identity) -> None:
-    """If this fails, a viewer reads what everybody did."""
+    """If this fails, a viewer can read the acts of all users."""
 
     async def job(desk: Desk) -> None:
         for channel in ("audit", "audit-state"):
@@ -74,7 +74,7 @@ def test_limited_admins_read_nothing_about_others(broker: Target, tmp_path: Path
 
 
 def test_a_dashboard_without_log_says_so(broker: Target) -> None:
-    """If this fails, a missing log looks like one in which nobody did anything."""
+    """If this fails, a missing log looks like an empty one."""
 
     async def job(desk: Desk) -> None:
         assert "has no audit log" in await desk.look("audit").failed()

@@ -1,4 +1,4 @@
-"""Brokers: what each holds, who is away, partitions out of sync, the quorum, the replicas of one broker."""
+"""Brokers: their replicas, brokers that are down, partitions out of sync, and the quorum."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def three_brokers(desk: Desk) -> None:
 
 
 def test_each_broker_with_what_it_holds_and_uses(broker: Target, topic: str) -> None:
-    """If this fails, the page does not say which broker holds what, or leaves out the figures of its process."""
+    """If this fails, the page does not show which replicas a broker has, or leaves out the figures of its process."""
 
     async def job(desk: Desk) -> None:
         (await desk.hub.session.client.topics.create([NewTopic(topic, 3)])).whole()
@@ -99,7 +99,9 @@ def test_shards_of_a_host_are_one_row_that_opens(broker: Target) -> None:
 
 
 def test_brokers_that_are_away_or_fenced_and_their_partitions(broker: Target) -> None:
-    """If this fails, a broker that is down disappears from the page, and with it the reason why partitions are."""
+    """If this fails, a broker that is down disappears from the page, and with it the reason why partitions are
+    offline.
+    """
 
     async def job(desk: Desk) -> None:
         three_brokers(desk)
@@ -123,7 +125,7 @@ def test_brokers_that_are_away_or_fenced_and_their_partitions(broker: Target) ->
 
 
 def test_counts_and_names_of_other_topics_are_hidden(broker: Target) -> None:
-    """If this fails, a viewer of some topics learns how many others there are, how large they are, or their names."""
+    """If this fails, a viewer of some topics learns the number, sizes or names of other topics."""
 
     async def job(desk: Desk) -> None:
         three_brokers(desk)
@@ -142,7 +144,9 @@ def test_counts_and_names_of_other_topics_are_hidden(broker: Target) -> None:
 
 
 def test_replicas_of_one_broker_are_found_by_name_and_role(broker: Target) -> None:
-    """If this fails, nobody finds what a broker holds, or its sizes are those of another one (kafbat#1253)."""
+    """If this fails, the replicas of a broker cannot be found, or their sizes are those of another broker
+    (kafbat#1253).
+    """
 
     async def job(desk: Desk) -> None:
         three_brokers(desk)
@@ -165,7 +169,7 @@ def test_replicas_of_one_broker_are_found_by_name_and_role(broker: Target) -> No
 
 
 def test_quorum_with_the_lag_of_each_replica(broker: Target) -> None:
-    """If this fails, nobody sees that a voter of the metadata log fell behind."""
+    """If this fails, users cannot see that a voter of the metadata log fell behind."""
 
     async def job(desk: Desk) -> None:
         place = QuorumEndpoint("CONTROLLER", "10.0.0.1", 9093)
@@ -207,7 +211,7 @@ def test_a_cluster_without_quorum_says_so_as_no_error(broker: Target) -> None:
 
 @pytest.mark.parametrize("value", ["", "x", "-1", "1.5", "2147483648", "99999999999", "١"])
 def test_a_broker_that_cannot_be_is_refused(broker: Target, value: str) -> None:
-    """If this fails, a mistyped address shows an empty page instead of what is wrong with it."""
+    """If this fails, a mistyped address shows an empty page instead of an error."""
 
     async def job(desk: Desk) -> None:
         with pytest.raises(ClientError, match="broker"):
@@ -257,7 +261,7 @@ def test_holdings_let_other_tasks_run() -> None:
 
 @pytest.mark.parametrize("is_descending", [False, True])
 def test_windows_are_those_of_the_whole_order(is_descending: bool) -> None:
-    """If this fails, a table leaves out rows or shows them twice while somebody scrolls."""
+    """If this fails, a table leaves out rows or shows them twice while a user scrolls."""
     size = 2 * CHUNK_ROWS + 7
     rows = [(f"{(number * 7919) % size:05}", None if number % 5 == 0 else number % 13) for number in range(size)]
     known = sorted((row for row in rows if row[1] is not None), key=lambda row: row[0])
