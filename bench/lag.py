@@ -28,7 +28,7 @@ from broker_cy.wire.records import Record
 
 REACH_S = 2.0
 COMMITS_AT_ONCE = 32
-# Rate of a broker's events of commits, which determines how long to wait (docs/architecture.md, bounds).
+# Rate of a broker's events of commits, which determines how long to wait (docs/architecture-bounds.md).
 COMMITS_TOLD_PER_S = 1_000
 
 

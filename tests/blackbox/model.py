@@ -94,7 +94,7 @@ class Partition:
     start: int = 0
     """The offset up to which DeleteRecords was acknowledged."""
     settled: int = 0
-    """Where the log began after the last restart: a kill may undo later deletions (docs/architecture.md)."""
+    """Where the log began after the last restart: a kill may undo later deletions (docs/architecture-durability.md)."""
     sent: dict[str, Sent] = field(default_factory=dict)
 
 

@@ -113,7 +113,7 @@ def test_another_log_start_is_found() -> None:
 
 
 def test_a_kill_may_take_a_deletion_back() -> None:
-    """If this fails, a loss that docs/architecture.md allows is reported, or one after a clean stop is not."""
+    """If this fails, a loss within docs/architecture-durability.md is reported, or one after a clean stop is not."""
     for settled, start, wrong in ((0, 5, False), (5, 5, False), (0, 7, False), (6, 7, True), (0, 4, True)):
         topic, log = topic_of()
         topic.partitions[0].settled, topic.partitions[0].start = settled, start

@@ -32,7 +32,7 @@ from tests.support.wait import until
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = Path("/dev/shm")
 LOSE_POWER = signal.SIGUSR1
-# Every record that is acknowledged or read was synced first (docs/architecture.md, "What a power loss may take").
+# Every record that is acknowledged or read was synced first (docs/architecture-durability.md).
 SYNCED = {"log.flush.interval.messages": "1"}
 
 

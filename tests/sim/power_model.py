@@ -1,5 +1,5 @@
 """What was written to a partition, and which part of it a start after a power cut has to find: see
-docs/architecture.md, "What a power loss may take".
+docs/architecture-durability.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """A broker's storage under power cuts, kills and failing disks, in a seeded simulation: what was synced survives, and
-nothing wrong is read. The rules are in docs/architecture.md, "What a power loss may take".
+nothing wrong is read. The rules are in docs/architecture-durability.md.
 
 `POWER_SEEDS=5000 python -m pytest tests/sim/test_power_cut.py -k survives_power` runs more; a failing seed is printed
 with the command that repeats it.
