@@ -1,5 +1,5 @@
-"""ACLs and users that operators change, in the world of the controller: the events of each commit say what was changed
-and by whom, although authors are in no image, and operations may be dropped.
+"""Changes of ACLs and users in the world of the controller. The events of each commit name each change and its author,
+although images contain no authors, and operations may be dropped.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 AUTHORS = (Author("c1", "192.0.2.1", "User:ann"), Author("", "192.0.2.2", "User:bob"), NOBODY)
 NAMES = ("x", "y", "z")
 SALT = b"a salt of a user"
-# What is there: ACLs by name, users with their iterations.
+# The current ACLs by name, and the users with their iterations.
 State = dict[tuple[str, str], int]
-# What an operation makes of it, and its author; None: it is gone.
+# A key, its value after an operation (None: deleted), and the author of the operation.
 Change = tuple[tuple[str, str], int | None, Author]
 
 
@@ -42,7 +42,7 @@ class Changes:
         return self._draw.random() < chance
 
     def forget(self) -> None:
-        """What is not committed has not happened."""
+        """Drop the changes that are not committed."""
         self._pending.clear()
 
     def act(self) -> None:
@@ -90,7 +90,7 @@ class Changes:
                 if before is None and value is not None:
                     wanted.add(("created", key[1], author))
                 elif before is not None and False in lived:
-                    # Whoever deleted the ACL that was there, and not one of those that came after it.
+                    # The author who deleted the committed ACL, not one that was created after it.
                     first = next(by for one, each, by in self._pending if one == key and each is None)
                     wanted.add(("deleted", key[1], first))
                     if value is not None:

@@ -133,7 +133,7 @@ def leaders_are_replaced_of_an_earlier_incarnation(patch: Patch) -> None:
 
 
 def nobody_leads_until_the_fence(patch: Patch) -> None:
-    """A broker that is about to be fenced is no leader any more, and nobody else is, although it may not be fenced."""
+    """A broker that may be fenced soon loses its leaderships, and no other broker takes them."""
 
     def in_place_of(rules: Rules, led: Partitions, brokers: frozenset[int], skip: int) -> Part:
         return Part(elections.without_brokers(rules, led, brokers), None)
@@ -186,12 +186,12 @@ def heartbeat_leaves_refusals(patch: Patch) -> None:
 
 
 def observers_of_one_host_count_twice(patch: Patch) -> None:
-    """The controller and a broker beside it agree, because they are behind the same firewall."""
+    """The controller and a broker on its host count as two observers, although both are behind the same firewall."""
     patch.setattr(refusals, "_host_of_node", lambda state, node_id: "")
 
 
 def refusals_count_for_ever(patch: Patch) -> None:
-    """What a node said an hour ago counts together with what another one says now."""
+    """A report from an hour ago counts together with a new report from another node."""
     patch.setattr(Contact, "is_refused", lambda self, node, now_ms: node in self.refused_by)
 
 
@@ -232,12 +232,12 @@ def successor_may_be_elsewhere(patch: Patch) -> None:
 
 
 def flapping_brokers_are_back_at_once(patch: Patch) -> None:
-    """A broker that is fenced again and again takes its leaders to and fro."""
+    """A broker that is fenced again and again moves its leaderships back and forth."""
     patch.setattr(Contact, "held_until_ms", -1)
 
 
 def holds_down_the_only_candidate(patch: Patch) -> None:
-    """A broker that flaps stays fenced although nobody else can lead its partitions."""
+    """A flapping broker stays fenced although no other broker can lead its partitions."""
     patch.setattr(Heartbeat, "_would_lead", lambda self, state, context: False)
 
 

@@ -1,5 +1,5 @@
-"""Quotas of clients in the world of the controller: what operators set and remove, and what has to be in the state for
-it. The rules are written here a second time, over a plain table.
+"""Client quotas in the world of the controller: operators set and remove quotas, and the state must agree with a second
+implementation of the rules over a plain table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENTITIES = (
     *({"user": one, "client-id": other} for one in NAMES for other in NAMES),
     *({"ip": name} for name in ("10.0.0.1", "::1", None)),
 )
-# What no controller accepts: of a name, a combination, a key or a value.
+# Quotas that every controller rejects, because of a name, a combination, a key or a value.
 WRONG = (
     ({"user": ""}, KEYS[0], 1.0),
     ({"ip": "10.0.0.1", "user": "a"}, IP_KEY, 1.0),
@@ -52,7 +52,7 @@ class Quotas:
         self._draw = Random(f"quotas {seed}")
         self._table: Table = {}
         self._committed: Table = {}
-        # Who made the newest change, of those that are not committed.
+        # The author of the newest uncommitted change of each quota.
         self._authors: dict[tuple[frozenset[tuple[str, str | None]], str], Author] = {}
         self._by = Random(f"authors of quotas {seed}")
 
@@ -60,7 +60,7 @@ class Quotas:
         return self._draw.random() < chance
 
     def commit(self, events: Iterable[Event]) -> None:
-        """The events say what is different after it, and by whom."""
+        """The events name each quota that a commit changed, and the author."""
         wanted = set()
         for key in self._table.keys() | self._committed.keys():
             before, after = self._committed.get(key), self._table.get(key)

@@ -1,5 +1,6 @@
-"""Brokers that refuse connections, or seem to, in the world of the controller: what each node says of them, and who may
-be fenced or replaced for it. The rules are written here a second time, from what was said and heard.
+"""Brokers that refuse connections, or seem to, in the world of the controller: the reports of each node, and the
+brokers that may be fenced or replaced because of them. This is a second implementation of the rules, based on the
+reports and heartbeats.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from tests.broker_cy.controller.brokers import CLUSTER_ID
 if TYPE_CHECKING:
     from tests.sim.controller_world import World
 
-# The node whose process has the controller; broker 4 is on its host.
+# The node that runs the controller; broker 4 is on its host.
 CONTROLLER = 1
-# How long something said counts, and for how long the controller has to be refused where nobody else can be.
+# The time for which a report counts, and the time for which the controller must be refused if no other node can report.
 SAID_MS, ALONE_MS = 3_000, 50
 STEPS = 7
 
 
 @dataclass
 class Said:
-    """Of one incarnation, since its last heartbeat: when each node said first and last that it is refused, and whether
-    the controller's connection has ended.
+    """The reports about one incarnation since its last heartbeat: the first and last time at which each node reported a
+    refused connection, and whether the controller's connection has ended.
     """
 
     first_ms: dict[int, int] = field(default_factory=dict)
@@ -121,7 +122,7 @@ class Refusals:
 
     def _is_gone(self, broker_id: int, epoch: int, active: Iterable[int], strangers: frozenset[int]) -> bool:
         said, now_ms = self._said[broker_id, epoch], self._world.cluster.now_ms
-        # Of a broker that was unregistered nobody knows on which host it is.
+        # The host of an unregistered broker is unknown.
         known = self._world.cluster.controller.state.brokers
         if CONTROLLER not in known or not said.counts(CONTROLLER, now_ms):
             return False
@@ -136,14 +137,14 @@ class Refusals:
         self._said.setdefault((broker_id, epoch), Said()).is_cut = True
 
     def _replace(self, broker_id: int) -> None:
-        """Another process registers in the broker's place, with the addresses of that or others."""
+        """Another process registers in place of the broker, with the same addresses or others."""
         world, heartbeats = self._world, self._world.cluster.controller.heartbeats
         broker = world.cluster.controller.state.brokers[broker_id]
         self._incarnation += 1
         act = Act("register", (broker_id, self._incarnation, self._draw.random() < 0.5))
         request, version = request_of(act, world.cluster.image, CLUSTER_ID)
         request.listeners[0].port += self._draw.random() < 0.3
-        # One that had other addresses may have registered before.
+        # A process with other addresses may have registered before.
         moves = any(broker.listeners[each.name].port != each.port for each in request.listeners)
         said = self._said.get((broker_id, broker.epoch))
         is_cut = said is not None and said.is_cut

@@ -1,5 +1,6 @@
-"""Delegation tokens in the world of the controller: users who make, renew and end tokens, of their own and of others,
-and the controller that sweeps. The rules are written here a second time, from what is in the state before an operation.
+"""Delegation tokens in the world of the controller: users create, renew and expire tokens of their own and of others,
+and the controller removes expired ones. This is a second implementation of the rules, based on the state before each
+operation.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ def by_of(requester: str) -> Author:
 
 
 class TokenUsers:
-    """`story` lets some of them act. The controller validates against what is not committed yet, as always."""
+    """`story` lets some users act. As always, the controller validates against uncommitted changes, too."""
 
     def __init__(self, world: World, seed: int) -> None:
         self._world = world
         self._draw = Random(f"tokens {seed}")
-        # All that were ever made: also those that are gone are asked for.
+        # All tokens that were ever created: users also ask for removed ones.
         self._made: list[str] = ["none"]
         self._removed: set[str] = set()
-        # What was committed, and who made the newest change since then.
+        # The committed tokens, and the author of the newest change since then.
         self._committed: Table = {}
         self._authors: dict[str, Author] = {}
 
@@ -59,7 +60,7 @@ class TokenUsers:
         return self._draw.random() < chance
 
     def forget(self) -> None:
-        """The newest operations have not happened."""
+        """Drop the newest operations."""
         self._removed.clear()
         self._authors.clear()
 
@@ -108,7 +109,7 @@ class TokenUsers:
             assert token_id not in self._removed, f"a token that was removed is back: {token}"
         self._removed |= before.keys() - after.keys()
         by = getattr(operation, "by", CLUSTER)
-        # A renewal to the same time is a change, too, of which nothing is seen.
+        # A renewal to the same time is also a change, although it has no visible effect.
         changed = {each for each in before.keys() | after.keys() if before.get(each) is not after.get(each)}
         self._authors |= dict.fromkeys(changed, by)
         return reply, before, after

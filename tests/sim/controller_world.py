@@ -32,7 +32,7 @@ from tests.sim.controller_tokens import SETTINGS, TokenUsers
 from tests.support.images import same_content
 
 STORY = 30
-# Of what happens apart from requests, by weight; the rest are requests.
+# The events other than requests, and their weights.
 EVENTS = {
     "commit": 40,
     "alive": 10,
@@ -145,11 +145,13 @@ class World:
         return reply
 
     def beat(self, broker_id: int) -> None:
-        """A broker is heard from."""
+        """A broker sends a heartbeat."""
         self._request(Act("beat", (broker_id, "run", False, (), None, False)))
 
     def _check_hold_down(self, act: Act, before: View, after: View) -> None:
-        """Who was fenced and is alive is back at once, and later each further time, unless nobody else serves."""
+        """A live broker is unfenced immediately after its first fencing and later after each further one, unless no
+        other broker is active.
+        """
         for broker_id, new in after.brokers.items():
             old = before.brokers.get(broker_id)
             if old is None or old.epoch != new.epoch or old.fenced is new.fenced:
@@ -176,7 +178,7 @@ class World:
         )
 
     def _check_candidates(self, act: Act, reply: Any, after: View) -> None:
-        """Who could lead a partition that has no leader, and is heard from, is in service, whatever was before."""
+        """A broker with heartbeats that could lead a partition without a leader is unfenced, whatever its history."""
         if act.kind != "beat" or act.args[1] != "run" or act.args[2] or isinstance(reply, str):
             return
         broker = after.brokers[act.args[0]]
@@ -285,14 +287,14 @@ class World:
                 self._commit()
 
     def _silence(self) -> None:
-        """A broker stands still, or seems to: it is fenced, but nobody else may register in its place."""
+        """A broker stands still, or seems to: it is fenced, but no other process may register in its place."""
         broker_id = self._silences.choice(BROKERS)
         state, heartbeats = self.cluster.controller.state, self.cluster.controller.heartbeats
         broker = state.brokers.get(broker_id)
         if broker is None or broker.fenced or not heartbeats.has_session(broker, self.cluster.now_ms):
             return
         self.counts["silence"] += 1
-        # Of an incarnation before, it changes nothing.
+        # The epoch of an earlier incarnation changes nothing.
         for epoch in (broker.epoch - 1, broker.epoch):
             operation = FenceBrokers((broker_id,), FenceReason.STANDS_STILL, {broker_id: epoch}, ended=False)
             self.operate(Act("fence", (broker_id,)), operation)

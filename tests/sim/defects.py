@@ -1,9 +1,9 @@
-"""Planted defects: wrong behaviours, each of which its simulation must find within SEEDS seeds, or the number given.
+"""Planted defects: wrong behaviours. A simulation must find each one within SEEDS seeds, or within its own number.
 
-`found_at.tsv` has for each search the seed that found the defect last. `make test` begins with that seed, and tries
+`found_at.tsv` has the seed of each search that found the defect last. `make test` begins with that seed, and tries
 others only if it no longer finds the defect: every change of the broker's draws moves seeds. `make test-all` searches
 all seeds from the first one on. With BROKER_CY_FOUND=FILE each search appends a line to FILE;
-`python -m tests.sim.found FILE` takes these lines into the table.
+`python -m tests.sim.found FILE` merges these lines into the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Planter = Callable[[Patch], None]
 """Replaces a function of the coordinator by a wrong one; its name and docstring say what is wrong."""
 
 SEEDS = 6
-# What a planted function raises that no longer fits the code around it: then the defect was not planted.
+# The errors of a planted function that no longer fits the code around it: then the defect was not planted.
 MISFITS = (TypeError, AttributeError, NameError)
 FOUND_AT = Path(__file__).with_name("found_at.tsv")
 

@@ -1,4 +1,4 @@
-"""Take the seeds that found planted defects into found_at.tsv.
+"""Merge the seeds that found planted defects into found_at.tsv.
 
 BROKER_CY_FOUND=/tmp/found python -m pytest tests/sim -k "defect or planted"
 python -m tests.sim.found /tmp/found

@@ -1,9 +1,9 @@
-"""The world of the group simulation: one state machine of the group coordinator with members that join, leave, crash,
-hang and come back, with their late requests, failing disks, restarts, and moves to another broker, where the old
-coordinator goes on until it learns of it.
+"""The world of the group simulation: one state machine of the group coordinator, with members that join, leave, crash,
+hang and come back, late requests, failing disks and restarts. The coordinator also moves to other brokers; the old one
+continues until it learns of the move.
 
-The coordinator's log is a partition of the broker, on files. What clients know is kept apart from the coordinator's
-state; after each step the two are compared.
+The coordinator's log is a partition of the broker, on files. The world keeps the clients' knowledge apart from the
+coordinator's state, and compares the two after each step.
 """
 
 from __future__ import annotations

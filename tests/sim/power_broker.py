@@ -1,5 +1,5 @@
-"""The parts of a broker that the power cut simulation runs, from a start to the end of the process: the controller with
-its metadata log, the log manager with its cleaner, the partitions and their group commit, all of them the real ones.
+"""The parts of a broker that the power cut simulation runs, from a start to the end of the process. All are real: the
+controller with its metadata log, the log manager with its cleaner, and the partitions with their group commit.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Broker:
             self.work,
             self.logs.removal.files,
             clock,
-            # What it draws has no visible effect.
+            # Its draws have no visible effect.
             Randomness(random.Random(0)),
         )
         self.config = BrokerConfig.from_properties({"node.id": "1", "log.dirs": root})

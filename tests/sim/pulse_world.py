@@ -1,5 +1,5 @@
-"""A node that is asked whether it runs, and who asks it, on one virtual clock: long turns of both, slow networks, nodes
-that stand still for good or for a while, connections that break. Everything is drawn from one seed.
+"""A node that asks another one whether it runs, on one virtual clock: both have long turns, the network is slow, nodes
+stand still for a while or forever, and connections break. Everything is drawn from one seed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class World:
         self.delay_ms = draw.choice([1, 20, 200, 1_000])
         self.turns_ms = draw.choice([1, 500, 5_000])  # how long the turns of the node that asks may be
         self.stops_ms = draw.choice([0, 300, 3_000, 20_000])  # how long the node may stand still
-        self.asking_until_ms = self.asked_until_ms = 0  # they stand still until then
+        self.asking_until_ms = self.asked_until_ms = 0  # both nodes stand still until then
         self.often_ms = draw.choice([300, 1_000, 10_000])  # how often something happens
         self.connection = 0
-        self.pending_ms = -1  # since when the question waits for its answer
-        self.is_unread = False  # the answer is there, and who asks stands still
+        self.pending_ms = -1  # when the unanswered question was asked
+        self.is_unread = False  # the answer has arrived, but the asking node stands still
         self.was_silent = False
         self.silences = self.flaps = self.answers = 0
         self._due: list[tuple[int, int, Callable[[], None]]] = []
@@ -63,7 +63,7 @@ class World:
 
     def turn(self) -> None:
         if self.asking_until_ms > self.now_ms:
-            # What is due happens when it goes on.
+            # The turn happens when the node continues.
             self.at(self.asking_until_ms, self.turn)
             return
         before_ms = self.pulse.interval_ms
@@ -103,14 +103,14 @@ class World:
         self.pending_ms = -1
         self.pulse.answered(self.now_ms)
         if self.was_silent:
-            # Whoever was taken for dead and is not gets more time, up to the bound.
+            # A node that was wrongly considered dead gets more time, up to the bound.
             self.flaps += 1
             assert self.pulse.interval_ms >= min(2 * self.pulse.base_ms, INTERVAL_MS_MAX), "a flap changed nothing"
             assert self.pulse.interval_ms >= floor_ms
         self.was_silent = False
 
     def freeze(self) -> None:
-        """The node stands still for good: that is noticed in bounded time, whatever was before."""
+        """The node stands still forever. That is detected in bounded time, whatever happened before."""
         self.asked_until_ms = 1 << 60
         self.asking_until_ms = self.now_ms
         deadline_ms = self.now_ms + NOTICED_MS

@@ -135,7 +135,7 @@ class Checks:
             assert find(self.committed, batch.offset) != batch, f"{node_id} truncated {batch}, which is committed"
 
     def replaced(self, node_id: int) -> None:
-        """The log of a node begins behind a snapshot."""
+        """The log of a node begins after a snapshot."""
         disk = self.nodes[node_id].disk
         snapshot = disk.snapshots[disk.start]
         self._voters[node_id].replace(snapshot.voters, snapshot.kraft_version)
@@ -216,7 +216,7 @@ class Checks:
     def _commit(self, batch: Batch, quorum: Quorum) -> None:
         voters = quorum.voters
         holders = [node.key for node in self.nodes.values() if node.key in voters and node.disk.has_durable(batch)]
-        # What was acknowledged by a disk that is lost since counts: the disk is still among the voters.
+        # A lost disk counts as a holder while it is among the voters: it acknowledged the batch.
         there = {node.key for node in self.nodes.values()}
         holders += [key for key in voters.keys if key.directory_id != ZERO and key not in there]
         assert len(holders) >= voters.majority, f"{batch} is committed by {voters}, and only {holders} have it on disk"

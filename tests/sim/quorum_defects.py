@@ -417,8 +417,8 @@ def pre_vote_is_always_granted(patch: Patch) -> None:
     patch.setattr(elections, "_grants", grants)
 
 
-# The number of seeds (from that in FIRST on, or from 1) of which one must find it. Those with more than SEEDS_MAX are
-# searched by the soak test.
+# One of so many seeds, starting at that in FIRST or at 1, must find the defect. The soak test searches the defects with
+# more than SEEDS_MAX seeds.
 SEEDS_MAX = 60
 DEFECTS: dict[Planter, int] = {
     sends_before_it_persists: 6,

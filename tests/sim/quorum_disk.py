@@ -1,4 +1,4 @@
-"""What a simulated node of the quorum has on its disk, and what a power cut leaves of it."""
+"""The disk of a simulated quorum node, and what a power cut leaves on it."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def find(log: Sequence[Batch], offset: int) -> Batch | None:
 
 
 class Disk:
-    """`log` is what the process reads, `durable` what a power cut leaves; both are whole batches, `log` from `start`
-    on. A snapshot is there when it is complete; `part` is the incomplete one, its id and the number of its bytes.
-    `formatted` is what `storage format` has written.
+    """The process reads `log`, and a power cut leaves `durable`. Both contain whole batches; `log` begins at `start`.
+    `snapshots` contains complete snapshots; `part` is the id of the incomplete one and the number of its bytes.
+    `formatted` is the snapshot that `storage format` wrote.
     """
 
     def __init__(self, directory_id: UUID, formatted: Snapshot) -> None:
         self.directory_id = directory_id
         self.formatted = formatted
-        # The state that the process wrote last, and the one that a power cut leaves at least: only votes wait for it.
+        # The state that the process wrote last, and the oldest one that a power cut may leave: only votes wait for it.
         self.state: ElectionState | None = None
         self.durable_state: ElectionState | None = None
         self.start = BEGINNING

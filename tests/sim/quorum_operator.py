@@ -1,4 +1,4 @@
-"""Who changes the voters of the simulated quorum: adds, removes and replaces them, and upgrades kraft.version."""
+"""The operator of the simulated quorum, who adds, removes and replaces voters, and upgrades kraft.version."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Operator:
         self.replies: dict[ErrorCode, int] = {}
 
     def act(self) -> None:
-        """Ask one of the nodes that believe to lead for a change, sometimes for two at once."""
+        """Ask a node that considers itself the leader for one change, sometimes for two."""
         draw = self.world.draw
         leaders = [node for node in self.world.nodes.values() if node.is_leader]
         if not leaders:
@@ -55,7 +55,7 @@ class Operator:
         return RemoveVoter(key) if len(left) and self._has_majority(left) else None
 
     def asked_by_a_node(self, node: Node, message: JoinVoters | DropVoter) -> None:
-        """An observer asks to be made a voter, or that the disk is removed that it has lost (KIP-1186)."""
+        """An observer asks to become a voter, or to remove the voter of a disk that it has lost (KIP-1186)."""
         assert self.world.auto_join, f"{message} was sent although nodes do not join by themselves"
         if node.quorum is None:
             return

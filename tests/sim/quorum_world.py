@@ -104,7 +104,7 @@ class Faults(NamedTuple):
 
 
 class Node:
-    """`quorum` is None while the node is down. What is under way for an earlier life is dropped."""
+    """`quorum` is None while the node is down. Work in progress for an earlier life is dropped."""
 
     def __init__(self, node_id: int, disk: Disk) -> None:
         self.node_id = node_id
@@ -138,13 +138,13 @@ class World:
         voters = draw.choice([3, 3, 3, 4, 5])
         self.ids = tuple(range(1, voters + draw.choice([0, 0, 1, 2]) + 1))
         self.is_static = draw.random() < 0.3
-        # Of a source of its own, so that the worlds without it stay what they were.
+        # Drawn from its own source, so that the worlds without auto join stay the same.
         self.auto_join = random.Random(f"auto join {seed}").random() < 0.3
         self.disks = 0
         self.timeouts = Timeouts(draw.choice([30, 200, 1000]), draw.choice([150, 600, 2000]), 200, 100)
         self.faults = Faults.drawn(draw)
         self.snapshot_ms = draw.choice([300, 1000, 5000])
-        # What a disk has that was formatted without voters: one that replaces another, or is added later.
+        # The snapshot of a disk that was formatted without voters: a replacement, or one that is added later.
         self.blank = Snapshot(1, VoterSet(), 0)
         self.nodes = {node_id: Node(node_id, Disk(self.directory_id(), self.blank)) for node_id in self.ids}
         first = [self.nodes[node_id].me for node_id in self.ids[:voters]]
@@ -241,7 +241,7 @@ class World:
         leader = next(node for node in self.nodes.values() if node.is_leader)
         assert leader.quorum is not None
         voters = leader.quorum.voters
-        # Who has lost its disk is not the voter that it was.
+        # A node that has lost its disk is no longer the same voter.
         left = [node for node in self.nodes.values() if node is not leader and node.key in voters]
         if self.timeouts.fetch_ms < FETCH_MS or len(left) < voters.majority:
             return
@@ -284,7 +284,7 @@ class World:
                 self.at(self.doubts.randint(0, within_ms), lambda node=node, gone=gone: self.take(node, gone))  # type: ignore[misc]
 
     def follows_one(self) -> bool:
-        """All nodes whose process is there have one leader, which is there, too."""
+        """Whether all running nodes have the same leader, and it runs, too."""
         found = {node.quorum.leader_id for node in self.nodes.values() if node.quorum is not None}
         return len(found) == 1 and any(node.node_id in found for node in self.nodes.values() if node.is_leader)
 
@@ -591,7 +591,7 @@ class World:
         if self.postpone(node, lambda: self.deliver(to, event)):
             return
         if isinstance(event.message, (JoinVoters, DropVoter)):
-            # What the handler of such a request does with it; the response says nothing that the sender needs.
+            # The handler of such a request does the same; the sender needs nothing from the response.
             self.operator.asked_by_a_node(node, event.message)
         else:
             self.take(node, event)

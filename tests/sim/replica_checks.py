@@ -1,6 +1,4 @@
-"""What must hold in the replication simulation, whatever happens: after each step of a node, at elections and at the
-end.
-"""
+"""The invariants of the replication simulation, checked after each step of a node, at elections and at the end."""
 
 from __future__ import annotations
 
@@ -12,21 +10,21 @@ from tests.sim.replica_node import Batch, Node
 
 
 class Checks:
-    """What is checked:
+    """These invariants are checked:
 
     - A record that is acknowledged with acks=all was in the log of each member of the in-sync set, and is in that of
-      each later leader, once. What anybody could read below a high watermark never changes.
+      each later leader, once. Records below a high watermark never change.
     - A log has no records of a later leader epoch than its replica.
     - A node's high watermark never goes back, and is not below its log start.
     - The high watermark moves exactly as far as the in-sync set and min.insync.replicas allow; a replica that has left
       the set does not hold it while it copies what it missed.
-    - A replica that joins the set has what was committed when its joining was proposed.
-    - What a DeleteRecords was answered for is deleted on all replicas that are served or in sync, as their leader
-      knows; and it waits for no other replica, and for none that has reported to have deleted it.
-    - A throttle holds no replica that is in sync, and one broker copies at most its rate to the others, over all
-      windows, and one answer more.
-    - Proposed in-sync sets are within the replicas, and contain no broker that is known to be fenced or to stop. Who
-      joins a set that is smaller than min.insync.replicas is not due to leave it.
+    - A replica that joins the set has all records that were committed when its joining was proposed.
+    - When a DeleteRecords is answered, its records are deleted on all replicas that are served or in sync, as their
+      leader knows. It waits for no other replica, and for none that has reported the deletion.
+    - A throttle holds no replica that is in sync. One broker copies at most its rate to the others, over all windows,
+      plus one answer.
+    - Proposed in-sync sets are within the replicas, and contain no broker that is known to be fenced or to stop. A
+      replica that joins a set smaller than min.insync.replicas is not due to leave it.
     """
 
     def __init__(self, min_isr: int, lag_max_ms: int, throttle: int, windows: tuple[int, int]) -> None:
@@ -116,7 +114,9 @@ class Checks:
         assert high >= min(needed), f"{node.node_id}: the high watermark is {high}, and {min(needed)} is everywhere"
 
     def fetched(self, leader: Node, follower: int) -> None:
-        """A fetch of it was acknowledged. Who has left the set counts again once it has what was there at a fetch."""
+        """A fetch of the follower was acknowledged. A follower that has left the set counts again once it has all
+        records that its leader had at such a fetch.
+        """
         assert leader.replica is not None
         assert leader.replica.in_sync is not None
         state = leader.replica.in_sync
@@ -128,7 +128,7 @@ class Checks:
                 del left[follower]
 
     def low_watermark(self, leader: Node, low: int, nodes: Mapping[int, Node]) -> None:
-        """Everything before `low` is said to be deleted everywhere."""
+        """A leader reports that everything before `low` is deleted on all replicas."""
         assert leader.replica is not None
         state = leader.replica.in_sync
         assert state is not None
@@ -182,7 +182,7 @@ class Checks:
 
     def copied(self, leader: Node, batches: int, now_ms: int) -> None:
         """A leader has sent to a replica that is not in sync."""
-        # What was copied before may have been forgotten, with the window that it was counted in.
+        # Older copies may have been forgotten with the window that counted them.
         since_ms = now_ms - (self.windows - 1) * self.window_ms
         kept = [each for each in self._copies.get(leader.node_id, ()) if each[0] == leader.life and each[1] > since_ms]
         before = sum(count for _, _, count in kept)

@@ -295,8 +295,8 @@ def deletion_waits_for_fenced_brokers(patch: Patch) -> None:
     patch.setattr(InSync, "_is_counted", lambda self, broker_id: True)
 
 
-# The number of seeds (from 1 on) of which one must find it. Those with more than SEEDS_MAX are searched by the soak
-# test.
+# One of so many seeds, starting at 1, must find the defect. The soak test searches the defects with more than SEEDS_MAX
+# seeds.
 SEEDS_MAX = 120
 DEFECTS: dict[Planter, int] = {
     diverging_fetch_acknowledges: 40,

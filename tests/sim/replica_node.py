@@ -26,7 +26,7 @@ class Batch(NamedTuple):
 
 
 class Log:
-    """`batches` are those of the process, of which the first `written` are in the files, and `durable` on disk."""
+    """The process has `batches`. The first `written` ones are in the files, and the first `durable` ones on disk."""
 
     def __init__(self) -> None:
         self.log_start_offset = 0
@@ -77,7 +77,7 @@ class Log:
         return removed
 
     def cut(self, keep: int) -> None:
-        """What a start finds that has the first `keep` batches."""
+        """Reduce the log to its first `keep` batches, as a start finds it."""
         del self.batches[keep:]
         self.written = self.durable = keep
         self.epochs = LeaderEpochs("/nowhere")
@@ -142,7 +142,7 @@ class Node:
         self.replica = Replica(0)
         self.replica.follow(0)
         log = self.log
-        # A log start that moved after the last checkpoint is forgotten, as far as the files are there.
+        # A log start that moved after the last checkpoint is forgotten, as far as the files still exist.
         log.log_start_offset = max(min(log.log_start_offset, self.checkpointed_start), log.base)
         high = following.opening_high_watermark(self.checkpointed_high, log.log_start_offset)
         self.replica.open(log.written_end_offset, log.synced_end_offset, high)

@@ -1,7 +1,7 @@
-"""Links that are cut in one direction, and leaders that stand still, in the replication simulation; and what must hold
+"""Links that are cut in one direction, and leaders that stand still, in the replication simulation; and the invariants
 of followers that leave in-sync sets because they have stopped fetching (replica.silence).
 
-It draws from a stream of its own, so that worlds without cuts are the same as before there were any.
+Its draws come from their own stream, so that worlds without cuts stay the same.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Silences:
                 assert len(times) <= doublings + 1, f"{name} for the {len(times)}th time"
 
     def _check_quiet(self, leader: Node, state: InSync, now_ms: int) -> None:
-        """A member that should have left by now is there, and its leaving is not proposed."""
+        """Raises AssertionError if a member that should have left is still in sync, and no proposal removes it."""
         end_offset = leader.log.written_end_offset
         at = leader.node_id
         late_ms = 2 * TICK_MS

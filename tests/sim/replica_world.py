@@ -535,9 +535,9 @@ class World:
                 leader.parked.append(entry)
 
     def answer(self, leader: Node, node: Node, ask: following.Ask, verdict: leading.Verdict) -> None:
-        """The records of an answer are read when it leaves: in a broker with threads, like Kafka's, the leader may
-        have appended those of a later leader by then. What was truncated meanwhile is not sent (a cut slice ends the
-        connection).
+        """The records of an answer are read when it leaves. In a broker with threads, like Kafka's, the leader may have
+        appended the records of a later leader by then. Records that were truncated in the meantime are not sent (a cut
+        slice ends the connection).
         """
         assert leader.replica is not None
         self.silences.answers(leader, node.node_id, self.now_ms)

@@ -60,13 +60,13 @@ FIRST_SEED = int(os.environ.get("WORLD_FIRST_SEED", "0"))
 SOAK_SEEDS = int(os.environ.get("WORLD_SEEDS", "20000"))
 # The seeds are divided into parts so that test workers can share them.
 PARTS = min(5, SEEDS)
-# Of each profile besides that of the whole world.
+# The seeds of each profile other than that of the whole world.
 PROFILE_SEEDS = max(1, SEEDS // 20)
-# Of the profile `cluster`, in which three nodes run.
+# The seeds of the profile `cluster`, in which three nodes run.
 CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", by_tier("20", "200")))
 CLUSTER_SOAK_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "20000"))
 CLUSTER_PARTS = min(CLUSTER_SEEDS, max(5, CLUSTER_SEEDS // 10))
-# Of each of the other profiles of clusters.
+# The other profiles of clusters, and the seeds of each.
 OTHER_CLUSTERS = (
     CLUSTER_DISKS,
     CLUSTER_ROLES,
@@ -76,12 +76,12 @@ OTHER_CLUSTERS = (
     CLUSTER_DATA_DISKS,
 )
 OTHER_CLUSTER_SEEDS = max(1, min(by_tier(2, 10), CLUSTER_SEEDS))
-# One seed of so many runs twice.
+# One in so many seeds runs twice.
 TWICE_EVERY = 100
-# In the profile `cluster`, so many from the first one on.
+# In the profile `cluster`, the first so many seeds run twice.
 CLUSTER_TWICE = by_tier(1, 3)
 SOAK_TIMEOUT_S = 4 * 3600
-# The seeds of `make soak` run in tests of so many, each of which has a time limit.
+# `make soak` runs so many seeds per test; each test has a time limit.
 SOAK_PART = 2000
 
 pytestmark = needs.memory
@@ -114,9 +114,9 @@ def run_seeds(first: int, count: int, profile: str = EVERYTHING) -> None:
         acked += result.acked
         reads += result.reads
     assert acked > 0
-    # The runs were not idle. The two consumers at the end read what is left, which may be less than half of what was
-    # acknowledged: topics are deleted, trimmed and compacted. In some profiles nobody else reads except for members,
-    # which share the partitions.
+    # The runs were not idle. The two consumers at the end read all remaining records. These may be less than half of
+    # the acknowledged ones: topics are deleted, trimmed and compacted. In some profiles, the only other readers are
+    # members, which share the partitions.
     assert reads > acked // 4, f"{acked} records were acknowledged, and {reads} read"
     took_s = time.process_time() - began_s
     print(
@@ -127,7 +127,7 @@ def run_seeds(first: int, count: int, profile: str = EVERYTHING) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_seed_finds_anything(part: int) -> None:
-    """If this fails, clients lose what was acknowledged, read what they must not, or wait in vain after faults."""
+    """If this fails, clients lose acknowledged records, read records that they must not see, or hang after faults."""
     first, end = (FIRST_SEED + SEEDS * at // PARTS for at in (part, part + 1))
     run_seeds(first, end - first)
 
@@ -140,7 +140,7 @@ def test_no_seed_of_a_profile_finds_anything(profile: str) -> None:
 
 @pytest.mark.parametrize("part", range(CLUSTER_PARTS))
 def test_no_seed_of_a_cluster_finds_anything(part: int) -> None:
-    """If this fails, three nodes lose what was acknowledged, have two leaders, or do not get in sync after faults."""
+    """If this fails, three nodes lose acknowledged records, have two leaders, or do not get in sync after faults."""
     first, end = (FIRST_SEED + CLUSTER_SEEDS * at // CLUSTER_PARTS for at in (part, part + 1))
     run_seeds(first, end - first, CLUSTER)
 
@@ -151,35 +151,34 @@ def test_no_seed_of_a_cluster_with_a_broken_disk_finds_anything() -> None:
 
 
 def test_no_seed_of_a_cluster_whose_data_disk_dies_finds_anything() -> None:
-    """If this fails, a broker leads partitions on a disk that died although its metadata log is on another one, or
-    clients lose records when others lead in its place.
+    """If this fails, a broker whose metadata log is on another disk leads partitions on a failed disk, or clients lose
+    records when other brokers take over.
     """
     run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_DATA_DISKS)
 
 
 def test_no_seed_of_a_cluster_with_controllers_of_its_own_finds_anything() -> None:
-    """If this fails, brokers that are no controllers do not find the active one again, or lose records meanwhile."""
+    """If this fails, brokers without the controller role do not find the active controller again, or lose records."""
     run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_ROLES)
 
 
 def test_no_seed_of_a_cluster_whose_voters_change_finds_anything() -> None:
-    """If this fails, metadata are lost or differ while controllers are added, removed and get other disks, or nobody
-    leads the quorum any more, or it has other voters than those that its operator was answered.
+    """If this fails, metadata is lost or differs while controllers are added, removed and get other disks. Or the
+    quorum has no leader, or other voters than it reported to its operator.
     """
     run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_VOTERS)
 
 
 def test_no_seed_of_a_cluster_with_unclean_elections_finds_anything() -> None:
-    """If this fails, replicas differ, have records twice or cannot be read after leaders that lack records were elected
-    for one topic; or another topic lost records.
+    """If this fails, replicas differ, have duplicate records or cannot be read after unclean elections of one topic; or
+    another topic has lost records.
     """
     run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_UNCLEAN)
 
 
 def test_no_seed_of_a_cluster_with_logins_and_acls_finds_anything() -> None:
-    """If this fails, a broker judges by ACLs that it had replaced, or serves who has not logged in or whose token has
-    ended, or goes by quotas that are no more; or the nodes of a cluster do not find each other again where they have to
-    log in.
+    """If this fails, a broker applies replaced ACLs or removed quotas, or serves a client without a login or with an
+    expired token. Or the nodes of a cluster that must log in do not find each other again.
     """
     run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_SECURED)
 

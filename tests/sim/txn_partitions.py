@@ -126,7 +126,7 @@ class LoggedHarness(TxnHarness):
         found = [record for step in self.held for record in step.records]
         if found:
             try:
-                # What the runtime does before each append.
+                # The runtime does the same before each append.
                 CoordinatorRuntime._check_epoch(cast(Any, self))
             except KafkaError as error:
                 self.fail(error.code)

@@ -280,7 +280,7 @@ class World:
             del self.delayed[:-DELAYED_MAX]
 
     def delayed_end(self) -> None:
-        """A request arrives for which nobody waits."""
+        """A request arrives that its client has given up."""
         if self.delayed:
             where, identity, decided = self.delayed.pop(self.rng.randrange(len(self.delayed)))
             token = self.harness.token()

@@ -36,11 +36,11 @@ def check_partitions(machine: Machine) -> None:
         belongs_to = topic_ids[partition.topic, partition.index]
         assert belongs_to == partition.topic_id, f"{name} of {partition.topic_id} has the log of {belongs_to}"
         assert start <= watermark <= written <= end, f"{name}: {start} <= {watermark} <= {written} <= {end} is wrong"
-        # A follower whose empty log begins within a batch, of which its leader has deleted a part, begins again with
-        # the whole batch: nothing was readable.
+        # If a leader has deleted a part of a batch, and a follower's empty log begins within this batch, the follower
+        # begins again with the whole batch: nothing was readable.
         begins_again = machine.world.plan.is_cluster and watermark == start and start_before == before == end_before
-        # Of their records one replica may be the only one that has them (min.insync.replicas=1), and lose its power.
-        # So does a follower of a leader that was elected uncleanly.
+        # The only replica with records of the brokers' own topics (min.insync.replicas=1) may lose power and these
+        # records. A follower of an uncleanly elected leader may lose records, too.
         may_lose = (partition.topic in OWN_TOPICS and not machine.world.keeps_unsynced) or partition.topic[0] == "u"
         assert watermark >= before or begins_again or may_lose, (
             f"{name}: the high watermark goes back from {before} to {watermark}"

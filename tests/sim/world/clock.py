@@ -1,4 +1,4 @@
-"""Virtual time: microseconds of the world, and the clocks of its machines, which drift and are set."""
+"""Virtual time: microseconds of the world, and the clocks of its machines, which drift and can be set."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ US = 1_000_000
 
 
 class WorldTime:
-    """The time that everything in the world shares and nobody in it can see."""
+    """The time that everything in the world shares, and that no program in it can read."""
 
     def __init__(self) -> None:
         self.now_us = 0
 
 
 class MachineClock:
-    """The clocks of one machine: the monotonic one runs at `rate` of the world's time, and the wall clock follows it
-    until somebody sets it.
+    """The clocks of one machine. The monotonic clock runs at `rate` of the world's time, and the wall clock follows it
+    until it is set.
     """
 
     def __init__(self, time: WorldTime, rate: float = 1.0) -> None:
         self._time = time
         self._rate = rate
-        # What the broker reads; `sync` brings it up to date.
+        # The clock that the broker reads; `sync` updates it.
         self.given = ManualClock(EPOCH_MS)
-        # How far the wall clock is ahead of what it would be if nobody had set it, and how far it was at most.
+        # How far the wall clock is ahead of a clock that was never set, and the most that it has been ahead.
         self._ahead_ms = self.ahead_most_ms = 0
 
     def _ns(self) -> int:
@@ -39,14 +39,14 @@ class MachineClock:
         self.given.advance_ns(max(0, self._ns() - self.given.monotonic_ns()))
 
     def set_ahead(self, ms: int) -> None:
-        """Set the wall clock alone, forwards or back."""
+        """Set only the wall clock, forwards or back."""
         self.sync()
         self.given.set_wall_ms(self.given.wall_ms() + ms)
         self._ahead_ms += ms
         self.ahead_most_ms = max(self.ahead_most_ms, self._ahead_ms)
 
     def catch_up(self, ahead_ms: int) -> None:
-        """Set the wall clock so that it is that far ahead of what it would be if nobody had set it."""
+        """Set the wall clock that far ahead of a clock that was never set."""
         self.set_ahead(ahead_ms - self._ahead_ms)
 
     def world_us(self, monotonic_s: float) -> int:

@@ -117,27 +117,27 @@ def node_of(host: str) -> int:
 
 
 class Lagging(NamedTuple):
-    """What is not in sync yet."""
+    """A node or partition that is not in sync yet."""
 
     name: str
 
 
 class Cluster:
-    """What is known of all nodes together."""
+    """The combined knowledge about all nodes."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        # Who leads: by (topic id, partition, leader epoch), and by epoch of the metadata quorum.
+        # The leaders: by (topic id, partition, leader epoch), and by epoch of the metadata quorum.
         self._leaders: dict[tuple[UUID, int, int], str] = {}
         self._controllers: dict[int, str] = {}
         # By (topic id, partition): the largest epochs of leader and partition in any image.
         self._epochs: dict[tuple[UUID, int], tuple[int, int]] = {}
-        # By offset in the metadata log: what the image there says of the topics.
+        # By offset in the metadata log: a hash of the topics in the image at this offset.
         self._images: dict[int, int] = {}
         self._seen: dict[str, int] = {}
-        # How often somebody began to lead a partition, and when that was last.
+        # How often a node began to lead a partition, and the time of the last one.
         self._moves = self._moved_us = 0
-        # What is committed in the metadata log, if its voters may change.
+        # The committed part of the metadata log, if its voters may change.
         first = frozenset(world.machines[host].key for host in world.plan.voters)
         self.committed = Committed(world, first) if first else None
 
@@ -213,7 +213,7 @@ class Cluster:
                     )
 
     def has_deposed_leader(self, topic: str, index: int) -> bool:
-        """Whether a node leads a partition that has a newer leader, of which it has not heard."""
+        """Whether a node leads a partition and does not know that the partition has a newer leader."""
         partitions = (
             machine.server.broker.partitions.get(topic, index)
             for machine in self._world.machines.values()
@@ -224,7 +224,7 @@ class Cluster:
     # --- at the end
 
     def out_of_sync(self) -> list[Lagging]:
-        """The partitions of which not all replicas are in sync and as long as the others, and nodes that lag."""
+        """Return the nodes that lag, and the partitions whose replicas are not all in sync and of the same length."""
         machines = {node_of(host): each for host, each in self._world.machines.items()}
         down = [Lagging(each.host) for each in machines.values() if each.server is None or not each.is_started]
         if down:

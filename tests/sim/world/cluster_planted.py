@@ -147,7 +147,7 @@ def who_is_far_behind_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def observers_stay_with_their_leader(patch: pytest.MonkeyPatch) -> None:
-    """A broker that is no controller does not search for another leader when its own does not answer."""
+    """A broker without the controller role does not search for another leader if its own does not answer."""
     patch.setattr(elections, "_search", lambda state: None)
 
 
@@ -155,7 +155,7 @@ def observers_stay_with_their_leader(patch: pytest.MonkeyPatch) -> None:
 
 
 def changes_are_acknowledged_before_they_are_committed(patch: pytest.MonkeyPatch) -> None:
-    """A change of the voters is answered as soon as the leader has it in its log."""
+    """A change of the voters is acknowledged as soon as the leader has it in its log."""
     right = changes.change
 
     def wrong(state: QuorumState, event: ChangeVoters) -> None:
@@ -194,12 +194,12 @@ def a_start_knows_only_the_newest_voters(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_topic_has_unclean_elections(patch: pytest.MonkeyPatch) -> None:
-    """A replica that may lack records leads wherever no other one is there, whatever the topic allows."""
+    """A replica that may lack records becomes the leader if no other one is available, whatever the topic allows."""
     patch.setattr(Rules, "unclean_allowed", lambda self, topic: True)
 
 
 def unclean_leaders_never_recover(patch: pytest.MonkeyPatch) -> None:
-    """What the leader reports after an unclean election is not noted (KIP-704)."""
+    """The controller ignores the leader's report after an unclean election (KIP-704)."""
     right = PartitionChange.record
 
     def wrong(self: PartitionChange) -> VersionedRecord | None:

@@ -1,7 +1,7 @@
-"""The metadata log of a cluster whose voters change: what is committed in it, and by whom it may be changed.
+"""The metadata log of a cluster whose voters change: its committed batches, and the nodes that may change it.
 
-What has ever been committed is kept, batch by batch, with the voters that were. Each node has the same, whatever disks
-were replaced since.
+The world keeps every batch that was ever committed, and all sets of voters. Each node must have the same batches,
+whatever disks were replaced since.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Voters = frozenset[ReplicaKey]
 
 
 class Committed:
-    """What all nodes together have committed. The first voters are committed from the beginning."""
+    """The batches that the nodes have committed. The first voters are committed from the beginning."""
 
     def __init__(self, world: World, first: Voters) -> None:
         self._world = world
         self._batches: dict[int, Batch] = {}
-        # Of each node: how many processes it has had, and the offset up to which the log of this one was compared.
+        # By node: its number of processes, and the offset up to which the log of the current one was compared.
         self._compared: dict[str, tuple[int, int]] = {}
         # By epoch of the quorum.
         self._leaders: dict[int, str] = {}
         # All sets of voters, in the order of their commits.
         self.voters: list[Voters] = [first]
-        # When how much was committed: (us, offset); and the end of the last batch of them that is no control batch.
+        # The commits as (us, end offset), and the end of the last committed batch that is not a control batch.
         self._ends: list[tuple[int, int]] = [(-NEVER, 0)]
         self._data_end = 0
         # By node and directory: the end of its log.
@@ -47,8 +47,8 @@ class Committed:
     # --- after each turn of a node
 
     def check(self, machine: Machine) -> None:
-        """Raises AssertionError if a node has something else committed than others, or leads and must not. A node that
-        is starting may lead already.
+        """Raises AssertionError if a node has committed other batches than others, or leads and must not. A node may
+        lead while it is starting.
         """
         controller = getattr(machine.server.broker, "controller", None) if machine.server is not None else None
         if controller is None or not hasattr(controller, "_driver"):
@@ -105,7 +105,7 @@ class Committed:
                 self._check_added(key, state.timeouts.fetch_ms)
 
     def _check_added(self, key: ReplicaKey, fetch_ms: int) -> None:
-        """Who is added is there, with this disk, and has caught up: it would hold up the others."""
+        """An added voter exists with this disk and has caught up; otherwise it would delay the others."""
         machine = next(each for each in self._world.machines.values() if each.key.id == key.id)
         assert machine.key == key, f"{key} was made a voter, and {machine.host} has the disk {machine.key}"
         caught_up_us = self._world.time.now_us - fetch_ms * 1000 - SLACK_US
@@ -122,7 +122,7 @@ class Committed:
         return self.voters[count - 1 :]
 
     def behind(self) -> list[str]:
-        """The nodes that do not have all that is committed, or other voters than those that were committed last."""
+        """Return the nodes that lack committed batches, or have other voters than those that were committed last."""
         found = []
         for host, machine in self._world.machines.items():
             assert machine.server is not None

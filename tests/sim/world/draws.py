@@ -1,4 +1,4 @@
-"""Random draws of the world, each of which goes into one digest: two runs of a seed are equal if their digests are."""
+"""Random draws of the world. All draws go into one digest: two runs of a seed are equal if their digests are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import random
 from collections.abc import Callable
 
-# Entries of a trace that go into its digest together: hardly anything is called as often as `Trace.add`.
+# The number of trace entries that are added to the digest together, because `Trace.add` is called very often.
 ENTRIES_MAX = 10_000
 # A line, the time of an event, or the name of a stream and what it drew.
 Entry = str | int | tuple[str, object]

@@ -1,5 +1,5 @@
-"""For each kind of fault a defect that a world finds through it: the world passes with its other faults, and fails with
-those of this kind alone.
+"""For each kind of fault, a defect that a world finds through it: the world passes with its other faults, and fails
+with only those of this kind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from tests.sim.world.cluster_planted import CLUSTER_PLANTED
 from tests.sim.world.plan import Plan, plan_of, with_only
 from tests.sim.world.planted import PLANTED, Planted
 
-# Of each kind, from the first one on: which of them finds the defect changes with what the broker draws and sends.
+# The seeds to try for each kind, from `first` on. The seed that finds the defect changes with the broker's draws and
+# messages.
 FAULT_SEEDS = 40
 
 

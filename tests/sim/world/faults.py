@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 
-# After the data disk of a broker has died: within this time a client has tried to write to it, the controller has
-# heard of that, and others lead in its place.
+# The time after the failure of a broker's data disk within which a client has tried to write to it, the controller has
+# learned of the failure, and other brokers lead instead.
 LEADS_US = 2_000_000
 
 
@@ -30,15 +30,15 @@ def begin(world: World, fault: Fault) -> None:
 
 
 def end_all(world: World) -> None:
-    """Mend everything; brokers that are down start again. Those with a partition that is offline are restarted."""
+    """Repair everything, and start brokers that are down. Brokers with an offline partition are restarted."""
     for (source, target), link in world.network.links.items():
-        # Over slow links an operator may remove a static member again and again before it gets on.
+        # Over slow links an operator may remove a static member again and again before it makes progress.
         link.slow_us = 0
         if link.is_cut or link.loss:
             world.network.mend(source, target)
     _set_clocks(world)
     for machine in world.machines.values():
-        # Connections that were lost are found later.
+        # Brokers and clients detect lost connections later.
         machine.disturbed_until_us = world.time.now_us
         machine.paused_until_us = 0
         machine.when_ending = machine.when_in_flight = machine.when_leaving = None
@@ -49,8 +49,8 @@ def end_all(world: World) -> None:
 
 
 def _set_clocks(world: World) -> None:
-    """Set the wall clocks so far ahead that nothing happened later: transactions time out by them. Those of a cluster
-    are set alike, because one node ends the transactions that another one began.
+    """Set the wall clocks ahead of every time that they have shown, because transactions time out by them. The nodes of
+    a cluster get the same time, because one node ends the transactions that another one began.
     """
     clocks = [machine.clock for machine in world.machines.values()]
     most_ms = max(clock.ahead_most_ms for clock in clocks)
@@ -218,14 +218,14 @@ def _repair_later(world: World, machine: Machine, fault: Fault) -> None:
     def repair() -> None:
         disks.repair(machine.disk)
         if machine.is_started:
-            # What could not be written must be nowhere.
+            # Records that could not be written must not appear anywhere.
             check_reloads(machine)
 
     world.at(world.time.now_us + fault.us, repair)
 
 
 def _lose_data_disk(world: World, machine: Machine, fault: Fault) -> None:
-    """The disk of the data dies, and that of the metadata log does not. Other brokers have to lead soon."""
+    """The data disk fails, and the disk of the metadata log does not. Other brokers must lead soon."""
     disks.die(machine.disk, machine.data)
     until_us = world.time.now_us + fault.us
 

@@ -1,9 +1,8 @@
-"""What the world knows about consumer groups: who owned what, what was committed, whose sessions go on, and which
-generations are over.
+"""The world's knowledge of consumer groups: the owners of partitions, committed offsets, active sessions, and past
+generations.
 
-A group that is deleted and created again has other generations and no offsets. Each request to delete something begins
-another life of the group here, whether it succeeds or not: what was sent before it proves nothing about what is there
-after it.
+A group that is deleted and recreated has other generations and no offsets. Here, each request to delete something
+begins another life of the group, whether it succeeds or not: earlier requests prove nothing about the state after it.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from tests.history.operations import Place
 if TYPE_CHECKING:
     from tests.sim.world.world import World
 
-# What members ask for. No session ends sooner than a rebalance, so that no member is dropped between two heartbeats.
+# The timeouts of members. No session ends sooner than a rebalance, so that no member is dropped between two heartbeats.
 SESSION_MS, REBALANCE_MS = 3_000, 4_000
 SIZE_MAX = 3
-# A timer of the coordinator may come so much late, and a drifting clock be so much ahead.
+# A timer of the coordinator may be this late, and a drifting clock this far ahead.
 LATE_US = 100_000
 # A request without an answer may still arrive within this time.
 ARRIVES_US = 20_000_000
@@ -28,7 +27,7 @@ ARRIVES_US = 20_000_000
 
 @dataclass(frozen=True)
 class Deletion:
-    """What a request to delete a group or an offset may end: offsets, and memberships with their last heartbeats."""
+    """The offsets, and the members with their last heartbeats, that a deletion of a group or an offset may remove."""
 
     offsets: dict[Place, int]
     heard_us: dict[str, int]
@@ -38,18 +37,18 @@ class Groups:
     def __init__(self, world: World) -> None:
         self._world = world
         self._lives: dict[str, int] = {}
-        # Until then something that was asked for may be deleted, and no commit is certain to stay.
+        # Until then a requested deletion may take place, and no commit is certain to stay.
         self._unsure_until_us: dict[str, int] = {}
         self._owners: dict[tuple[str, int, int, Place], str] = {}
         self._leaders: dict[tuple[str, int, int, int], str] = {}
         self._committed: dict[tuple[str, Place], int] = {}
-        # The newest generation of which a member got its assignment, by group and life: it is on disk.
+        # By group and life: the newest generation in which a member got its assignment. This generation is on disk.
         self._newest: dict[tuple[str, int], int] = {}
-        # By group and client: when it sent the newest of its heartbeats that succeeded.
+        # By group and client: the time at which it sent its newest successful heartbeat.
         self._heard_us: dict[str, dict[str, int]] = defaultdict(dict)
-        # By group and client: heartbeats sent before that prove nothing.
+        # By group and client: a time; earlier heartbeats prove nothing.
         self._silent_us: dict[tuple[str, str], int] = {}
-        # By group, life, life of the process and generation: since when a member of it is no longer there.
+        # By group, life, life of the process and generation: the time since which one of its members is gone.
         self._over_us: dict[tuple[str, int, int, int], int] = {}
 
     def life(self, group: str) -> int:
@@ -58,16 +57,14 @@ class Groups:
     # --- generations
 
     def lead(self, group: str, generation: int, member_id: str, host: str) -> None:
-        """A member has to assign partitions. Raises AssertionError if another one was, too."""
+        """A member leads a generation. Raises AssertionError if another one leads it, too."""
         # A generation without assignments is not written, so that another life of the process may repeat it.
         key = group, self.life(group), self._world.sites[host].ends, generation
         leader = self._leaders.setdefault(key, member_id)
         assert leader == member_id, f"{group}: {leader} and {member_id} lead generation {generation}"
 
     def unled(self, group: str, generation: int, member_id: str, host: str) -> None:
-        """The group does not know its leader any more: if the record of a new group cannot be written, the group
-        begins again.
-        """
+        """The group has forgotten its leader: it begins again if the record of the new group cannot be written."""
         key = group, self.life(group), self._world.sites[host].ends, generation
         if self._leaders.get(key) == member_id:
             del self._leaders[key]
@@ -106,13 +103,13 @@ class Groups:
             assert passed_us >= SESSION_MS * 1000 - LATE_US, f"{client} was dropped {passed_us} us after its heartbeat"
 
     def member_went(self, group: str, life: int, generation: int, host: str, at_us: int) -> None:
-        """From `at_us` on somebody who was in this generation is not a member any more."""
+        """From `at_us` on, a member of this generation is no longer in the group."""
         if generation >= 0:
             key = group, life, self._world.sites[host].ends, generation
             self._over_us[key] = min(self._over_us.get(key, at_us), at_us)
 
     def member_came(self, group: str, life: int, generation: int, host: str, at_us: int) -> None:
-        """What `member_went` said of that time does not happen."""
+        """Cancel what `member_went` noted for `at_us`."""
         key = group, life, self._world.sites[host].ends, generation
         if self._over_us.get(key) == at_us:
             del self._over_us[key]
@@ -172,7 +169,7 @@ class Groups:
         self._unsure_until_us.pop(group, None)
 
     def check_was_empty(self, group: str, deletion: Deletion, host: str) -> None:
-        """Raises AssertionError if somebody was a member of a group that was deleted."""
+        """Raises AssertionError if a deleted group had a member."""
         for client, sent_us in deletion.heard_us.items():
             if self._heard_us[group].get(client) == sent_us and self._world.sites[host].is_calm_since(sent_us):
                 passed_us = self._world.time.now_us - sent_us

@@ -1,7 +1,7 @@
-"""The event loop of one process: it makes a turn when the world lets it, as uvloop does: callbacks of ready descriptors
-in a drawn order, then those of `call_soon` that were there by then, then the timers that are due.
+"""The event loop of one process. It makes a turn when the world lets it, in uvloop's order: callbacks of ready
+descriptors in a drawn order, then the `call_soon` callbacks that were scheduled by then, then the timers that are due.
 
-Futures and tasks are asyncio's own. What a callback raises ends the run: see `failure`.
+Futures and tasks are asyncio's own. An exception in a callback ends the run: see `failure`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TASKS_MAX = 100
 
 
 class SimLoop:
-    """`wake` is called whenever there may be something to do at the given time of the machine's monotonic clock, and
-    `wake_now` if it is the present one. Once `has_ended`, no callback runs.
+    """The loop calls `wake` if it may have work at the given time of the machine's monotonic clock, and `wake_now` if
+    it may have work now. Once `has_ended`, no callback runs.
 
-    With `forgets_tasks_at_once` each task has a callback when it is done, which other event loops have not: a turn more
-    for each. Only clusters do without it, because the seeds that find planted defects in other worlds would change.
+    With `forgets_tasks_at_once` each task has a done callback, and so one more turn than in other event loops. Only
+    clusters do without it, because the seeds that find planted defects in other worlds would change.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class SimLoop:
     ) -> None:
         self.clock = clock
         self.failure: BaseException | None = None
-        # For whom it is an event loop; it has the part of one that brokers and clients use.
+        # This object as an event loop; it has the part of the interface that brokers and clients use.
         self.as_loop: Any = self
         self._draw = draw
         self._wake = wake
         self._wake_now = wake_now
         self._has_ended = has_ended
         self._ready: deque[asyncio.Handle] = deque()
-        # Callbacks of simulated sockets on which something has arrived.
+        # Callbacks of simulated sockets that have received something.
         self._arrived: list[Callable[[], object]] = []
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._count = 0
@@ -93,7 +93,7 @@ class SimLoop:
         return self._timers[0][0] if self._timers else None
 
     def kill(self) -> None:
-        """End the process: no task continues. What their `finally` blocks do must have no effect."""
+        """End the process: no task continues. The `finally` blocks of tasks must have no effect."""
         self._closed = True
         self._ready.clear()
         self._arrived.clear()

@@ -38,17 +38,17 @@ class Receiver(Protocol):
 
 @dataclass
 class Link:
-    """How packets go from one host to another, in one direction."""
+    """The path of packets from one host to another, in one direction."""
 
     delay_us: int
     jitter_us: int = 0
-    # Instead of `delay_us`, while it is not 0.
+    # Replaces `delay_us` while it is not 0.
     slow_us: int = 0
     loss: float = 0.0
     is_cut: bool = False
     # When it was last cut or lost packets.
     troubled_until_us: int = 0
-    # What waits until the link is restored.
+    # Packets that wait until the link is restored.
     held: list[Callable[[], None]] = field(default_factory=list)
 
     def is_calm_since(self, us: int) -> bool:
@@ -71,7 +71,7 @@ class Pipe:
         self._last_us = 0
 
     def send(self, what: bytes | None) -> None:
-        """Let bytes, or the end of the connection, arrive after all that was sent before."""
+        """Deliver bytes, or the end of the connection, after everything that was sent before."""
         draw = self._draw
         if what and len(what) > 1 and draw.chance(0.2):
             at = draw.randint(1, len(what) - 1)
@@ -106,10 +106,10 @@ class Connection:
         theirs.setblocking(False)
         self.ours = ours
         self.theirs: socket.socket | None = theirs
-        # The broker's descriptor, once it has accepted.
+        # The broker's descriptor, once it has accepted the connection.
         self.fd = -1
         self.is_over = False
-        # What the broker's socket had no room for.
+        # Bytes that did not fit into the broker's socket.
         self.unsent = b""
         self._ends = False
         world, host = network.world, listening.host
@@ -240,14 +240,14 @@ class Gathering:
         del self._by_fd[connection.ours.fileno()]
 
     def collect(self) -> None:
-        """Let the packets go that the broker has written, and give it what it had no room for."""
+        """Send the packets that the broker has written, and give it the bytes that did not fit into its sockets."""
         if self._full:
             full, self._full = self._full, []
             for connection in full:
                 if not connection.is_over:
                     connection.push()
         if ready := self._poll.poll(0):
-            # Numbers of descriptors differ between two runs.
+            # File descriptor numbers differ between two runs.
             for connection in sorted((self._by_fd[fd] for fd, _ in ready), key=lambda each: each.number):
                 connection.collect()
 
@@ -266,7 +266,7 @@ class Listening:
         self.connections: dict[int, Connection] = {}
         self.gathering = gathering
         self._backlog: list[Connection] = []
-        # Readable as long as somebody waits to be accepted.
+        # Readable while connections wait to be accepted.
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_SEMAPHORE)
 
     def add(self, connection: Connection) -> None:
@@ -281,7 +281,7 @@ class Listening:
             self.gathering.forget(connection)
 
     def accept(self) -> Incoming:
-        """Raises BlockingIOError if nobody waits."""
+        """Raises BlockingIOError if no connection waits."""
         os.eventfd_read(self.fd)
         return Incoming(self._backlog.pop(0))
 
@@ -296,7 +296,7 @@ class Listening:
             self.fd = -1
 
     def end(self, *, silently: bool) -> None:
-        """The process has ended, by itself or with its machine: `silently` nobody is informed until it is back."""
+        """The process has ended, alone or with its machine. If `silently`, its peers learn of it after its restart."""
         fds = []
         if silently:
             self.network.dark.add(self.host)
@@ -315,14 +315,14 @@ class Listening:
 
 
 class Network:
-    """All links, by (from, to), and who listens."""
+    """All links, by (from, to), and all listening sockets."""
 
     def __init__(self, world: World, draw: Draws) -> None:
         self.world = world
         self.draw = draw
         self.links: dict[tuple[str, str], Link] = {}
         self.listening: dict[tuple[str, int], Listening] = {}
-        # Hosts without power, and how each connection that they had is reset.
+        # Hosts without power, and functions that reset their former connections.
         self.dark: set[str] = set()
         self.orphans: dict[str, list[Callable[[], None]]] = {}
         self._count = 0

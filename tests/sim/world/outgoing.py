@@ -1,5 +1,5 @@
-"""A node's connections to others over the simulated network, as asyncio's transports: protocols stand on them as on
-those of an event loop.
+"""A node's connections to others over the simulated network, as asyncio transports: protocols use them like those of an
+event loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Outgoing(asyncio.Transport):
         self._protocol = protocol
         self._opened: asyncio.Future[Connection | None] = loop.create_future()
         self._connection: Connection | None = None
-        # What arrived and was not read; None is the end.
+        # Bytes that have arrived and were not read; None is the end.
         self._inbox: deque[bytes | None] = deque()
         self._is_paused = self._is_closing = False
 
@@ -41,7 +41,7 @@ class Outgoing(asyncio.Transport):
         try:
             connection = await self._opened
         except BaseException:
-            # What comes later is closed, too.
+            # A connection that opens later is closed, too.
             self._is_closing = True
             self._machine.outgoing.pop(self, None)
             if self._connection is not None:
@@ -61,7 +61,7 @@ class Outgoing(asyncio.Transport):
         self._loop.arrived(self._settle)
 
     def _settle(self) -> None:
-        """As with an event loop, the protocol knows of the connection before anything that arrives over it."""
+        """As in an event loop, the protocol gets the connection before any data that arrives over it."""
         if self._opened.done():
             return
         if self._connection is not None:
@@ -71,7 +71,7 @@ class Outgoing(asyncio.Transport):
             self._loop.arrived(self._deliver)
 
     def end(self, *, silently: bool) -> None:
-        """The process has ended, by itself or with its machine: `silently` nobody is informed until it is back."""
+        """The process has ended, alone or with its machine. If `silently`, its peers learn of it after its restart."""
         self._is_closing = True
         if self._connection is None:
             return

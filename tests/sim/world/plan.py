@@ -1,5 +1,5 @@
-"""What a seed decides before the world begins: machines, clients, and faults with their times. A plan is data, so that
-a failing one can be made smaller and kept (`python -m tests.sim.world`).
+"""The decisions of a seed before the world begins: machines, clients, and faults with their times. A plan is data, so
+that a failing one can be shortened and kept (`python -m tests.sim.world`).
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from typing import Any
 
 from tests.sim.world.draws import Draws, Trace
 
-# Virtual time with faults, and how many there are at most.
+# The longest virtual time with faults, and the largest number of faults.
 DURATION_US_MAX = 6_000_000
 FAULTS_MAX = 12
 ADMIN = "admin"
-# Who changes the voters of the metadata quorum.
+# The client that changes the voters of the metadata quorum.
 VOTERS = "voters"
-# Who has leaders elected that may lack records.
+# The client that elects leaders that may lack records.
 UNCLEAN = "unclean"
-# Who gives and takes rights, who has delegation tokens, and who has quotas.
+# The clients that change ACLs, use delegation tokens, and have quotas.
 SECURITY = ("warden", "holder", "metered")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """`kind` is a function of tests.sim.world.faults; `us` its duration, and `amount` whatever the kind needs."""
+    """`kind` is a function of tests.sim.world.faults, `us` its duration, and `amount` a parameter of the kind."""
 
     at_us: int
     kind: str
@@ -39,25 +39,25 @@ class Plan:
 
     seed: int
     hosts: tuple[str, ...]
-    # Rates of the machines' clocks, in millionths above or below that of the world.
+    # The drift of each machine's clock from the world's time, in millionths.
     drifts_ppm: tuple[int, ...]
-    # Name of each client, of which the letters say its kind, and its broker.
+    # The name of each client, whose letters are its kind, and its broker.
     clients: tuple[tuple[str, str], ...]
     faults: tuple[Fault, ...]
     duration_us: int
     # Every record is on disk before it is acknowledged or read: power may be lost without losing any.
     is_synced: bool
-    # How long the clients go on after the faults, when everything has to be in time.
+    # How long the clients continue after the faults, when all deadlines must be met.
     calm_us: int = 0
-    # The hosts are the nodes of one cluster, of which the clients reach all.
+    # The hosts are the nodes of one cluster, and the clients reach all of them.
     is_cluster: bool = False
-    # They are processes of one machine.
+    # The hosts are processes of one machine.
     is_one_machine: bool = False
-    # Those of the hosts that are only controllers (process.roles); if there are any, the others are only brokers.
+    # The hosts that are only controllers (process.roles); if any exist, the others are only brokers.
     controllers: tuple[str, ...] = ()
     # The first voters of a metadata quorum with kraft.version 1; none if the voters are static (kraft.version 0).
     voters: tuple[str, ...] = ()
-    # Listeners want a login, and an authorizer decides; what no ACL names is allowed or not.
+    # Listeners require a login, and an authorizer decides. `allows_unnamed`: resources without ACLs allow everything.
     is_secured: bool = False
     allows_unnamed: bool = False
     # The metadata logs are on other disks than the data (metadata.log.dir).
@@ -89,18 +89,18 @@ class Plan:
         return replace(self, clients=tuple(each for each in self.clients if each[0].startswith(ADMIN) or each in left))
 
 
-# Kinds of faults by what the world guarantees: a process may always end; power, and what a disk refuses, only where
-# everything is synced.
+# Kinds of faults by the guarantees of the world: a process may always end. Power may be lost, and disks may fail, only
+# if everything is synced.
 ENDS = ("kill", "kill_in_call", "stop")
 LINKS = ("cut", "cut_up", "cut_down", "loss", "delay")
 ALWAYS = (*ENDS, "pause", *LINKS, "set_clock")
 ENDING = ("kill_ending", "refuse_markers")
 DISKS = ("break_disk", "break_disk", "break_disk")
-# The kinds of single profiles are not part of these, so that the plans of others stay as they are.
+# These do not include the kinds of single profiles, so that the plans of other profiles stay the same.
 SYNCED_ONLY = ("lose_power", "lose_power_in_call", "break_disk", "break_ending")
 
 
-# Of the nodes of a cluster: whom a cut, loss or delay separates the host from is its `amount`.
+# In a cluster, the `amount` of a cut, loss or delay is the set of peers that the host is separated from.
 EVERYBODY, NODES, ONE_NODE, CLIENTS = range(4)
 KILLS = ("kill", "kill", "kill_in_call", "kill_controller")
 POWER = ("lose_power", "lose_power", "lose_power_in_call")
@@ -215,10 +215,10 @@ def _cluster_plan(seed: int) -> Plan:
     clients = [(f"{ADMIN}-{CLUSTER}", CLUSTER)]
     for number in range(draw.randint(3, 7)):
         clients.append((f"{draw.choice(CLUSTER_CLIENTS)}{number}-{CLUSTER}", CLUSTER))
-    # The first second is that of the first election.
+    # The first election takes the first second.
     duration_us = draw.randint(2_000_000, 1_000_000 + DURATION_US_MAX)
-    # Without syncs power is lost by one node, and no other one is killed: who cannot prove an orderly end may lead only
-    # if nobody else can, and of two such nodes nobody knows which one has lost records (KIP-966).
+    # Without syncs only one node loses power, and no other node is killed. A node that cannot prove a clean shutdown
+    # may lead only if no other replica can; if two nodes cannot, it is unknown which one lost records (KIP-966).
     unlucky = draw.choice(hosts)
     loses_power = not is_one_machine and draw.chance(0.5)
     kinds = IN_CLUSTER + (POWER if loses_power else ()) + (KILLS if is_synced or not loses_power else ())

@@ -1,7 +1,8 @@
-"""Defects that the world has to find: wrong behaviours of all parts of the broker, with the seeds of which one fails.
+"""Defects that the world must find: wrong behaviours of all parts of the broker, and ranges of seeds; one of these
+seeds fails.
 
-Most are those of power_planted, group_defects and txn_defects: the whole broker shows them to its clients. Those of
-the latter two that are RARE are not found.
+Most defects are those of power_planted, group_defects and txn_defects: the whole broker shows them to its clients. The
+world does not find the RARE ones of the latter two.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tests.sim import group_defects, txn_defects
 from tests.sim.power_planted import PLANTED as OF_STORAGE
 from tests.sim.world.plan import EVERYTHING, Plan, plan_of, with_only
 
-# Seeds that find most of the defects of coordinators, each in its profile.
+# So many seeds find most of the coordinators' defects, each in its profile.
 SEEDS = 60
 Plant = Callable[[pytest.MonkeyPatch], Any]
 
@@ -41,7 +42,7 @@ class Planted:
     seeds: int
     first: int = 0
     profile: str = EVERYTHING
-    # The kind of all faults, where others hardly ever reach the defect.
+    # The kind of all faults, if other kinds hardly ever reach the defect.
     fault: str | None = None
 
     def plan(self, seed: int) -> Plan:

@@ -1,5 +1,5 @@
-"""One client's connections to the brokers of a cluster, used like a Channel: each request goes to the leader, to the
-coordinator or to any broker, as Kafka's clients do it. Requests leave in the order in which they were sent.
+"""One client's connections to the brokers of a cluster, used like a Channel. As in Kafka's clients, each request goes
+to the leader, to the coordinator or to any broker. Requests leave in the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tests.sim.world.wire import TIMEOUT_S, Channel, Lost, codes_of
 if TYPE_CHECKING:
     from tests.sim.world.world import World
 
-# A host without power does not answer: another one may.
+# A host without power does not answer, but another one may.
 CONNECT_TIMEOUT_S = 1.0
 GROUP, TRANSACTION = 0, 1
 # The last version of Produce and Fetch in which topics have names.
 BY_NAME = 12
-# After these the client has to look who leads, or who coordinates.
+# After these errors the client must look up the leader or the coordinator again.
 STALE = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -42,7 +42,7 @@ class Waiting(NamedTuple):
     version: int
     timeout_s: float
     answer: asyncio.Future[Any]
-    # Of a batch: how many of its partition had failed when it was to be sent.
+    # For a batch: the number of failed batches of its partition when it was queued.
     failures: int = 0
 
 
@@ -57,20 +57,20 @@ class Router:
         self._hosts = [each for each in world.machines if world.machines[each].is_broker]
         self._any = draw.choice(self._hosts)
         self._channels: dict[str, Channel] = {}
-        # By topic id or name, and partition: the host of the leader, None if there is none.
+        # By topic id or name, and partition: the host of the leader, or None.
         self._leaders: dict[tuple[Any, int], str | None] = {}
-        # The same for the leader epochs: as Kafka's consumers do it, each fetch names that which the client knows of.
+        # The same for the leader epochs: as in Kafka's consumers, each fetch contains the epoch that the client knows.
         self._epochs: dict[tuple[Any, int], int] = {}
         self._coordinators: dict[tuple[int, str], str] = {}
-        # By topic id or name, and partition: where batches are that have no answer yet, and how many.
+        # By topic id or name, and partition: the host that has not answered all batches yet, and their number.
         self._unanswered: dict[tuple[Any, int], tuple[str, int]] = {}
-        # The same: how many have failed.
+        # The same: the number of failed batches.
         self._failures: dict[tuple[Any, int], int] = {}
         self._queue: deque[Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connections are made when they are needed."""
+        """Do nothing: connections are opened when they are needed."""
 
     def close(self) -> None:
         for channel in self._channels.values():
@@ -321,5 +321,5 @@ def _produced(request: m.ProduceRequest, version: int) -> tuple[Any, int]:
 def _fail(answer: asyncio.Future[Any], error: BaseException) -> None:
     if not answer.done():
         answer.set_exception(error)
-        # Whoever waits hears it; a request that nobody awaits any more was given up.
+        # Marks the exception as retrieved: a caller that still waits gets it, others have given up the request.
         answer.exception()

@@ -1,4 +1,4 @@
-"""Runs plans, and makes those that fail smaller."""
+"""Runs plans, and shortens those that fail."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from tests.sim.world.draws import Trace
 from tests.sim.world.plan import EVERYTHING, Plan, plan_of
 from tests.sim.world.world import World
 
-# A file system in memory: every sync would be real elsewhere.
+# A file system in memory: on other file systems every sync would reach a disk.
 MEMORY = "/dev/shm"
-# Logs are smaller than those for which the written point is noted otherwise.
+# The unnoted bytes after which the written point of a log is noted. Logs are smaller here than in production.
 NOTE_LOG_BYTES = 300
-# The epochs of a transactional producer run out sooner than after 32,767.
+# The epochs of a transactional producer run out earlier than in production (32,767).
 EPOCH_MAX = 9
-# Worlds that one search for a smaller plan runs at most.
+# The largest number of worlds that one search for a smaller plan runs.
 ATTEMPTS_MAX = 120
 
 
-# Objects from which garbage is collected: worlds make many objects, and few of them are garbage in cycles.
+# The threshold of the garbage collector: worlds create many objects, and few of them are garbage in cycles.
 GARBAGE_OBJECTS = 20_000
 
 
 @contextmanager
 def collecting_seldom(objects: int = GARBAGE_OBJECTS) -> Iterator[None]:
-    """Have garbage collected whenever there are so many more objects; 0: never. It saves a tenth of the time. Garbage
-    of worlds holds open files, so it is collected afterwards, and does not stay frozen.
+    """Collect garbage whenever there are `objects` more objects (0: never), which saves a tenth of the time. Garbage of
+    worlds holds open files, so it is collected afterwards and does not stay frozen.
     """
     before = gc.get_threshold()
     gc.freeze()
@@ -118,8 +118,8 @@ def run_seed(seed: int, profile: str = EVERYTHING) -> Result:
 
 
 def shrink(found: Result, report: Callable[[Result], object] = lambda found: None) -> Result:
-    """The smallest plan found that fails in the same way: fewer faults, then fewer clients, then less time. The
-    administrators stay: without topics no other client gets on.
+    """Return the smallest plan found that fails in the same way: fewer faults, then fewer clients, then less time. The
+    administrators stay, because the other clients need topics.
     """
     attempts = 0
 

@@ -203,7 +203,7 @@ class Channel:
                 sent.answer.set_result(found)
 
     def _check_due(self, sent: Sent) -> None:
-        """The answer came now, or never. Nothing but the leader's followers may have held it up."""
+        """The answer came now, or never. Only the leader's followers may have delayed it."""
         world = self._world
         if not 0 < sent.due_us < world.time.now_us:
             return
@@ -227,5 +227,5 @@ class Channel:
             answer = sent.answer
             if not answer.done():
                 answer.set_exception(Lost(f"{self._name}: {reason}"))
-                # Whoever waits hears it; a request that nobody awaits any more was given up.
+                # Marks the exception as retrieved: a caller that still waits gets it, others have given up the request.
                 answer.exception()

@@ -1,4 +1,4 @@
-"""The worker threads of one process, without threads: a job runs at once when its drawn time has passed."""
+"""The worker threads of one process, without threads: a job runs in one go when its drawn time has passed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Job = tuple[Future[Any], Callable[[], Any]]
 
 
 class Workers(Executor):
-    """A pool of `threads`. Jobs begin in their order; those that run at the same time end in any.
+    """A pool of `threads`. Jobs begin in their order; jobs that run at the same time end in any order.
 
     `start` asks the world to call a function later, in this process, unless the process has ended by then.
     """

@@ -1,8 +1,8 @@
-"""One world: it runs a plan to its end, and checks.
+"""One world: it runs a plan to its end, and checks the invariants.
 
 Time goes from event to event: bytes that arrive, turns of loops, jobs of workers, faults. After the faults everything
-is repaired, and each client must get on within RECOVERY_S; then the clients end, two consumers read all that is
-left, and the history is checked (tests.history.checker).
+is repaired, and each client must make progress within RECOVERY_S. Then the clients end, two consumers read all
+remaining records, and the history is checked (tests.history.checker).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from tests.sim.world.network import Network
 from tests.sim.world.plan import Plan
 from tests.support.power import replaced
 
-# After the faults, in virtual time: until each client has got on; until each has ended; until all is read.
+# The longest virtual times after the faults: until each client has made progress, has ended, and everything is read.
 RECOVERY_S, ENDING_S, READING_S = 60, 120, 60
 # The same until all replicas of a cluster are in sync.
 IN_SYNC_S = 30
-# A world that needs more than this goes round in circles.
+# A world with more events than this runs in an endless loop.
 EVENTS_MAX = 2_000_000
 KINDS: dict[str, type[Client]] = {
     "admin": Admin,
@@ -112,12 +112,12 @@ class World:
             if plan.is_cluster:
                 settings = settings | settings_of(plan, host)
             self.machines[host] = Machine(self, host, directory, settings, 1 + drift / 1e6)
-        # What a client talks to.
+        # The sites that clients talk to.
         self.sites: dict[str, Site] = dict(self.machines)
         self.cluster = Cluster(self)
         if plan.is_cluster:
             self.sites = {CLUSTER: self.cluster}
-        # Nothing that was written and not synced is ever lost.
+        # Written data that was not synced is never lost.
         self.keeps_unsynced = plan.is_synced or not any(each.kind.startswith("lose_power") for each in plan.faults)
         self.clients = SimLoop(
             MachineClock(self.time),
@@ -146,7 +146,7 @@ class World:
         return EPOCH_MS + self.time.now_us // 1000
 
     def is_trimmed(self, spot: Spot) -> bool:
-        """Whether somebody has asked to delete records."""
+        """Whether a client has asked to delete records."""
         return (spot.topic_id, spot.partition) in self._trims
 
     def trimming(self, spot: Spot) -> None:
@@ -195,7 +195,7 @@ class World:
             kinds = KINDS | IN_CLUSTER if self.plan.is_cluster else KINDS
             self._add(kinds[kind](self, name, host))
         for fault in self.plan.faults:
-            # Of a plan that was made shorter, later faults would come when everything has been repaired.
+            # In a shortened plan, later faults would begin after everything has been repaired.
             if fault.at_us <= self.plan.duration_us:
                 self.at(fault.at_us, lambda fault=fault: faults.begin(self, fault))  # type: ignore[misc]
         self._until(self.plan.duration_us)

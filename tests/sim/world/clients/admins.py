@@ -21,15 +21,15 @@ PARTITIONS_MAX = 4
 # Topics that live as long as the world, and one that is compacted.
 STABLE = {"t0": 2, "t1": 1, "c0": 1}
 VOLATILE = ("v0", "v1")
-# Kafka permits no segments below 1 MiB: time ends them.
+# Kafka does not permit segments below 1 MiB: they are rolled by time.
 SEGMENT_MS = ("100", "1000", "604800000")
 
 
 class Admin(Client):
-    # Further errors of CreateTopics; and whether Metadata shows at once what was done.
+    # Further errors of CreateTopics, and whether Metadata shows changes immediately.
     may_refuse_create: frozenset[ErrorCode] = frozenset()
     sees_at_once = True
-    # Before another attempt to create the topics of the world.
+    # Whether it pauses before another attempt to create the topics of the world.
     pauses_when_refused = False
 
     def __init__(self, world: World, name: str, host: str) -> None:

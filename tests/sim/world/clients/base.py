@@ -1,4 +1,4 @@
-"""What all clients of the world share: a channel that is made again, the topics that they know, and their steps."""
+"""The base of all clients of the world: a channel that is reopened, the known topics, and the steps."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ RETRIABLE = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.REQUEST_TIMED_OUT,
-        # What a producer gets while the transaction coordinator cannot verify its batch.
+        # A producer gets these while the transaction coordinator cannot verify its batch.
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.CONCURRENT_TRANSACTIONS,
-        # What only clients of a cluster get.
+        # Only clients of a cluster get these.
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
@@ -67,7 +67,7 @@ class Client:
         self.name = name
         self.host = host
         self.draw = world.draws(name)
-        # What succeeded: after the faults each client must get on.
+        # The number of successful steps: it must increase for each client after the faults.
         self.successes = 0
         self.is_done = False
         self.channel: Channel | Router | None = None

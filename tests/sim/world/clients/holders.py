@@ -1,8 +1,8 @@
-"""Who makes delegation tokens, logs in with them on each broker, and ends them.
+"""A client that creates delegation tokens, logs in with them on each broker, and expires them.
 
-What a broker knows of a token goes one way: nothing, that it counts, that it has ended. Once an end was acknowledged,
-each broker refuses the token sooner or later, and with it what had logged in with it before. A token whose time is over
-by the clock of a broker is refused there, whether the controller has removed it or not.
+A broker's knowledge of a token moves in one direction: unknown, valid, expired. After an expiration was acknowledged,
+each broker sooner or later rejects the token, and the sessions that logged in with it. A broker rejects a token that
+has expired by its own clock, whether the controller has removed the token or not.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 TOKENS_MAX = 3
-# Of a token that ends by itself; of the others it is a week, by which no clock of a world is set.
+# The lifetime of a token that expires by itself. The others live for a week; no clock of a world is set that far ahead.
 SHORT_MS = 2_000
 UNKNOWN, COUNTS, OVER = range(3)
 
 
 class Held:
-    """A token, and what is known of it."""
+    """A token, and what each broker knows of it."""
 
     def __init__(self, token: Token, expires_ms: int, *, is_short: bool) -> None:
         self.token = token
         self.expires_ms = expires_ms
         self.is_short = is_short
         self.is_ended = False
-        # By host: what its broker has shown to know at least, and a connection that has logged in.
+        # By host: the least that its broker has shown to know, and a connection that has logged in.
         self.known: dict[str, int] = {}
         self.sessions: dict[str, Channel] = {}
 
@@ -51,12 +51,12 @@ class Holder(Client):
         if lasting and self.draw.chance(0.7):
             held = self.draw.choice(lasting)
             await self._end(held)
-            # A host that is down for longer than this step is asked by a later one.
+            # A later step asks a host that is down for longer than this one.
             for host in self.draw.sample(self.brokers, len(self.brokers) - 1):
                 while await self._try(held, host) is not False:
                     await self.back_off()
             self.held.remove(held)
-        # By then they were tried after their time, too.
+        # By then they were also tried after their expiration.
         now_ms = self.world.wall_ms()
         self.held = [each for each in self.held if not each.is_short or now_ms < each.expires_ms + SHORT_MS]
         self.successes += 1

@@ -1,6 +1,6 @@
-"""A member of a classic consumer group: it joins, reads the stable topics, commits and leaves; it also hangs, with and
-without heartbeats, ends without leaving, joins again with other subscriptions, and repeats requests of generations that
-are over. What must hold is in tests.sim.world.groups.
+"""A member of a classic consumer group: it joins, reads the stable topics, commits and leaves. It also hangs with and
+without heartbeats, ends without leaving, rejoins with other subscriptions, and repeats requests of past generations.
+The invariants are in tests.sim.world.groups.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tests.sim.world.wire import Lost
 if TYPE_CHECKING:
     from tests.sim.world.world import World
 
-# Each of the two phases of a rebalance ends within the rebalance timeout, and one may have begun before; some more for
-# links that are slow.
+# Each of the two phases of a rebalance ends within the rebalance timeout, and one may have begun before. Slow links
+# need some more time.
 JOIN_TIMEOUT_S = (2 * REBALANCE_MS + SESSION_MS) / 1000 + 2.0
 # The newest version of JoinGroup, and older ones: without the type of protocol, without instance ids, and without
 # MEMBER_ID_REQUIRED.
@@ -36,7 +36,7 @@ REJOIN = frozenset(
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.MEMBER_ID_REQUIRED,
         ErrorCode.FENCED_INSTANCE_ID,
-        # A member of a group that was deleted in the meantime sends the first commit.
+        # The first commit may come from a member of a group that was deleted in the meantime.
         ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
@@ -269,7 +269,7 @@ class Member(Fetcher):
             return False
 
     def _check_waited(self, began_us: int) -> None:
-        """A request that began then was not answered. Raises AssertionError if nothing explains that."""
+        """A request from `began_us` was not answered. Raises AssertionError if nothing explains that."""
         passed_us = self.world.time.now_us - began_us
         is_calm = self.world.sites[self.host].is_calm_since(began_us)
         assert not is_calm or passed_us < (JOIN_TIMEOUT_S - 0.1) * 1e6, f"{self.name} waited {passed_us} us in vain"

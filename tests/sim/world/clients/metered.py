@@ -1,9 +1,8 @@
-"""A client with a quota of bytes that is set and removed: beyond it, a broker answers at once, and lets the next
-request of the connection wait for as long as it says (KIP-219).
+"""A client with a byte rate quota that is set and removed. Beyond the quota, a broker answers immediately, and delays
+the next request of the connection by the throttle time of the answer (KIP-219).
 
-The quotas that are in force are versions, as the rules of the warden are: who has to wait must have a quota in a
-version that is not older than those that the broker has shown; and once a change was acknowledged, a leader goes by it
-sooner or later.
+The quotas in force have versions, like the warden's rules. A throttled client must have a quota in a version that is
+not older than those that the broker has shown. After a change was acknowledged, a leader applies it sooner or later.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 KEYS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
-# A second of it is less than one batch.
+# One second of this rate is less than a batch.
 BYTES_PER_S = 300
 BATCH_BYTES = 500
-# No wait is longer: a broker forgets what is older than its windows.
+# No throttle time is longer: a broker forgets bytes that are older than its quota windows.
 WAIT_MS_MAX = 30_000
-# How much faster than the world's the clock of a broker may be, and a rounded millisecond.
+# A broker's clock may be this much faster than the world's; one more millisecond is for rounding.
 TOLERANCE = 0.999
 
 
@@ -37,7 +36,7 @@ class Metered(Sender):
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
-        # The newest one may not be committed yet.
+        # The newest version may not be committed yet.
         self.versions: list[frozenset[str]] = [frozenset()]
         # The oldest version that a broker has shown to know.
         self.least: dict[str, int] = {}
@@ -63,7 +62,7 @@ class Metered(Sender):
             await self.back_off()
 
     async def _agrees(self) -> bool:
-        """Whether a leader goes by the newest version, as far as that shows."""
+        """Whether a leader applies the newest version, as far as that is visible."""
         await self.look()
         if not self.spots:
             return False
@@ -77,7 +76,7 @@ class Metered(Sender):
                 return False
             for _ in range(10):
                 has_to_wait = await self._fetch(host, spot)
-                # What it gets of small batches counts together.
+                # Small batches of several fetches count together.
                 if has_to_wait is None or has_to_wait or CONSUMER_BYTE_RATE not in newest:
                     break
             return has_to_wait is (CONSUMER_BYTE_RATE in newest)
@@ -92,7 +91,7 @@ class Metered(Sender):
         return channel
 
     async def _produce(self, host: str, spot: Spot) -> bool | None:
-        """Whether the broker lets it wait; None if nothing was written."""
+        """Whether the broker throttles it; None if nothing was written."""
         value = f"{self.name}-{self.count}"
         self.count += 1
         # Compacted topics need a key.
@@ -125,7 +124,7 @@ class Metered(Sender):
         return await self._waits(host, channel, CONSUMER_BYTE_RATE, began_us, answer)
 
     async def _waits(self, host: str, channel: Channel, key: str, began_us: int, answer: Any) -> bool:
-        """Whether the client has to wait. If so, its next request must be answered later."""
+        """Whether the client is throttled. If so, its next request must be answered later."""
         wait_ms = answer.throttle_time_ms
         if not wait_ms:
             return False

@@ -1,4 +1,4 @@
-"""Somebody who looks at the consumer group, removes static members, and deletes the group and its offsets."""
+"""An operator who describes the consumer group, removes static members, and deletes the group and its offsets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REFUSED = frozenset(
 )
 # A record that could not be written is undone.
 UNWRITTEN = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR})
-# Of a cluster: the record was written, and then another broker became the coordinator, which may have the record.
+# In a cluster, the record was written before another broker became the coordinator; this one may have the record.
 MOVED = frozenset({ErrorCode.NOT_COORDINATOR})
 
 

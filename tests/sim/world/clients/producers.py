@@ -142,8 +142,8 @@ class PlainProducer(Sender):
         return None
 
     async def _by_name(self, spot: Spot) -> None:
-        """Send a batch to whatever topic has the name; it must succeed if that stays the same. What may have been
-        written is not sent again: another life of the topic does not know the sequence.
+        """Send a batch to the topic with this name. It must succeed if the topic stays the same. A batch that may have
+        been written is not sent again: another life of the topic does not know the sequence.
         """
         while True:
             batch = self.some_batch(spot)

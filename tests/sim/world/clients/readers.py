@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 EARLIEST, LATEST = -2, -1
-# Between two questions whether a transaction of a cluster is still open.
+# The time between two checks whether a transaction in a cluster is still open.
 STABLE_S = 0.3
 # Versions of Fetch: the last one in which topics have names, and one in which they have ids.
 BY_NAME, BY_ID = 12, 17
 
 
 def records_of(spot: Spot, part: Any, position: int, *, committed: bool) -> tuple[list[Read], int]:
-    """What Kafka's consumer returns of one partition of a Fetch answer, and its position afterwards."""
+    """Return what Kafka's consumer reads from one partition of a Fetch response, and its position afterwards."""
     aborted = sorted(part.aborted_transactions or (), key=lambda each: each.first_offset)
     skipped: set[int] = set()
     reads: list[Read] = []
@@ -167,7 +167,7 @@ class Reader(Fetcher):
     async def step(self) -> None:
         if not self.positions or self.draw.chance(0.05):
             await self.look()
-            # What was deleted and created again since then is another topic.
+            # A topic that was deleted and recreated since then is another topic.
             self.assign(dict.fromkeys(self.spots, 0))
             if not self.spots:
                 return await self.back_off()

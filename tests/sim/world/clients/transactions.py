@@ -1,5 +1,6 @@
-"""A transactional producer: it commits, aborts, hangs, changes its mind, and is replaced in the middle by a successor
-with its transactional id, or for ever by one with another. Whoever was replaced, or took too long, must not succeed.
+"""A transactional producer: it commits, aborts, hangs and changes its mind. A successor with the same transactional id
+replaces it within a transaction, or one with another id replaces it forever. A producer that was replaced, or took too
+long, must not succeed.
 
 Some speak the protocol of Kafka 4 (transaction version 2: partitions join with their first batch, and each end raises
 the epoch), the others the one before (AddPartitionsToTxn, one epoch for many transactions).
@@ -22,9 +23,9 @@ from tests.sim.world.wire import Lost
 if TYPE_CHECKING:
     from tests.sim.world.world import World
 
-# Transaction timeouts. Those that took too long are aborted within CLEANUP_MS, and a little more.
+# Transaction timeouts. The coordinator aborts an expired transaction within a little more than CLEANUP_MS.
 TIMEOUTS_MS = (1_000, 1_000, 20_000)
-# Of a cluster, in which more transactions are left open: it waits until the last one is aborted.
+# The timeouts in a cluster, which leaves more transactions open: the world waits until the last one is aborted.
 CLUSTER_TIMEOUTS_MS = (1_000, 1_000, 6_000)
 CLEANUP_MS, LATE_MS = 1_000, 500
 ATTEMPTS = 12
@@ -37,12 +38,12 @@ class TransactionalProducer(Sender):
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
         self.is_v2 = self.draw.chance(0.6)
-        # Before version 2 a topic has no id in Produce: a batch for a deleted one could reach its successor.
+        # Before version 2 Produce has no topic ids: a batch for a deleted topic could reach the recreated one.
         self.takes_volatile = self.is_v2
         self.transactions = 0
         self.transactional_id = name
         self.timeout_ms = self.draw.choice(CLUSTER_TIMEOUTS_MS if world.plan.is_cluster else TIMEOUTS_MS)
-        # Who the predecessors were: (transactional id, producer id, epoch).
+        # The predecessors: (transactional id, producer id, epoch).
         self.before: deque[tuple[str, int, int]] = deque(maxlen=BEFORE_MAX)
 
     async def begin(self) -> None:
@@ -306,7 +307,7 @@ class Fencer(Client):
         transactional_id = self.draw.choice(ids)
         request = m.InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=TIMEOUTS_MS[0])
         with suppress(Lost):
-            # When the faults are over, the others have to get on.
+            # After the faults, the other producers must make progress.
             if not self.world.recovers:
                 answer = await self.once(request, 5)
                 code = ErrorCode(answer.error_code)

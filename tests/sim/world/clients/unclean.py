@@ -1,5 +1,5 @@
-"""An administrator who prefers a partition that lost records to one without a leader: it allows unclean elections for
-one topic, and forbids them, and has leaders elected where there is none (ElectLeaders of type UNCLEAN).
+"""An administrator that prefers a partition with lost records to one without a leader. It allows and forbids unclean
+elections for one topic, and elects leaders for leaderless partitions (ElectLeaders of type UNCLEAN).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TOPIC, PARTITIONS = "u0", 3
 SETTING = "unclean.leader.election.enable"
-# There is a leader; or no replica is there that could be one.
+# The partition has a leader, or no replica that could become one.
 REFUSED = frozenset({ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE})
 
 
@@ -50,7 +50,7 @@ class UncleanAdmin(ClusterAdmin):
         self._check("IncrementalAlterConfigs", answer.responses[0].error_code)
 
     async def _elect_uncleanly(self) -> None:
-        """Elect leaders for the partitions that have none, as far as whoever is asked knows."""
+        """Elect leaders for the partitions that have none, according to the broker that answers."""
         answer: Any = await self.once(m.MetadataRequest(topics=None, allow_auto_topic_creation=False), 13)
         parts = [
             part.partition_index

@@ -1,12 +1,12 @@
-"""Who gives and takes rights, and somebody whom they concern: `mallory`, who writes, reads and looks on each broker,
-and asks controllers, which serve before they know all rules.
+"""A client that adds and removes ACLs for `mallory`. As mallory, it writes to, reads from and describes each broker,
+and asks controllers, which answer before they know all ACLs.
 
-The rules that are in force are versions: each change makes a new one. What a broker answers to mallory must be right in
-a version that is not older than those of its earlier answers, also after a restart; and once a change was acknowledged,
-every broker that leads must answer by it sooner or later. Records that were refused must never be read (the history
-knows them as REFUSED), nor those of a client that did not log in.
+Each change of the ACLs makes a new version. A broker's answer to mallory must be right in a version that is not older
+than those of its earlier answers, also after a restart. After a change was acknowledged, every leader must sooner or
+later answer by it. Consumers must never read records that were denied (REFUSED in the history), nor those of a client
+that did not log in.
 
-The rules are judged here by themselves, in a few lines: Kafka's semantics for one principal, a topic and the cluster.
+A few lines here decide independently what the ACLs allow: Kafka's semantics for one principal, a topic and the cluster.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 MALLORY = "mallory"
 TOPIC = "t0"
 FETCH_BYTES = 1 << 16
-# Of a connection to a controller that may be starting.
+# Attempts to connect to a controller that may be starting.
 ATTEMPTS_MAX, ATTEMPTS_PAUSE_S = 60, 0.01
-# Names and kinds of patterns, of which some concern TOPIC.
+# Names and types of resource patterns; some of them match TOPIC.
 PATTERNS = (
     (TOPIC, PatternType.LITERAL),
     ("*", PatternType.LITERAL),
@@ -42,7 +42,7 @@ PATTERNS = (
 )
 OPERATIONS: tuple[Operation, ...] = (Operation.WRITE, Operation.READ, Operation.DESCRIBE, Operation.ALL)
 OF_CLUSTER: tuple[Operation, ...] = (Operation.ALTER, Operation.DESCRIBE, Operation.ALL)
-# What is judged: of TOPIC, and of the cluster.
+# The checked operations on TOPIC, and on the cluster.
 Right = tuple[ResourceType, Operation]
 WRITE, READ, DESCRIBE = ((ResourceType.TOPIC, each) for each in OPERATIONS[:3])
 DESCRIBE_CLUSTER = (ResourceType.CLUSTER, Operation.DESCRIBE)
@@ -63,7 +63,7 @@ class Rule(NamedTuple):
     permission: Permission
 
     def concerns(self, resource: ResourceType) -> bool:
-        """Whether it is about TOPIC, or about the cluster."""
+        """Whether the rule matches TOPIC, or the cluster."""
         if self.resource is not resource:
             return False
         name = TOPIC if resource is ResourceType.TOPIC else CLUSTER_NAME
@@ -71,7 +71,7 @@ class Rule(NamedTuple):
 
 
 def allowed(rules: frozenset[Rule], *, unless_named: bool) -> frozenset[Right]:
-    """What mallory may do; `unless_named`: everything with what no rule concerns."""
+    """Return mallory's permissions. With `unless_named`, a resource without rules allows everything."""
     return frozenset(each for each in JUDGED if _allows(rules, *each, unless_named=unless_named))
 
 
@@ -91,9 +91,9 @@ class Warden(Sender):
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
         self.rules: frozenset[Rule] = frozenset()
-        # What mallory might do in each version; the newest one may not be committed yet.
+        # Mallory's permissions in each version; the newest version may not be committed yet.
         self.versions = [allowed(self.rules, unless_named=world.plan.allows_unnamed)]
-        # The oldest version that a broker's answers leave possible.
+        # The oldest version that is consistent with a broker's answers.
         self.least: dict[str, int] = {}
         self.strangers: dict[tuple[str, int], Channel] = {}
         self.brokers = [each for each in world.machines if world.machines[each].is_broker]
@@ -110,7 +110,7 @@ class Warden(Sender):
     # --- the rules
 
     async def _change(self) -> None:
-        """Add a rule, or remove one, and wait until that is acknowledged."""
+        """Add or remove a rule, and wait until the change is acknowledged."""
         if self.rules and self.draw.chance(0.5):
             rule = self.draw.choice(sorted(self.rules))
             self._begin(self.rules - {rule})
@@ -266,7 +266,7 @@ class Warden(Sender):
             return
 
     async def _do_without_a_login(self, host: str, spot: Spot) -> None:
-        """A request of somebody who has not logged in ends the connection, and does nothing."""
+        """A request from a client that has not logged in closes the connection and has no effect."""
         batch = self.some_batch(spot)
         self.settle(batch, Fate.REFUSED)
         channel = Channel(self.world, self.name, host, None)
