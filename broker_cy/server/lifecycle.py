@@ -367,7 +367,7 @@ class BrokerServer:
         }
 
     async def _check_own_address(self) -> None:
-        """Raises RegistrationRefused if nobody can reach this broker."""
+        """Raises RegistrationRefused if no node can reach this broker."""
         if not self.broker.controller.has_peers or not self.config.is_broker:
             return
         name = self.config.network.inter_broker
@@ -696,8 +696,8 @@ class BrokerServer:
         self.broker.log_manager.close(self._partitions.high_watermark_of, self.broker.controller.broker_epoch)
 
     async def _stop_opening(self) -> None:
-        """Open no more logs. After an unclean stop those that are left make this one unclean, too: so they are opened
-        first, unless that takes long. What is being opened is adopted, unless that takes long.
+        """Open no more logs. After an unclean stop, the unopened logs would make this stop unclean, too: so they are
+        opened first, unless that takes long. A log that is being opened is adopted, unless that takes long.
         """
         opener = self.broker.log_manager.opener
         for is_last in (self.broker.log_manager.was_clean, True):

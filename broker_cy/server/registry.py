@@ -45,7 +45,7 @@ class Registration(NamedTuple):
     function: HandlerFunction
     is_async: bool
     omissions: str
-    # The operations and resources that the handler checks; "": anybody may use the API; None: nobody has decided.
+    # The operations and resources that the handler checks; "": any client may use the API; None: undecided.
     requires: str | None = None
     is_advertised: bool = True
 

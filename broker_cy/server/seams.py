@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Incoming(Protocol):
-    """A client that arrived, of which the broker decides whether to keep it. Exactly one of the methods is called."""
+    """A client that arrived; the broker decides whether to keep it. Exactly one of the methods is called."""
 
     @property
     def host(self) -> str: ...
@@ -42,13 +42,13 @@ class Acceptor(Protocol):
     @property
     def fd(self) -> int: ...
     def accept(self) -> Incoming:
-        """Raises BlockingIOError if nobody waits, and other OSErrors."""
+        """Raises BlockingIOError if no client waits, and other OSErrors."""
 
     def close(self) -> None: ...
 
 
 class Network(Protocol):
-    """Where clients come from, and where other nodes are."""
+    """The network to clients and to other nodes."""
 
     def listen(self, name: str, host: str, port: int, backlog: int, buffers: Buffers) -> Acceptor:
         """Listen for the listener `name`; an empty host means all addresses, port 0 any port. Raises ListenError."""
@@ -66,7 +66,7 @@ class Network(Protocol):
 
 
 class Workers(Protocol):
-    """Where work runs that must not run on the loop."""
+    """Executors for work that must not run on the loop."""
 
     def pool(self, name: str, workers_max: int) -> Executor:
         """Return an executor that runs up to `workers_max` calls at a time. The broker shuts it down."""

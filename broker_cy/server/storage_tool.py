@@ -259,7 +259,7 @@ def _format(config: BrokerConfig, arguments: argparse.Namespace) -> None:
 def _plan(config: BrokerConfig, arguments: argparse.Namespace) -> Formatting:
     """Raises Refusal."""
     if arguments.shards > 1 and not config.is_controller and config.node_id >= shard_ids.STEP:
-        # What is said of voters is about shard 0.
+        # The arguments about voters apply to shard 0.
         arguments = argparse.Namespace(
             **{**vars(arguments), "standalone": False, "initial_controllers": None, "no_initial_controllers": True}
         )

@@ -11,7 +11,7 @@ WAITERS_MAX: Final = 10_000
 
 
 class Waiters:
-    """What they wait for has a key. Whoever is woken looks again whether it has to wait on."""
+    """Requests that wait, by the key of the change that they wait for. A woken request checks whether to wait again."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, waiters_max: int = WAITERS_MAX) -> None:
         self._loop = loop
@@ -24,7 +24,7 @@ class Waiters:
         return self._count
 
     def keys(self) -> list[Hashable]:
-        """What somebody waits for."""
+        """The keys that requests wait for."""
         return list(self._waiting)
 
     async def wait(self, key: Hashable, limit_s: float) -> bool:

@@ -11,12 +11,12 @@ from typing import Final
 
 from broker_cy.shards.stillness import Threads
 
-# What a service manager says to its own process: a shard is not that.
+# Variables that a service manager sets for its own process; a shard is another process.
 _SERVICE_MANAGER: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID")
 
 
 def command(shard: int) -> Sequence[str]:
-    """The command of a shard: this process's own one, and which shard it is."""
+    """The command of a shard: this process's own one, with the number of the shard."""
     return [sys.executable, *sys.orig_argv[1:], "--shard", str(shard)]
 
 
@@ -93,7 +93,7 @@ class Child:
 
     @classmethod
     def found(cls, pid: int, started: int) -> Child | None:
-        """A process that another parent started, if it is there."""
+        """A process that another parent started, if it still runs."""
         try:
             child = cls(pid, is_own=False)
         except OSError:

@@ -75,8 +75,8 @@ def passing(sample: str) -> list[str]:
 
 
 class Merger:
-    """Holds the last page of each shard's process, compressed, and what former processes had counted: one number for
-    each counter that they had, and of which the topic, group or client was on a page when the last process ended.
+    """Holds the last page of each shard's process, compressed, and the counts of former processes: one number for each
+    of their counters whose topic, group or client was on a page when the last process ended.
     """
 
     def __init__(self) -> None:

@@ -82,7 +82,7 @@ async def read(reader: asyncio.StreamReader) -> tuple[Kind, Any]:
 
 
 class Ticks:
-    """The memory that a shard shares with its parent: three numbers, of which only the shard writes."""
+    """The memory that a shard shares with its parent: three numbers, which only the shard writes."""
 
     BYTES: Final = 4_096
     _TICKS, _EPOCH, _LOADED = range(3)

@@ -1,13 +1,13 @@
-"""Whether a shard stands still, judged by the ticks of its loop and by what the kernel says about its threads. Pure.
+"""Whether a shard stands still, judged by the ticks of its loop and by the kernel's state of its threads. Pure.
 
-A shard counts a tick each 100 ms in memory that it shares with the parent, and the parent looks each LOOK_MS. Only if
-the count stays the same for PROBE_MS is the kernel asked. What it answers decides how long the shard may go on so:
+A shard counts a tick each 100 ms in memory that it shares with the parent, and the parent checks each LOOK_MS. If the
+count stays the same for PROBE_MS, the parent asks the kernel. The answer decides how long the shard may continue so:
 
     stopped    by a signal (SIGSTOP): it will not run by itself             STOPPED_MS
     asleep     since PROBE_MS all threads have waited, without any CPU: a
-               lock that nobody will release                                ASLEEP_MS
+               lock that no thread will release                             ASLEEP_MS
     busy       it computes, waits for a CPU or for a disk, or a debugger
-               holds it: a long turn of the loop, which is no death         `busy_ms`, broker.session.timeout.ms
+               holds it: a long turn of the loop, not a death               `busy_ms`, broker.session.timeout.ms
 
 The last bound is the session of a broker: when it has ended, the controller has moved the partitions of the shard
 anyway, and only closed connections tell clients so. The first two are short, so that the next acknowledgement comes

@@ -25,12 +25,13 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 BACKOFF_MS_MIN: Final = 100
-# So a shard that cannot start costs a start in ten seconds, and is there soon after its cause has gone.
+# So a shard that cannot start costs one start per ten seconds, and runs soon after the cause is removed.
 BACKOFF_MS_MAX: Final = 10_000
 STEADY_MS: Final = 60_000
-# Of a new process: an interpreter starts in less than a second, even on a loaded machine in much less than this.
+# The limit for a new process: an interpreter starts in less than a second, and even on a loaded machine in much less
+# than this.
 HELLO_MS: Final = 60_000
-# Of a process that runs already and tries to connect each second.
+# The limit for a process that already runs and tries to connect each second.
 ADOPTED_HELLO_MS: Final = 10_000
 # An orderly stop takes up to 10 s for the controller and a few for the files.
 STOP_MS: Final = 45_000

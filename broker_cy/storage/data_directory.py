@@ -213,7 +213,7 @@ def problem_of(path: str) -> str | None:
 
 
 def make_log_directory(path: str, name: str) -> str:
-    """Create the directory of a partition in the data directory `path`, unless it is there, and return its path. Raises
+    """Create the directory of a partition in the data directory `path`, unless it exists, and return its path. Raises
     OSError.
     """
     found = f"{path}/{name}"

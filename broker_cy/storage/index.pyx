@@ -206,7 +206,7 @@ cdef class IndexFile:
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
     def release(self):
-        """Free the memory for pending entries, for a segment that is no longer written to."""
+        """Free the memory for pending entries of a segment that gets no more records."""
         if self.pending_count == 0:
             free(self.pending)
             self.pending = NULL
@@ -298,8 +298,8 @@ cdef class IndexFile:
         return self.bisect(block, low, high - low, key, out)
 
     cdef int64_t bisect(self, const uint8_t* entries, int64_t first, int64_t count, int64_t key, uint8_t* out) noexcept:
-        """Number of the last of `count` entries, of which the first is number `first`, with a key <= `key`, copied to `out`; -1
-        if there is none."""
+        """Number of the last of `count` entries with a key <= `key`, copied to `out`; -1 if no entry has one. The first of the entries
+        has number `first`."""
         cdef int64_t low = 0, high = count, middle
         while low < high:
             middle = (low + high) // 2

@@ -133,7 +133,7 @@ def load_log(
         for segment in segments:
             damage.forget_cached(segment.path)
     is_compacted = config.compact or context.cleaned.offset_of((topic, partition), topic_id) is not None
-    # A kill leaves no gap. One that is there all the same may be of a compaction that nothing else shows, as in Kafka.
+    # A kill leaves no gap. As in Kafka, a gap may still come from a compaction that left no other trace.
     keeps_gaps = is_compacted or (note is None and (context.clean or not context.power_lost))
 
     def may_have_gap(end: int, records_follow: bool) -> bool:

@@ -437,8 +437,8 @@ class LogManager:
         return log
 
     def delete(self, topic: str, partition: int) -> None:
-        """Delete a partition: its directory is renamed at once and removed after file.delete.delay.ms. Does nothing
-        if there is none. Waits for a worker that is opening it. Raises StorageError.
+        """Delete a partition: its directory is renamed now and removed after file.delete.delay.ms. Does nothing for an
+        unknown partition. Waits for a worker that is opening it. Raises StorageError.
         """
         key = (topic, partition)
         unopened = self.opener.drop(key)

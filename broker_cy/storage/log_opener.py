@@ -130,7 +130,7 @@ class LogOpener:
                     maintenance.mark_closed(log)
             else:
                 del self._unopened[partition.key]
-                # Whatever the error was, the partition goes offline, and the others are still opened.
+                # With any error, the partition goes offline, and the others are still opened.
                 failure = error if error is None or isinstance(error, Exception) else StorageError(str(error))
                 self._opened(partition, log, failure)
             self._next()

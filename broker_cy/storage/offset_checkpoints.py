@@ -39,7 +39,7 @@ ALL = (LOG_START_OFFSETS, RECOVERY_POINTS, HIGH_WATERMARKS, WRITTEN_POINTS)
 
 
 class Content(NamedTuple):
-    """The content to write to a checkpoint file. Of two for the same path, the higher `sequence` is the newer one."""
+    """The content to write to a checkpoint file. A higher `sequence` for the same path is newer."""
 
     sequence: int
     path: str

@@ -1,7 +1,7 @@
-"""Removing files that are no longer used: in a worker, a limited number at a time.
+"""Removing unused files: in a worker, a limited number at a time.
 
-A topic of 10,000 segments is 40,000 files. Removing them at once would occupy a worker for seconds, and delay flushes
-and checkpoints; so a limited number is removed at a time, and other jobs run in between.
+A topic of 10,000 segments is 40,000 files. Removing them in one job would occupy a worker for seconds, and delay
+flushes and checkpoints; so a limited number is removed at a time, and other jobs run in between.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def rename_away(path: str, mark: str, topic_id: UUID) -> str:
 
 
 def remove_some(path: str) -> bool:
-    """Remove a part of a directory, and the directory itself once it is empty; return whether there is more. Of a
-    symbolic link only the link is removed, never its target. Blocks. Raises OSError.
+    """Remove a part of a directory, and the directory itself once it is empty; return whether files are left. A
+    symbolic link is removed without its target. Blocks. Raises OSError.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

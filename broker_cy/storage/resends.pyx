@@ -61,8 +61,8 @@ cdef int64_t batch_before(Segment segment, int64_t position) except -1:
 cdef int put_older(ProducerState producers, int64_t producer_id, recent) except -1:
     """Put batches before those in the ring of a producer whose sequences lead to them, as far as there is room.
 
-    A ring that is not full begins at index 0, and `check` reads no other part of it. What a producer wrote before its state
-    expired, and it began again with sequence 0, is not a batch that it may send again.
+    A ring that is not full begins at index 0, and `check` reads no other part of it. If a producer's state expired and the producer
+    began again with sequence 0, its earlier batches are not among those that it may send again.
     """
     cdef Producer* producer = producers.find(producer_id)
     cdef ProducedBatch* batch

@@ -37,7 +37,7 @@ cdef class Segment:
     cdef readonly int64_t unverified_bytes
     cdef readonly list unverified       # their positions: (start, end), sorted; each begins and ends where a batch does
     cdef readonly bint deleted          # its files were renamed or removed: closed for good once pins == 0
-    # What the next index entry and the next roll depend on.
+    # The state that the next index entry and the next roll depend on.
     cdef int64_t index_interval_bytes   # index.interval.bytes, for an index that has to be rebuilt
     cdef int64_t bytes_since_index
     cdef int64_t max_timestamp          # TIMESTAMP_UNKNOWN until ensure_timestamps

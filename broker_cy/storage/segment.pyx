@@ -233,14 +233,14 @@ cdef class Segment:
         return 0
 
     def close(self):
-        """Close the descriptor, at once or when the last slice is released."""
+        """Close the descriptor now, or when the last slice is released."""
         self.deleted = True
         if self.pins == 0:
             self.close_fd()
 
     cdef int64_t start_position(self, int64_t offset, int64_t* nearer) except -1:
-        """Where a search for `offset` may begin: the position of an indexed batch at or before it. Raises CorruptSegment if that is
-        not the batch the index says."""
+        """Where a search for `offset` may begin: the position of an indexed batch at or before it. Raises CorruptSegment if the batch
+        there is not the indexed one."""
         if nearer != NULL:
             nearer[0] = 0
         cdef BatchHeader header

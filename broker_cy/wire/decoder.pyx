@@ -30,7 +30,7 @@ cdef extern from "Python.h":
 # About half a millisecond with the partitions of a Metadata answer.
 cdef enum:
     PART_ELEMENTS = 500
-    # Tagged fields of one structure of a request, of which the unknown ones are kept (CVE-2022-34917). Kafka has at most 5.
+    # Tagged fields of one structure of a request; unknown ones are kept, so they are limited (CVE-2022-34917). Kafka has at most 5.
     REQUEST_TAGS_MAX = 1000
 
 cdef object ZERO_UUID = PyUUID(int=0)

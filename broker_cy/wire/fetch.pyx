@@ -1,8 +1,7 @@
 """Fetch requests as a view over the received bytes, versions 4 to 18: nothing is copied.
 
-The layout is in the protocol table 01_Fetch. Of the tagged fields only ReplicaState (version 15, KIP-903) is read:
-the cluster id, the replica directory and the high watermark are those of the metadata quorum. The tests use the spec-driven
-codec as the oracle.
+The layout is in the protocol table 01_Fetch. The only tagged field that is read is ReplicaState (version 15, KIP-903): the cluster
+id, the replica directory and the high watermark are those of the metadata quorum. The tests use the spec-driven codec as the oracle.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize

@@ -1,7 +1,7 @@
 """Fetch answers of version 12 and later, as a follower reads them: a view over the received bytes, nothing is copied.
 
-The layout is in the protocol table 01_Fetch. What a follower does not use is skipped: aborted transactions, the preferred replica,
-and all tagged fields but DivergingEpoch (KIP-595). The tests use the spec-driven codec as the oracle.
+The layout is in the protocol table 01_Fetch. Fields that a follower does not use are skipped: aborted transactions, the preferred
+replica, and all tagged fields but DivergingEpoch (KIP-595). The tests use the spec-driven codec as the oracle.
 """
 
 from libc.stdint cimport int32_t, int64_t

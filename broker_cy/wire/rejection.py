@@ -114,7 +114,7 @@ def _reason(fault: RecordFault, allowed_ms: tuple[int, int], topic_partition: st
 def explain_records(
     code: int, total: int, faults: list[RecordFault], allowed_ms: tuple[int, int], topic_partition: str
 ) -> Rejection:
-    """The Rejection of a batch because of `total` of its records, of which `faults` are reported."""
+    """The Rejection of a batch because of `total` of its records; it reports `faults`."""
     errors = [(fault.place, _reason(fault, allowed_ms, topic_partition)) for fault in faults]
     if code == ErrorCode.INVALID_TIMESTAMP:
         message = "One or more records have been rejected due to invalid timestamp"

@@ -1,25 +1,25 @@
-"""Watches the brokers of the cluster by a connection to each: a process that is killed closes its sockets at once, long
+"""Watches the brokers of the cluster by a connection to each: a killed process closes its sockets immediately, long
 before its session ends.
 
-Every node has one idle connection to each unfenced broker, and one to the active controller. When it ends, the broker
-is suspected (metadata.suspects), and is connected again at once:
+Every node has one idle connection to each unfenced broker, and one to the active controller. When the connection ends,
+the node suspects the broker (metadata.suspects), and connects again immediately:
 
-    accepted, and stays   a process is there: suspect nobody
+    accepted, and stays   the process runs: the suspicion ends
     refused               on all of its listeners, twice: no process listens where this incarnation listened
     anything else         decides nothing: a network that loses packets, or a host that does not answer
 
 A process that is ending closes its connections before its listeners, and may accept others in between: only a
-connection that stays for a moment says that it is there.
+connection that stays for a moment shows that the process runs.
 
-Only certainty fences: a timeout never does. A broker of this kind that stands still leaves questions unanswered
-(liveness); controllers ask all brokers, and all nodes ask the active controller. Others are left to their sessions. A
-refusal is certain where no other host can have answered it, which is so for a broker whose last connection had this
-host at both ends: it is dead. A broker elsewhere is `refused`, tried again for as long as it is, and the controller
-judges what the nodes say (controller.refusals). A broker that this node was never connected to is neither, because it
-may be that nobody can reach it there.
+Only certainty fences: a timeout never does. A broker of this kind that stands still leaves probes unanswered
+(liveness); controllers probe all brokers, and all nodes probe the active controller. Other brokers are left to their
+sessions. A refusal is certain if no other host can have sent it. This holds for a broker whose last connection had this
+host at both ends: it is dead. A broker elsewhere is `refused` and tried again as long as it refuses; the controller
+judges the reports of the nodes (controller.refusals). A broker that this node was never connected to is neither dead
+nor refused, because its address may be unreachable for every node.
 
-What is known of a broker is kept until its registration changes, for a node that becomes the active controller. The
-quorum is informed of the end of its leader (step.LeaderGone), whichever host refused: its voters judge by pre-votes.
+The state of a broker is kept until its registration changes, for a node that becomes the active controller. The quorum
+is informed of the end of its leader (step.LeaderGone), whichever host refused: its voters judge by pre-votes.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
-# What `BrokerWatch.reports` says where nothing is to be said.
+# The result of `BrokerWatch.reports` without reports.
 NOTHING: Final[Mapping[int, int]] = {}
-# Of one attempt to connect.
+# The limit of one attempt to connect.
 CONNECT_S: Final = 2.0
-# Between attempts that decided nothing, and the longest pause after connections that lasted shorter than that.
+# The pause between undecided attempts, and the longest pause after connections that lasted shorter than that.
 RETRY_S: Final = 1.0
-# Between the two refusals of a verdict, and how long a connection has to last so that it is one.
+# The pause between the two refusals of a verdict, and how long a connection must last to count.
 AGAIN_S: Final = 0.01
-# Between the verdict on a broker elsewhere and the next attempt, which a controller needs that has to decide alone.
+# The pause between the verdict on a broker elsewhere and the next attempt: a controller that decides alone needs it.
 ALONE_S: Final = 0.06
 # After so many short connections the pause does not grow.
 SHORT_MAX: Final = 6
-# After so many attempts in a row without a connection that stayed, a node that never had one is named in the log.
+# After so many attempts in a row, the log names a node that never had a lasting connection.
 UNREACHED: Final = 3
 
 
 class Found(Enum):
-    """What came of an attempt to connect to all listeners of a node."""
+    """The result of an attempt to connect to all listeners of a node."""
 
     REFUSED = "refused"
     ACCEPTED = "accepted"
@@ -83,7 +83,7 @@ class Watched(NamedTuple):
 
 
 def _nobody(*_: int) -> None:
-    """Nobody is informed."""
+    """Do nothing: this event has no listener."""
 
 
 class BrokerWatch:
@@ -91,7 +91,7 @@ class BrokerWatch:
     certainly dead, `refused` refuse connections on another host, `cut` had a connection that ended, `silent` stand
     still.
 
-    There is one task and one connection for each broker of the cluster, and one for the leader.
+    Each broker of the cluster, and the leader, has one task and one connection.
     """
 
     def __init__(

@@ -80,8 +80,8 @@ class CommittedMetadata:
         self._loader.abort_transaction()
 
     def publish(self) -> None:
-        """Inform the listeners of everything that is there. A listener that fails on the first image cannot work: its
-        error is raised, unlike later.
+        """Inform the listeners of the whole image. A listener that fails on the first image cannot work: its error is
+        raised, unlike later.
         """
         self._is_published = True
         delta = ImageDelta.initial(self.image)

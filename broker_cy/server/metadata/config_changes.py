@@ -47,7 +47,7 @@ _STORED = (RESOURCE_TOPIC, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
 _TOPIC_DEFAULTS = sorted({synonym.name for synonyms in TOPIC_SYNONYMS.values() for synonym in synonyms})
 _INT32 = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
-# What has rights of its own; all else belongs to the cluster.
+# The resources with ACLs of their own; the cluster's ACLs apply to all others.
 _RIGHTS = {
     RESOURCE_TOPIC: (ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     RESOURCE_GROUP: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),

@@ -59,7 +59,7 @@ class ControllerDuties:
         self._is_running = True
         self._active.heartbeats.session_timeout_ms = self._config["broker.session.timeout.ms"]
         self._later("sessions", CHECK_S_MIN, self._check_sessions)
-        # What this node has noticed before it became active.
+        # The observations of this node before it became active.
         for known, take in (
             (self._watch.dead, self.fence_dead),
             (self._watch.silent, self.fence_silent),
@@ -178,6 +178,6 @@ class ControllerDuties:
         except KafkaError as error:
             LOGGER.warning("the controller could not do a duty", extra=facts(operation=operation, reason=error))
             return None
-        # What fails is tried again with the next check.
+        # The next check retries a failed operation.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         return future

@@ -143,7 +143,7 @@ class ControllerService:
         self._directory_reports: DirectoryReports | None = None
         self._failed_directories: FailedDirectories | None = None
         self._pools: tuple[Pool, ...] = ()
-        # None for a node that nobody else can talk to.
+        # None for a node that no other node can reach.
         self._network: QuorumNetwork | None = None
         self._link: ControllerLink | None = None
         self._watch: BrokerWatch | None = None
@@ -217,7 +217,7 @@ class ControllerService:
             raise MetadataLogError(
                 f"{self._files.directory}: the log ends at offset {log.log_end_offset}, before the newest snapshot"
             )
-        # What a killed process wrote and did not sync.
+        # Sync the entries that a killed process wrote and did not sync.
         self._files.begin_sync()()
         self._open_quorum(loader)
 
@@ -237,7 +237,7 @@ class ControllerService:
             tiered_topics.refuse(self.node_id, self.image)
         if self._is_alone():
             registered = self.submit(StartBroker(self.node_id, incarnation_id, listeners, self._directory_ids, rack))
-            # An only voter leads at once, and nobody else waits for its loop.
+            # An only voter leads immediately, and no other node waits for its loop.
             self._driver.settle()
             self._alone_epoch = await registered
         elif self.config.is_broker:

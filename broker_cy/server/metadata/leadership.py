@@ -181,7 +181,7 @@ class Leadership:
         self.activate()
 
     def activate(self) -> None:
-        """Become the active controller once everything from before this node's epoch is in the image."""
+        """Become the active controller once all entries before this node's epoch are in the image."""
         if self.active is not None or not 0 <= self._epoch_start_offset <= self._committed.end_offset:
             return
         self._committed.stop()
@@ -191,9 +191,9 @@ class Leadership:
         is_new = self._committed.image.features.metadata_version == 0
         bootstrap, self._bootstrap = self._bootstrap, []
         self.active.activate(bootstrap if is_new else []).add_done_callback(_seen)
-        # What was committed before this node's epoch may have become so together with the beginning of the epoch. Then
-        # the high watermark does not move again before somebody changes something, and until then operations without
-        # records, such as heartbeats, would wait for it.
+        # Entries before this node's epoch may be committed together with the beginning of the epoch. Then the high
+        # watermark does not move before the next change, and operations without records, such as heartbeats, would wait
+        # for it.
         self.active.commit(self._high_watermark)
         if self._config.token_secret_key is not None:
             # Imported here, because most clusters have no tokens.

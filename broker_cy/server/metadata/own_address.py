@@ -1,17 +1,17 @@
-"""A node does not go into service at an address where certainly nobody reaches it.
+"""A node does not go into service at an address that is certainly unreachable.
 
-Other nodes and clients connect to what `advertised.listeners` says. A wrong port there makes a broker that is a member
-of the cluster, and leads partitions that nobody can read. So a broker whose advertised address is not simply that of
-its listener connects to itself there, once it is registered and before it is in service:
+Other nodes and clients connect to the addresses in `advertised.listeners`. With a wrong port there, a broker is a
+member of the cluster and leads partitions that no client can read. So a broker whose advertised address differs from
+that of its listener connects to itself there, after it is registered and before it is in service:
 
-    accepted                                    whoever listens there, a proxy perhaps, is right to be trusted
+    accepted                                    the address works; a proxy that listens there is trusted
     refused, by this machine itself             after REFUSED_S certain: no process listens there; the broker ends
     refused by another machine, no answer,      decides nothing, and is logged: behind a NAT or in a container a node
-    a name that is not known                    often does not reach itself under the address that others use
+    an unknown name                             often does not reach itself under the address that others use
 
-Only the listener between brokers is checked, and nothing is refused while no other broker is registered: a single
-node in a container is reached by its clients through a port that this machine does not have. What others find later
-is in `broker_watch`.
+Only the listener between brokers is checked, and only while another broker is registered: clients may reach a single
+node in a container through a port that this machine does not have. `broker_watch` handles addresses that other nodes
+find unreachable later.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOGGER = logging.getLogger("broker_cy.server.metadata")
 
 # How long a start waits at most for an address that does not answer.
 CONNECT_S: Final = 1.0
-# A proxy may start after the broker: so long connections must be refused, and how often one is tried.
+# A proxy may start after the broker: connections must be refused for REFUSED_S, one each AGAIN_S.
 REFUSED_S: Final = 10.0
 AGAIN_S: Final = 0.25
 

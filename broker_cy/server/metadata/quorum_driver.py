@@ -155,7 +155,7 @@ class QuorumDriver:
         self.step(Start())
 
     def stop(self) -> None:
-        """Take part no longer. What was sent to other nodes last is on its way."""
+        """Leave the quorum. The last messages to other nodes are still delivered."""
         if self.quorum.role is not Role.CLOSED:
             self.step(Stop())
         self._wake_at(-1)

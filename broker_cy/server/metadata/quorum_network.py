@@ -87,7 +87,7 @@ REMEDY: Final = (
     "else start that controller, and see that this host can connect to it"
 )
 
-# What a voter is answered that the other node does not have among its voters.
+# The errors of a node that does not have the sender among its voters.
 _OTHER_VOTERS: Final = frozenset({ErrorCode.INCONSISTENT_VOTER_SET, ErrorCode.VOTER_NOT_FOUND})
 
 

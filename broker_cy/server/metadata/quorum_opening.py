@@ -47,8 +47,8 @@ class Reach(NamedTuple):
 def open_quorum(
     config: BrokerConfig, me: Voter, files: MetadataLog, loader: Loader, randomness: Randomness
 ) -> tuple[Quorum, VoterSet, Loader]:
-    """Return the state machine, its voters, and the loader of what is known to be committed. Raises QuorumError if
-    the voters disagree, or if quorum-state does not parse, and MetadataLogError, OSError.
+    """Return the state machine, its voters, and the loader of the entries that are certainly committed. Raises
+    QuorumError if the voters disagree, or if quorum-state does not parse, and MetadataLogError, OSError.
     """
     stored = files.read_election_state()
     history = _history(config, loader, stored)
@@ -56,7 +56,7 @@ def open_quorum(
     if is_only_voter and not config.is_controller:
         raise QuorumError(_no_controller(config))
     if not is_only_voter:
-        # What is behind the snapshot may not be committed.
+        # Entries after the snapshot may be uncommitted.
         loader = files.load_snapshot()
     quorum = Quorum(
         me,

@@ -1,6 +1,6 @@
 """A node does not start while another one runs with its id as a voter.
 
-Voters of controller.quorum.voters have no directory ids: the others cannot tell two nodes with one id apart, and would
+Voters of controller.quorum.voters have no directory ids: other nodes cannot tell two nodes with one id apart, and would
 count the votes and the fetches of both.
 """
 
@@ -18,21 +18,21 @@ from broker_cy.config import BrokerConfig
 from broker_cy.server.metadata.refusal import RegistrationRefused
 from broker_cy.wire import messages
 
-# A host that is away does not answer at all; this node starts that much later.
+# A host that is down does not answer at all; it delays the start of this node by so much.
 ANSWER_S: Final = 1.0
 _CONTROLLERS: Final = 2  # the endpoint type of DescribeCluster
 
 
 async def refuse_same_id(config: BrokerConfig, outgoing: Outgoing) -> None:
-    """Before this node listens: ask at the address that the voters have for its id, and nobody must answer. If this
-    node itself will listen exactly there, binding the socket shows as much. Raises RegistrationRefused.
+    """Check, before this node listens, that no node answers at the address that the voters have for its id. If this
+    node itself listens exactly there, binding the socket is the check. Raises RegistrationRefused.
     """
     mine = next((voter for voter in config.quorum_voters if voter.node_id == config.node_id), None)
     if mine is None or any((at.host, at.port) == (mine.host, mine.port) for at in config.network.controller_listeners):
         return
     pool = Pool("broker-cy", outgoing)
     try:
-        # Whatever else may listen there, such as a proxy, does not answer as a controller.
+        # Another listener there, such as a proxy, does not answer as a controller.
         with suppress(ClientError):
             request = messages.DescribeClusterRequest(endpoint_type=_CONTROLLERS)
             await pool.ask(

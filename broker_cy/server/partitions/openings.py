@@ -45,7 +45,7 @@ class Openings:
             self._opener.ask(key)
 
     async def opened(self, partitions: Iterable[Partition | None]) -> None:
-        """Return once none of `partitions` is unopened: at once where none is. They may be deleted by then."""
+        """Return once none of `partitions` is unopened; they may be deleted by then."""
         unopened = [each for each in partitions if each is not None and each.unopened]
         if not unopened:
             return

@@ -110,7 +110,7 @@ class PartitionService:
         return topic_settings(self._image.configs.topic(topic), self._config)
 
     def high_watermark_of(self, topic: str, index: int) -> int:
-        """For the checkpoints; the end of the log for one that is no partition of a topic (the metadata log)."""
+        """The high watermark for the checkpoints; for a log outside any topic (the metadata log), its end."""
         partition = self._table.get(topic, index)
         if partition is not None:
             return partition.high_watermark
@@ -320,7 +320,7 @@ class PartitionService:
         self._close(partition)
 
     def _is_created_late(self, topic: TopicImage, index: int, fresh: int) -> bool:
-        """Whether the log is created in a later turn: after `fresh` others. Those of coordinators are there at once."""
+        """Whether the log, after `fresh` others, is created in a later turn. Logs of coordinators are created now."""
         if fresh < creations.AT_ONCE or self._starting or topic_names.is_protected(topic.name):
             return False
         key = (topic.name, index)

@@ -34,7 +34,8 @@ cdef enum:
     KEY_BYTES = 20
     REPLICA_STATE_TAG = 1
     REPLICA_STATE_BYTES = 13
-    # Of a fetch that leaves out what is not on disk yet (flush.messages): no longer than a sync is the next one held up.
+    # The wait of a fetch that leaves out records that are not on disk yet (flush.messages): it delays the next fetch no longer than a
+    # sync does.
     UNWRITTEN_WAIT_MS = 5
 
 # Answers after which a session has to begin again.
@@ -62,7 +63,7 @@ cdef class Fetched:
 
 
 cdef bytes key_of(const uint8_t* topic_id, int32_t index):
-    """Topic id and partition index, of which the order and the hash cost little."""
+    """Topic id and partition index as bytes, which are cheap to sort and to hash."""
     cdef bytes key = PyBytes_FromStringAndSize(<const char*>topic_id, KEY_BYTES)
     cdef uint8_t* at = <uint8_t*>PyBytes_AS_STRING(key) + TOPIC_ID_BYTES
     at[0] = <uint8_t>(index >> 24)
@@ -89,8 +90,8 @@ cdef class FetchSession:
     cdef dict starts                # key -> the log start offset that the leader knows; as `asked`
     cdef set changed
     cdef set paused
-    cdef set forgotten              # no longer in `asked`, of which the leader does not know yet
-    cdef set unwritten              # what they have is not written, or not on disk as flush.messages requires
+    cdef set forgotten              # removed from `asked`; the leader does not know it yet
+    cdef set unwritten              # their records are not written, or not on disk as flush.messages requires
     cdef set held                   # by the throttle, when the last request was made
     cdef bint is_exceeded           # the throttle, when the last request was made
     cdef dict high                  # key -> the leader's high watermark, as last answered
@@ -336,7 +337,7 @@ cdef class FetchSession:
             topic = &_view.topics[i]
             for k in range(topic.first, topic.first + topic.count):
                 part = &_view.partitions[k]
-                # What follows an id in an answer is longer than an index.
+                # key_of may read beyond the id: the bytes after it in an answer are longer than an index.
                 key = key_of(topic.name, part.index)
                 partition = self.partitions.get(key)
                 ask = self.overtaken[key] if key in self.overtaken else self.asked.get(key)

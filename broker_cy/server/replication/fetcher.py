@@ -1,15 +1,15 @@
 """Fetches partitions that follow one leader, over one connection, in one session (replicas.Replicas says which).
 
-One request is on its way at a time. A second one follows it if a partition is fetched from now on: the leader holds the
-first one until it has something for it, up to replica.fetch.wait.max.ms, and answers it when the second one arrives. A
-leader that is Kafka reads the second one when it has answered the first.
+One request is on its way at a time. A second one follows it when another partition is to be fetched: the leader holds
+the first one until it has records for it, up to replica.fetch.wait.max.ms, and answers it when the second one arrives.
+A leader of Apache Kafka reads the second one after it has answered the first.
 
-What an answer says is done in the order of following.Step. Everything that it appends is written at the end of this
-turn of the loop, and the next request is made right after that. So a fetch takes one turn, and wakes no task: the loop
-calls `answered`. An error of one partition, or a write that failed, does not hold the others: it is fetched again after
-replica.fetch.backoff.ms, and earlier at first if one of the two only has newer metadata than the other. A connection
-that failed is made again after waits that double from NEWS_S up to replica.fetch.backoff.ms, or as soon as the metadata
-have something new of the leader. Memory is bounded by one answer (replica.fetch.response.max.bytes).
+The follower processes an answer in the order of following.Step. All records that it appends are written at the end of
+this turn of the loop, and the next request is made right after that. So a fetch takes one turn, and wakes no task: the
+loop calls `answered`. An error of one partition, or a failed write, does not delay the other partitions: the partition
+is fetched again after replica.fetch.backoff.ms, and earlier at first if one of the two brokers only has newer metadata.
+A failed connection is made again after waits that double from NEWS_S up to replica.fetch.backoff.ms, or as soon as the
+metadata of the leader change. Memory is bounded by one answer (replica.fetch.response.max.bytes).
 """
 
 from __future__ import annotations
@@ -290,8 +290,8 @@ class LeaderFetcher:
 
     def _take_answer(self, error_code: int, answers: list[Fetched]) -> None:
         self.failures = 0
-        # A partition of which only the high watermark came reports that at once: a request that it caused would be made
-        # before the write of the others, and leave them out until the leader has answered it.
+        # A partition for which only the high watermark came reports it immediately. Without this flag, the report would
+        # cause a request before the write of the other partitions, which would wait until the leader has answered it.
         self._is_due = True
         self._cut = 0
         out_of_range = []

@@ -10,10 +10,10 @@ class LinkFailed(Exception):
 
 
 class Asking(Protocol):
-    """Who has sent a request: one of the two is called, from the loop."""
+    """The sender of a request: the loop calls one of the two methods."""
 
     def answered(self, body: memoryview) -> None:
-        """The body of the answer, which is not copied: its memory is used again once nobody has a reference to it."""
+        """The body of the answer, which is not copied: its memory is reused when the last reference is gone."""
 
     def failed(self, error: LinkFailed) -> None: ...
 

@@ -1,9 +1,10 @@
-"""The fetchers of a broker: of each leader that it follows one for what keeps up, and one for what is far behind.
+"""The fetchers of a broker: for each leader, one for partitions that keep up, and one for partitions that are far
+behind.
 
-A replica that is being copied fills answers of megabytes. What acks=all waits for does not stand behind them: it has a
-connection and a session of its own. A partition begins among those that keep up. It is far behind if it is not in sync,
-and its answer is the most that one answer may have of it (replica.fetch.max.bytes), until it is in sync, or an answer
-brings all that the leader has committed.
+A replica that is being copied fills answers of megabytes. Replicas that acks=all waits for are not queued behind them:
+they have a connection and a session of their own. A partition begins among those that keep up. It is far behind if it
+is not in sync, and an answer has as many bytes of it as one may have (replica.fetch.max.bytes). It catches up when it
+is in sync, or when an answer brings all records that the leader has committed.
 """
 
 from __future__ import annotations

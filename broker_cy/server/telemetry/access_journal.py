@@ -1,12 +1,11 @@
-"""Notes which rights clients use, as events, so that a change of ACLs can be tried on the traffic of the past, and
-rules that nobody needs can be found.
+"""Notes the accesses of clients, as events, so that a change of ACLs can be tried on past traffic, and unneeded ACLs
+can be found.
 
-What is noted are accesses, and not the ACLs that decided: which of them decides, or would decide, follows from the
-accesses (security.past). Each access is noted once in a period of PERIOD_S and written up to WRITE_S later. When a
-period ends everything is noted again, also what connections have in their caches: `on_period` has to let them
-forget it.
-Bounds of a period are those of `ROOM`; a list of all topics takes no room of what clients name, nor does what is
-refused.
+The journal notes accesses, not the ACLs that decided: the deciding ACL, or the one of a changed set, follows from the
+accesses (security.past). Each access is noted once in a period of PERIOD_S and written up to WRITE_S later. In the next
+period every access is noted again, also one that connections have in their caches: `on_period` must make them forget
+it.
+`ROOM` bounds the accesses of a period by kind: a list of all topics takes no room of named accesses, nor do denials.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
 
 PERIOD_S: Final = 3_600.0
 WRITE_S: Final = 10.0
-# Of one event, which is one record of about 100 KB.
+# The limit of one event, which is one record of about 100 KB.
 ACCESSES_AN_EVENT: Final = 1_000
 
 
 class Kind(Enum):
     NAMED = "named"  # allowed
-    LISTED = "listed"  # allowed, in a list of everything that there is
+    LISTED = "listed"  # allowed, in a list of all resources
     REFUSED = "refused"
 
 
@@ -42,7 +41,7 @@ Key = tuple[str, str, int, str]
 
 
 class AccessJournal:
-    """That of one node; `note` writes an event."""
+    """The journal of one node; `note` writes an event."""
 
     def __init__(
         self,

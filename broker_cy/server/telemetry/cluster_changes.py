@@ -63,7 +63,8 @@ def _cause(old: BrokerImage | None, new: BrokerImage | None) -> tuple[str, str]:
         return "started_again", ""
     reason = new.fence_reason
     if reason is FenceReason.UNKNOWN:
-        # A controller of Apache Kafka. What leads nothing stops without a controlled shutdown: it looks lost.
+        # A controller of Apache Kafka. A broker that leads no partition stops without a controlled shutdown: it looks
+        # lost.
         return ("stopped" if old.in_controlled_shutdown or new.in_controlled_shutdown else "lost"), ""
     return ("stopped", "") if reason is FenceReason.STOPPED else ("lost", reason.name.lower())
 

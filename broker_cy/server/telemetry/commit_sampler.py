@@ -40,7 +40,7 @@ class CommitSampler:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._task: asyncio.Task[None] | None = None
-        # What was committed and has no sample yet, the oldest first.
+        # Commits without a sample, the oldest first.
         self._due: dict[Place, GroupStateMachine] = {}
 
     def note(self, machine: GroupStateMachine, places: Sequence[Place]) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
 
 PERIOD_S = 0.1
-# The loop's timers are exact to a millisecond; less than that is no lag.
+# The loop's timers are exact to a millisecond; a shorter delay does not count as lag.
 TIMER_GRAIN_NS = 1_000_000
 
 

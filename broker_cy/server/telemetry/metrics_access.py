@@ -5,10 +5,11 @@ with #, do not count. A request carries one of them as `Authorization: Bearer TO
 digests and compared in constant time. The certificate is a PEM file, the chain with the server's own certificate first;
 its key is in the same file or in another one.
 
-Both are read again when a file has changed, so that tokens and certificates are replaced without a restart. What cannot
-be read, or does not fit, leaves what is in force, and is logged once for each change.
+Both are read again when a file has changed, so that tokens and certificates are replaced without a restart. An
+unreadable or invalid file is ignored, the current tokens and certificate stay in use, and the error is logged once for
+each change.
 
-Bound: at most FILE_BYTES_MAX of each file are read, and files are looked at once in LOOK_S at most.
+Bound: at most FILE_BYTES_MAX of each file are read, and a file is checked at most once per LOOK_S.
 """
 
 from __future__ import annotations

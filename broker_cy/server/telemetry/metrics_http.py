@@ -183,7 +183,7 @@ class MetricsServer:
         def protocol() -> asyncio.StreamReaderProtocol:
             return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accept)
 
-        # Whoever speaks no TLS, or closes: there is nobody to answer.
+        # A client that does not speak TLS, or closes, gets no answer.
         with suppress(OSError, TimeoutError):
             await self._loop.connect_accepted_socket(protocol, accepted, ssl=context, ssl_handshake_timeout=REQUEST_S)
 

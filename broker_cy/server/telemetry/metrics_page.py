@@ -203,7 +203,7 @@ async def _partitions(page: Page, topics: list[tuple[bytes, list[Partition | Non
         unopened += sum(partition.unopened for partition in held)
         offline += sum(partition.offline is not None and not partition.unopened for partition in held)
         partitions += held
-        # Both labels of a partition, of which only the number differs within the topic.
+        # Both labels of a partition; only the number differs within the topic.
         before, after = labels_text(("topic", "partition"), (name.decode(), "\0")).encode().split(b"\0")
         labels += [b"%s%d%s" % (before, partition.index, after) for partition in held]
         if held:

@@ -1,8 +1,8 @@
 """A topic that this broker itself writes. It is created with the first record, and writing to it never delays a client.
 
-Where another broker leads it, records are sent there; they wait while it has no leader. They are sent again if an
-answer is lost, so they are there at least once. Records that cannot be written are dropped, with one log line: no
-client waits for them.
+If another broker leads it, records are sent to that broker; they wait while the topic has no leader. They are sent
+again if an answer is lost, so they are written at least once. Records that cannot be written are dropped, with one log
+line: no client waits for them.
 """
 
 from __future__ import annotations

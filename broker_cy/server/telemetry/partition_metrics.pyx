@@ -87,7 +87,7 @@ cdef int put_number(Writer out, int64_t value) except -1:
 
 
 def topic_totals(list places not None):
-    """(records, bytes appended, bytes fetched) since the start over the partitions of a topic, of which some may be None."""
+    """(records, bytes appended, bytes fetched) since the start over the partitions of a topic. Some of `places` may be None."""
     cdef Partition partition
     cdef int64_t records = 0, appended = 0, fetched = 0
     for partition in places:

@@ -1,9 +1,9 @@
-"""The events of changes of ACLs, SCRAM credentials, quotas and delegation tokens. Pure: they follow from what a commit
-changed, which also says who asked for it (metadata.authors); `by` is empty where that is not known, as with a
-controller of Apache Kafka.
+"""The events of changes of ACLs, SCRAM credentials, quotas and delegation tokens. Pure: they follow from the changes of
+a commit, which also name their author (metadata.authors); `by` is empty if the author is unknown, as with a controller
+of Apache Kafka.
 
-A commit may have changes of several authors: there is one event for each of them. Nothing of a credential is taken over
-but its user, mechanism and iterations; the metadata has no HMAC of a token. What is as it was before is no change.
+A commit may have changes of several authors: each author gets one event. An event has only the user, mechanism and
+iterations of a credential; the metadata has no HMAC of a token. A record that changes nothing makes no event.
 """
 
 from __future__ import annotations

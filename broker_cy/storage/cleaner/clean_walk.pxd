@@ -6,7 +6,7 @@ from broker_cy.storage.cleaner.output cimport CleanedOutput
 from broker_cy.storage.cleaner.offset_map cimport OffsetMap
 from broker_cy.wire.batch cimport BatchHeader
 
-# What has to be done with a batch apart from looking up its records.
+# The treatment of a batch, apart from looking up its records.
 cdef enum BatchRule:
     RULE_KEEP_EMPTY = 1         # its header stays even if no record does
     RULE_DISCARD = 2            # no record stays

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from broker_cy.storage.segment_files import DATA_SUFFIXES
 
-# What is appended to the name of a file while it is written, once it is whole, and before it is deleted.
+# The suffixes of a file while it is written, when it is complete, and before it is deleted.
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
 
 

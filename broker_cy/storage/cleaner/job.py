@@ -56,8 +56,8 @@ class SourceSegment:
 
 @dataclass(slots=True)
 class CleaningPlan:
-    """What a worker needs to know about a log. `segments` are those that may be cleaned, beginning with the first of
-    the log; `all_bases` are the base offsets of all of its segments, of which the last is the active one.
+    """The input of a worker that cleans a log. `segments` are those that may be cleaned, beginning with the first of
+    the log; `all_bases` are the base offsets of all of its segments; the last one is the active segment's.
     """
 
     directory: str

@@ -72,7 +72,8 @@ class _View:
 class LogCleaner:
     """Cleans the logs in `logs` (the log manager's, by partition), which are stored in the data directories `roots`.
 
-    `jobs` runs at least as many jobs at once as there may be threads. `unlink_later(paths, delay_ms)` removes files.
+    `jobs` must run at least as many jobs at a time as the cleaner has threads. `unlink_later(paths, delay_ms)` removes
+    files.
     `files` is for tests.
     """
 
