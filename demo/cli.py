@@ -141,7 +141,7 @@ def _positive(text: str) -> float:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[threading.Event]:
-    """Give the event that SIGINT and SIGTERM set meanwhile."""
+    """Yield an event that SIGINT and SIGTERM set."""
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -187,7 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check(top: argparse.ArgumentParser, given: argparse.Namespace) -> None:
-    """End with a usage error if options do not go together."""
+    """Exit with a usage error if options conflict."""
     if given.nodes == 1:
         for name in ("kill_every", "restart_after"):
             if getattr(given, name) is not None:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 COMMIT_EACH_S = 1.0
 # Limit of read-ahead: the lag of a slow member stays in the log, not in its memory.
 READ_AHEAD_KB = 512
-# Fetched from a partition at a time: about ten records.
+# Bytes that are fetched from a partition at a time: about ten records.
 SLOW_FETCH_BYTES = 4_096
 _PASSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
 
@@ -38,7 +38,7 @@ def member(
             "session.timeout.ms": session_timeout_ms,
             "heartbeat.interval.ms": session_timeout_ms // 5,
             "queued.max.messages.kbytes": READ_AHEAD_KB,
-            # Otherwise a slow member would read one partition for minutes, while the others wait.
+            # Otherwise a slow member would read one partition for minutes while the others wait.
             **({} if per_s is None else {"max.partition.fetch.bytes": SLOW_FETCH_BYTES, "queued.min.messages": 1}),
             "isolation.level": "read_committed",
             "topic.metadata.refresh.interval.ms": 5_000,

@@ -1,4 +1,4 @@
-"""The demo's broker, or its nodes: their settings, their ports, and starting them."""
+"""The demo's broker or its nodes: their settings, their ports, and their start."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NODES_MIN, NODES_MAX = 3, 9
 FORMAT_TIMEOUT_S = 60.0
 # Controllers listen at the port of the first node's clients plus this.
 CONTROLLERS_AFTER: Final = 1_000
-# Where ports are looked for with port 0: below those that the kernel gives to outgoing connections, because a port has
-# to be free again when a node that was killed comes back.
+# The range for port 0: below the ports that the kernel uses for outgoing connections, because a port must be free again
+# when a killed node restarts.
 _PORTS_FROM, _PORTS_TRIED = 20_000, 200
 
 
@@ -50,7 +50,7 @@ class Node(ReadyProcess):
 
 
 def start_all(nodes: Sequence[Node], stop: threading.Event) -> None:
-    """Start all at once, because one alone finds no majority, and wait for each. Raises DemoError."""
+    """Start all together, because one alone finds no majority, and wait for each. Raises DemoError."""
     for node in nodes:
         node.start()
     until_s = time.monotonic() + START_TIMEOUT_S
@@ -112,7 +112,7 @@ def several_nodes(
 
 
 def cluster_id(directory: Path) -> str:
-    """The id of the cluster in `directory`, which is drawn by the first run."""
+    """The id of the cluster in `directory`, which the first run generates."""
     path = directory / "cluster-id"
     if not path.exists():
         path.write_text(f"{to_text(_drawn())}\n")
@@ -120,7 +120,7 @@ def cluster_id(directory: Path) -> str:
 
 
 def _drawn() -> UUID:
-    """A random id whose text does not begin with a dash: it is the argument of an option."""
+    """A random id whose text does not begin with a dash, because it is an option's argument."""
     while to_text(found := uuid4()).startswith("-"):
         pass
     return found

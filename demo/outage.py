@@ -1,7 +1,7 @@
-"""What clients notice when a node is killed: the longest time without an acknowledgement, and errors.
+"""The effect on clients when a node is killed: the longest time without an acknowledgement, and errors.
 
-A producer with librdkafka's default settings (acks=all) writes a small record to each partition of a topic in turn. Its
-partitions have their leaders on all nodes, so some of them lose theirs whichever node is killed.
+A producer with librdkafka's default settings (acks=all) writes a small record to each partition of a topic in turn. The
+leaders of its partitions are spread over all nodes, so some partitions lose their leader whichever node is killed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUEUE_MAX = 10_000
 
 @dataclass(slots=True)
 class Gaps:
-    """What was noticed: `last_s` is the last acknowledgement of each partition, `longest_s` the longest time between
+    """The measurements: `last_s` is the last acknowledgement of each partition, `longest_s` the longest time between
     two, `after` the partitions that acknowledged a record which was sent after `since_s`, when the node was gone.
     """
 
@@ -68,7 +68,7 @@ class Heartbeats:
                 "bootstrap.servers": bootstrap,
                 "client.id": "heartbeats",
                 "queue.buffering.max.messages": QUEUE_MAX,
-                # Brokers that are down are what it is here for: its log would say so each second.
+                # Brokers that are down are expected here: librdkafka would log them each second.
                 "log_level": 0,
             }
         )
@@ -89,12 +89,12 @@ class Heartbeats:
             self._gaps = Gaps(inf, list(self._gaps.last_s), [0.0] * len(self._gaps.last_s))
 
     def killed(self) -> None:
-        """The node is gone: what is acknowledged from now on was not written by it."""
+        """The node is gone: records acknowledged from now on were written by other nodes."""
         with self._lock:
             self._gaps.since_s = self._clock()
 
     def noticed(self) -> Gaps | None:
-        """What clients noticed since `watch`; None until every partition takes records again."""
+        """The measurements since `watch`; None until every partition takes records again."""
         with self._lock:
             return self._gaps if self._gaps.is_over else None
 

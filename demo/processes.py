@@ -1,4 +1,4 @@
-"""The demo's processes: brokers and their clients. They end with the demo, however it ends."""
+"""The demo's processes: brokers and their clients. They always end with the demo."""
 
 from __future__ import annotations
 

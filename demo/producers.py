@@ -48,7 +48,7 @@ def _paced(per_s: float, wait: Wait, write: Callable[[int], None]) -> None:
     begun = monotonic()
     for number in itertools.count():
         ahead_s = begun + number / per_s - monotonic()
-        # Short waits are combined: a wait is a system call, and 200 per second would take most of the demo's CPU.
+        # Short waits are combined: each is a system call, and 200 per second would take most of the demo's CPU.
         if wait(ahead_s if ahead_s > 0.02 else 0.0):
             return
         write(number)
@@ -84,7 +84,9 @@ def watcher(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) 
 
 
 def publisher(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) -> None:
-    """Write the newest version of packages and an audit record in transactions; some are aborted, some take long."""
+    """Write the newest version of packages and an audit record in transactions; some are aborted, some stay open for
+    long.
+    """
     settings: dict[str, object] = {"transactional.id": "publisher", "transaction.timeout.ms": 60_000, "linger.ms": 20}
     numbers = itertools.count()
     for attempt in itertools.count():

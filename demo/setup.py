@@ -1,4 +1,4 @@
-"""What the demo does with the admin client: topics, and the replicas of several nodes."""
+"""The demo's use of the admin client: topics, and the replicas of several nodes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ async def is_in_sync(bootstrap: str) -> bool:
 
 
 async def elect_preferred(bootstrap: str) -> int:
-    """Give partitions back to their first replica, and return how many: otherwise a node that was killed leads none.
-    Raises ClientError.
+    """Return leadership to the first replica of each partition, and return how many changed. Otherwise a node that was
+    killed would lead no partition. Raises ClientError.
     """
     async with AdminClient(bootstrap, client_id=_CLIENT_ID) as client:
         away = [

@@ -1,4 +1,4 @@
-"""Supervision of the demo's processes: who crashes when, who is restarted, and what is said about it."""
+"""Supervision of the demo's processes: it kills and restarts them, and reports that."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ LOOK_S = 0.1
 RESTART_S = 2.0
 KILL_EVERY_S = 60.0
 RESTART_AFTER_S = 10.0
-# How often it is looked whether all replicas are in sync again.
+# The interval of the check whether all replicas are in sync again.
 SYNC_LOOK_S = 1.0
 
 
 class Part(Protocol):
-    """One thing that is supervised."""
+    """A supervised part of the demo."""
 
     def look(self, now_s: float) -> None:
-        """Do what is due. Raises DemoError."""
+        """Perform the actions that are due. Raises DemoError."""
 
 
 def supervise(nodes: Sequence[Node], parts: Sequence[Part], stop: threading.Event) -> None:
-    """Look at every part until it is time to stop. Raises DemoError, also if a node ends by itself."""
+    """Check every part until it is time to stop. Raises DemoError, also if a node exits by itself."""
     while not stop.wait(LOOK_S):
         for part in parts:
             part.look(time.monotonic())
@@ -45,7 +45,7 @@ def supervise(nodes: Sequence[Node], parts: Sequence[Part], stop: threading.Even
 
 
 class Crashes:
-    """The clients: one of them is killed now and then, and all are restarted."""
+    """The clients: one of them is killed now and then, and clients that have ended are restarted."""
 
     def __init__(self, clients: dict[str, Process], every_s: float, back_after_s: float) -> None:
         self._clients = clients
@@ -73,7 +73,9 @@ class Crashes:
 
 
 class Outages:
-    """The nodes: one after the other is killed, and restarted; the next one when every replica is in sync again."""
+    """The nodes: one after the other is killed and restarted. The next one is killed when every replica is in sync
+    again.
+    """
 
     def __init__(
         self, nodes: Sequence[Node], bootstrap: str, every_s: float, back_after_s: float, stop: threading.Event
@@ -86,7 +88,7 @@ class Outages:
         self._away: Node | None = None
         self._is_noticed = True
         self._is_synced = True
-        # The next kill, restart or look at the replicas.
+        # The time of the next kill, restart or check of the replicas.
         self._due_s = time.monotonic() + every_s
         self._heartbeats = Heartbeats(bootstrap, heartbeats_of(len(nodes)))
         self._heartbeats.start()
@@ -107,7 +109,7 @@ class Outages:
 
     def _kill(self, node: Node) -> None:
         if not self._in_sync():
-            # A second node away would be more than the quorum and the in-sync sets can bear.
+            # The quorum and the in-sync sets would not survive the loss of a second node.
             self._due_s = time.monotonic() + SYNC_LOOK_S
             return
         self._heartbeats.watch()
@@ -152,7 +154,7 @@ class Outages:
         try:
             return asyncio.run(is_in_sync(self._bootstrap))
         except ClientError:
-            # The cluster is busy with its failure: the next look asks again.
+            # The cluster is busy with the failover: the next check asks again.
             return False
 
 

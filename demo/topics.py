@@ -8,7 +8,7 @@ PACKAGES = "packages"
 UPDATES = "package-updates"
 INDEX = "package-index"
 AUDIT = "audit-trail"
-# Only with several nodes: see outage.py. Some partitions of it for each node.
+# Only with several nodes: see outage.py. Each node has some of its partitions.
 HEARTBEATS = "heartbeats"
 HEARTBEATS_OF_A_NODE = 2
 HEARTBEATS_CONFIGS = {"retention.bytes": str(1 << 20), "segment.bytes": str(1 << 20)}

@@ -1,5 +1,5 @@
 """One client of the demo as a process: python -m demo.worker produce KIND BOOTSTRAP PER_S, or consume MEMBER BOOTSTRAP
-SESSION_TIMEOUT_MS. SIGTERM stops it in order.
+SESSION_TIMEOUT_MS. SIGTERM stops it cleanly.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from demo.packages import packages
 from demo.producers import KINDS
 from demo.topics import GROUPS
 
-# librdkafka may wait forever while it closes a consumer whose group is rebalancing, and no Python code runs during
-# that: the kernel ends the process.
+# librdkafka may wait forever while it closes a consumer whose group is rebalancing, and no Python code runs meanwhile,
+# so the kernel ends the process.
 STOP_S = 5
 
 
