@@ -12,7 +12,9 @@ EXIT_MISSING = 2  # as for an option that is wrong
 
 
 def main() -> int:
-    """Run the command line; the process's exit code, EXIT_MISSING where the extra `dashboard` is not installed."""
+    """Run the command line; returns the exit code of the process: EXIT_MISSING if the extra `dashboard` is not
+    installed.
+    """
     return extras.run("broker-dash", "dashboard", LIBRARIES, _run, EXIT_MISSING)
 
 

@@ -2,14 +2,14 @@
 
 An act is opened, then filled in (if it has a form), planned, shown, and executed:
 
-POST /act/open     {"cluster", "act", "params", "rows"}             the form, or the plan if there is no form
-POST /act/plan     {"cluster", "act", "params", "rows", "values"}   the plan, or what is wrong with the values by field
-POST /act/execute  {"plan", "typed"}                                the report
+POST /act/open     {"cluster", "act", "params", "rows"}             the form, or the plan if there is no form POST
+/act/plan     {"cluster", "act", "params", "rows", "values"}   the plan, or the errors of the values by field POST
+/act/execute  {"plan", "typed"}                                the report
 
 `params` are texts about the subject, `rows` the ids of marked rows. A plan is kept here under a random id until it is
-executed, for at most PLAN_KEPT_S, and only its user can execute it, once. Every request is decided by
-`security.roles.decide`; every execution and every refusal is in the audit log. A plan that moves replicas is only
-started: the answer does not wait for its end, which is another entry of the audit log (collector/move_runs.py).
+executed, for at most PLAN_KEPT_S, and only its user can execute it, once. `security.roles.decide` decides every
+request; the audit log has every execution and every denied request. A plan that moves replicas is only started: the
+answer does not wait for its end, which gets its own entry in the audit log (collector/move_runs.py).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ PLAN_KEPT_S = 600.0
 # A plan may hold records of several MiB.
 PLANS_MAX = 200
 PLANS_OF_USER_MAX = 5
-# Clients of users, which are closed when no act uses them and none has used them for a while.
+# Clients of users. A client is closed if no act uses it now or has used it for a while.
 CLIENTS_MAX = 200
 CLIENT_IDLE_S = 300.0
 ROWS_MAX = 5_000
-# Failures of a report that are shown one by one.
+# Failures of a report that are shown individually.
 FAILURES_SHOWN = 20
-# Kinds of values that name a file of the machine on which the dashboard runs.
+# Kinds of values that name a file on the machine of the dashboard.
 _LOCAL_CHOICES = frozenset({"file"})
 
 _NO_PLAN = "this plan was executed already, or is too old: plan the act again"
@@ -96,21 +96,21 @@ class Act:
 
     name: ClassVar[str] = ""
     role: ClassVar[Role] = Role.ADMIN
-    # The command line has contents of records, which do not belong into a log.
+    # The command line contains records, which do not belong in a log.
     HAS_SECRETS: ClassVar[bool] = False
 
     def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
-        """What the user must be allowed. Parameters `topic` and `group` name one subject; acts on marked rows name them
-        here.
+        """Return the access that the user needs. Parameters `topic` and `group` name one subject; acts on marked rows
+        name their subjects here.
         """
         return Need.about(self.role, cluster, params)
 
     def values_need(self, cluster: str, params: Mapping[str, str], values: Mapping[str, Any]) -> Need | None:
-        """What the user must be allowed because of what was typed, such as the name of another topic."""
+        """Return the access that the user needs because of the typed values, such as the name of another topic."""
         return None
 
     async def form(self, call: Call) -> Form | None:
-        """Return the form; None if the act can be planned without."""
+        """Return the form; None if the act needs no form."""
         return None
 
     async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
@@ -124,7 +124,7 @@ class _Kept:
     hub: ClusterHub
     act: str
     plan: Plan
-    # Decided again when the plan is executed: the user's role may have changed.
+    # They are decided again when the plan is executed, because the user's role may have changed.
     needs: tuple[Need, ...]
     until_s: float
 
@@ -133,7 +133,7 @@ class _Kept:
 class _Client:
     client: AdminClient
     used_s: float
-    # Acts that are planned or executed with it now. A client with uses is not closed.
+    # Acts that use it now, to plan or to execute. A client in use is not closed.
     uses: int = 0
 
 
@@ -147,7 +147,7 @@ class Acts:
         self._clients: OrderedDict[tuple[str, str], _Client] = OrderedDict()
 
     async def close(self) -> None:
-        """Stop the moves that were started here, which use these clients, and close the clients."""
+        """Stop the moves that were started here, because they use these clients; then close the clients."""
         await asyncio.gather(*(hub.moves.close() for hub in self._context.hubs.values()))
         await asyncio.gather(*(each.client.close() for each in self._clients.values()))
         self._clients.clear()
@@ -176,7 +176,7 @@ class Acts:
             for name, text in texts.items():
                 if name in known and known[name].choices and text in _LOCAL_CHOICES:
                     raise ClientError(Failure.INVALID, f"{name}: files of the dashboard's machine cannot be read")
-            # The browser adds the zone in which it shows times (assets/zone.js).
+            # The browser adds its time zone (assets/zone.js).
             checked = form.checked(texts, needs_zones=True)
             if checked.problems:
                 return {"problems": dict(checked.problems)}
@@ -200,9 +200,9 @@ class Acts:
         for need in kept.needs:
             self._decide(identity, need, kept.act)
         self._check_writable(hub)
-        # The client with which it was planned may have been closed since.
+        # The client that planned it may be closed by now.
         async with self._client(hub, identity) as client:
-            # It may have been executed while other clients were closed.
+            # Another request may have executed it while other clients were being closed.
             if self._plans.pop(place, None) is None:
                 raise ClientError(Failure.INVALID, _NO_PLAN)
             if isinstance(kept.plan.act, MoveReplicas):
@@ -216,7 +216,7 @@ class Acts:
             "problem": clean(report.problem),
             "done": len(report.done),
             "failed": [f"{clean(each.what)}: {clean(str(each.error))}" for each in report.failed[:FAILURES_SHOWN]],
-            # Only in this answer, which browsers do not keep: not in the audit log, and not in any frame.
+            # The secret is only in this answer, which browsers do not store. It is not in the audit log or in a frame.
             "revealed": None
             if report.revealed is None
             else {"what": clean(report.revealed.what), "value": report.revealed.value},
@@ -270,7 +270,7 @@ class Acts:
             yield wanted, Call(hub, identity, client, hub.command, params, tuple(rows))
 
     def _decide(self, identity: Identity, need: Need, name: str) -> None:
-        """Raise ClientError if the user may not do it; the refusal is in the audit log."""
+        """Raise ClientError if the user may not do it. The audit log gets an entry for the denial."""
         reason = self._context.security.check(identity, need, act=name)
         if reason:
             raise ClientError(Failure.REFUSED, reason)
@@ -281,9 +281,9 @@ class Acts:
 
     @asynccontextmanager
     async def _client(self, hub: ClusterHub, identity: Identity) -> AsyncIterator[AdminClient]:
-        """Give the user's own client, by whose id brokers and events name the user; it is not closed meanwhile.
+        """Yield the user's own client; it is not closed meanwhile. Brokers and events name the user by its client id.
 
-        Raises ClientError if acts use CLIENTS_MAX others.
+        Raises ClientError if acts use CLIENTS_MAX other clients.
         """
         key = (hub.name, identity.name)
         unused = self._removed_clients(key)
@@ -300,7 +300,8 @@ class Acts:
         known.uses += 1
         self._clients.move_to_end(key)
         try:
-            # Nobody finds these any more, and the own one counts as used: other acts may run while they are closed.
+            # The unused clients are no longer in the table, and the user's own one counts as used: other acts may run
+            # while these are closed.
             await asyncio.gather(*(each.close() for each in unused), return_exceptions=True)
             yield known.client
         finally:
@@ -308,7 +309,7 @@ class Acts:
             known.used_s = self._clock()
 
     def _removed_clients(self, wanted: tuple[str, str]) -> list[AdminClient]:
-        """Remove and return the clients that are idle, or that leave no place for `wanted`. Raises ClientError."""
+        """Remove and return the clients that are idle or must make room for `wanted`. Raises ClientError."""
         now_s = self._clock()
         idle = [key for key, each in self._clients.items() if each.uses == 0 and now_s - each.used_s > CLIENT_IDLE_S]
         removed = [self._clients.pop(key).client for key in idle]

@@ -1,4 +1,4 @@
-"""Answers of the endpoints that take and give JSON: failures have a status and a sentence."""
+"""Answers of the JSON endpoints: a failure has a status and a sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def status_of(error: ClientError) -> int:
 
 
 async def json_answer(request: Request, run: Callable[[Mapping[str, Any]], Awaitable[Any]]) -> Response:
-    """Return what `run` makes of the JSON object in the body, or {"error": sentence} if it raises ClientError."""
+    """Return the result of `run` for the JSON object in the body, or {"error": sentence} if it raises ClientError."""
     try:
         body = orjson.loads(await request.body())
         if not isinstance(body, dict):

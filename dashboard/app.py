@@ -46,7 +46,7 @@ ASSETS = Path(__file__).with_name("assets")
 # Endpoints of Dash that this program does not use: a socket with a queue for each viewer, and reloading for developers.
 _UNUSED_PATHS = frozenset({"/_dash-ws-callback", "/_reload-hash"})
 CALLBACK_PATH = "/_dash-update-component"
-# What Dash raises when it reads a body that its own pages would not send.
+# The exceptions that Dash raises when it reads a body that its own pages would not send.
 _MALFORMED = (AttributeError, LookupError, TypeError, ValueError, CallbackException)
 _ADDRESS = re.compile(r'(?:src|href)="([^"]+)"')
 INDEX = """<!DOCTYPE html>
@@ -111,7 +111,7 @@ def _script_hashes(app: Dash, server: FastAPI) -> list[str]:
 
 
 async def _prepare(compressed: Compressed, server: FastAPI) -> None:
-    """Compress what pages load: what Dash's index page names, and the libraries in the order of their size."""
+    """Compress the files that pages load: those that Dash's index page names, and the libraries in order of size."""
     _, message = await collected(server, get_scope(page_path("-", "overview")), no_body())
     named = [html_text.unescape(each) for each in _ADDRESS.findall(message["body"].decode())]
     libraries = sorted(ASSETS.glob("vendor/*.js"), key=lambda path: path.stat().st_size)
@@ -121,8 +121,8 @@ async def _prepare(compressed: Compressed, server: FastAPI) -> None:
 
 
 class Lenient:
-    """Answers with 400 where Dash fails over the body of a request, instead of a traceback and 500. Its one callback is
-    that of pages, whose own failures are a page with the reason.
+    """Answers with 400, instead of a traceback and 500, if Dash cannot process the body of a request. Dash's only
+    callback is that of pages; a page that fails shows the reason.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -173,7 +173,7 @@ def _act(run: Callable[[Mapping[str, Any]], Awaitable[Any]]) -> Callable[[Reques
 
 
 def _dash(context: Context, server: FastAPI) -> Dash:
-    # The registry is one for the process; tests build several applications.
+    # The process has one registry, although tests build several applications.
     dash.page_registry.clear()
     app = Dash(
         "dashboard",
@@ -183,7 +183,7 @@ def _dash(context: Context, server: FastAPI) -> Dash:
         include_pages_meta=False,
         pages_folder="",
         assets_folder=str(ASSETS),
-        # Large libraries are loaded by the pages that need them (assets/a_core.js).
+        # Large libraries are only loaded by pages that need them (assets/a_core.js).
         assets_path_ignore=["vendor"],
         title="broker-dash",
         update_title="",
@@ -191,7 +191,7 @@ def _dash(context: Context, server: FastAPI) -> Dash:
         suppress_callback_exceptions=True,
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
     )
-    # Otherwise each browser opens a second socket, for callbacks of a kind that this program does not have.
+    # Otherwise each browser opens a second socket, for a kind of callbacks that this program does not have.
     app.backend.websocket_capability = False
     for page in context.pages:
         dash.register_page(  # type: ignore[no-untyped-call]
@@ -210,7 +210,7 @@ def _dash(context: Context, server: FastAPI) -> Dash:
 
 def _layout(context: Context, page: Page) -> Callable[..., Component]:
     def layout(cluster: str = "", **query: str) -> Component:
-        # Dash decodes the query, and not the path.
+        # Dash decodes the query but not the path.
         cluster = unquote(cluster)
         try:
             context.hub(cluster)

@@ -61,7 +61,7 @@ def command(
         _refuse_other_options(context)
         context.obj = lambda: users or find_users(config, clusters_file)
         return
-    # Importing Dash takes half a second, which `broker-dash user` need not wait for.
+    # Importing Dash takes half a second, and `broker-dash user` does not need it.
     from dashboard.server import serve
 
     try:
@@ -98,7 +98,7 @@ def find_entries(bootstrap: str | None, names: tuple[str, ...], path: Path | Non
     """
     if bootstrap is not None and names:
         raise ClientError(Failure.INVALID, "--bootstrap and --cluster exclude each other")
-    # With an address, the default file is not needed, so it need not be valid; one that is named must be.
+    # With an address, the default file is not needed and need not be valid; a file that is named must be valid.
     is_needed = bootstrap is None or path is not None
     file = find_file(path, names[0] if names else None) if is_needed else None
     if bootstrap is not None or file is None:

@@ -1,8 +1,8 @@
-"""Assets and the scripts of components, compressed once: they never change while the program runs. Those that pages
-load are compressed when the program starts, so that the first visitor does not wait for it.
+"""Assets and the scripts of components, compressed once: they never change while the program runs. The files that pages
+load are compressed at startup, so that the first visitor does not wait.
 
 Starlette's own middleware compresses them again for each request, at several milliseconds for a large script. A browser
-keeps versioned files for a year, and asks before it uses one of the others again (ETag).
+keeps versioned files for a year, and revalidates the others before each use (ETag).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Compressed:
         self._bytes = 0
 
     async def prepare(self, addresses: Iterable[str]) -> None:
-        """Compress these files, one after the other in a thread. One that cannot be had is logged, and left for the
-        browser that asks for it.
+        """Compress these files, one after the other in a thread. A file that cannot be loaded is logged, and compressed
+        when a browser requests it.
         """
         for address in addresses:
             path, _, query = address.partition("?")
@@ -74,15 +74,17 @@ class Compressed:
         await send({"type": "http.response.body", "body": stored.body})
 
     async def _answer(self, scope: Scope, receive: Receive) -> _Stored | list[Message]:
-        """Return a file compressed, from memory if it is there; or the messages of an answer that is not worth it."""
-        # Not by the query: it only names the version, and anything may be asked for.
+        """Return a file compressed, from memory if possible; or the messages of an answer that is not worth
+        compressing.
+        """
+        # The query is not part of the key: it only names the version, and a client may send any query.
         place = (scope["path"], bool(scope["query_string"]))
         if (stored := self._stored.get(place)) is not None:
             return stored
         async with self._compressing:
             if (stored := self._stored.get(place)) is not None:
                 return stored
-            # The stored answer is whole: without the browser's own conditions.
+            # The stored answer is complete: the browser's conditional headers are left out.
             plain = {**scope, "headers": [(n, v) for n, v in scope["headers"] if not n.startswith(b"if-")]}
             answer = await collected(self._app, plain, receive)
             if not _is_worth_it(answer):
@@ -95,7 +97,7 @@ class Compressed:
 
 
 def get_scope(path: str, query: str = "") -> Scope:
-    """Return the scope of a request of the program to its own application."""
+    """Return the scope of a request that the program sends to its own application."""
     return {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
         "path": path, "raw_path": path.encode(), "root_path": "", "query_string": query.encode(),
@@ -104,12 +106,12 @@ def get_scope(path: str, query: str = "") -> Scope:
 
 
 def no_body() -> Receive:
-    """Return the receiving side of a request without a body, whose client stays until it has the answer."""
+    """Return the receiving side of a request without a body, whose client stays connected until it has the answer."""
     parts: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
 
     async def receive() -> Message:
         if not parts:
-            # An application that streams waits here for the client to go, until its answer is complete.
+            # An application that streams waits here for the client to disconnect, until its answer is complete.
             await asyncio.get_running_loop().create_future()
         return parts.pop()
 

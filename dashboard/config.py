@@ -64,7 +64,7 @@ _FIELDS: Mapping[str, tuple[type, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class DashboardConfig:
-    """A checked configuration. Paths are absolute; None where there is no file."""
+    """A checked configuration. Paths are absolute; None means no file."""
 
     host: str = "127.0.0.1"
     port: int = 8050
@@ -85,7 +85,7 @@ class DashboardConfig:
 
     @property
     def uses_https(self) -> bool:
-        """Whether browsers use https."""
+        """Whether browsers use HTTPS."""
         return self.tls_certificate is not None or self.is_behind_tls_proxy
 
     def with_options(
@@ -132,9 +132,9 @@ def parse_listen(text: str, where: str) -> tuple[str, int]:
 def load_config(path: Path | None, clusters: Path | None = None) -> DashboardConfig:
     """Load the file at `path`, or the default file if it exists. Raises ClientError, which names file and field.
 
-    dashboard.toml, dashboard-users.toml and alerts.toml beside the cluster file `clusters` win over the directory of
-    the default cluster file. Settings and users that are not beside it come from there, and so does the login of that
-    directory if none is beside `clusters`.
+    dashboard.toml, dashboard-users.toml and alerts.toml in the directory of the cluster file `clusters` take precedence
+    over those in the directory of the default cluster file. Settings and users that the first directory lacks come from
+    the second, and so does its login.
     """
     directory = (clusters or default_path()).absolute().parent
     found = _find(directory) if path is None else _load(path)
@@ -149,7 +149,8 @@ def load_config(path: Path | None, clusters: Path | None = None) -> DashboardCon
     if users.exists():
         return replace(found, users=users if found.users is None or not is_beside else found.users)
     if path is None and is_beside and found.users is None and found.oidc is None:
-        # No login beside `clusters`: that of the other directory, which its dashboard.toml may name, stays in force.
+        # The directory of `clusters` has no login: that of the other directory, which its dashboard.toml may name,
+        # stays in force.
         other = _find(default_path().absolute().parent) or DashboardConfig()
         found = replace(found, users=other.users, oidc=other.oidc)
     default = default_users_path(clusters).absolute()

@@ -1,4 +1,4 @@
-"""What pages, acts and sockets share: the clusters, who is asking, and the pages that there are."""
+"""State shared by pages, acts and sockets: the clusters, the identity of the request, and the registered pages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Page:
 
 @dataclass(slots=True)
 class Context:
-    """One dashboard. `report` is the file of a report of broker-analytics that it shows; None: it shows none."""
+    """One dashboard. `report` is the file of the broker-analytics report that it shows; None for no report."""
 
     hubs: Mapping[str, ClusterHub]
     security: Security
@@ -46,7 +46,7 @@ class Context:
     report: Path | None = None
 
     def identity(self) -> Identity:
-        """Return who sent the request that is being handled. Raises ClientError outside of requests."""
+        """Return the identity that sent the current request. Raises ClientError outside of requests."""
         try:
             return IDENTITY.get()
         except LookupError:
@@ -67,7 +67,7 @@ class Context:
         return next((each.parent for each in self.pages if each.name == page and each.parent), page)
 
     def viewer_facts(self, cluster: str) -> dict[str, Any]:
-        """Return what the browser has to know of the viewer, to show only what can be used."""
+        """Return the facts about the viewer that the browser needs to show only usable actions."""
         identity = self.identity()
         hub = self.hubs.get(cluster)
         return {

@@ -1,11 +1,11 @@
 """HTTP routes of the page of records:
 
-POST /reading/STEP  {"cluster", "job"}   stop, resume or repeat a reading, or end it because its page was left
-GET  /export?cluster=...&topic=...&...   the records of a request (collector/record_request.py) as JSON lines
+POST /reading/STEP  {"cluster", "job"}   stop, resume or repeat a reading, or end it because its page was closed GET
+/export?cluster=...&topic=...&...   the records of a request (collector/record_request.py) as JSON lines
 
 An export is streamed: partitions are interleaved, in order within each. It ends when its client leaves. If it ends
-early (a bound, a failure, the end of its user's login), its last line is {"incomplete": reason}, which
-`broker-cy produce --json-lines` refuses.
+early (a bound, a failure, the end of its user's login), its last line is {"incomplete": reason}, which `broker-cy
+produce --json-lines` rejects.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-# Exports at once, of one user and of all.
+# Concurrent exports, of one user and of all.
 EXPORTS_OF_USER_MAX: Final = 2
 EXPORTS_MAX: Final = 8
-# What one export may have; `broker-cy consume --json` has no such bounds.
+# The limits of one export; `broker-cy consume --json` has none.
 RECORDS_MAX: Final = 2_000_000
 BYTES_MAX: Final = 1 << 30
 TIME_S_MAX: Final = 1_800.0
-# A client that takes nothing for this long is gone.
+# A client that accepts no data for this long is considered gone.
 SEND_TIMEOUT_S: Final = 30.0
-# Bytes that are collected before they are sent.
+# Bytes that are collected before a send.
 _PART_BYTES: Final = 64 << 10
 
 
@@ -106,12 +106,12 @@ class _Place:
 
 
 class _Stream(StreamingResponse):
-    """A response to a client that may leave or sleep. It releases the place of its export."""
+    """A response to a client that may disconnect or stop reading. It releases the place of its export."""
 
     def __init__(self, lines: AsyncGenerator[bytes, None], place: _Place, headers: Mapping[str, str]) -> None:
         super().__init__(lines, media_type="application/x-ndjson", headers=headers)
         self._place = place
-        # A response that is never sent.
+        # This covers a response that is never sent.
         weakref.finalize(self, place.release).atexit = False
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
@@ -122,15 +122,15 @@ class _Stream(StreamingResponse):
         try:
             await super().__call__(scope, receive, timed_send)
         except TimeoutError:
-            # The server closes the connection of a response that is not complete, so that the client knows.
+            # The server closes the connection of an incomplete response, so that the client notices.
             _LOG.info("an export was ended: its client took nothing for %g s", SEND_TIMEOUT_S)
         finally:
             try:
-                # A client that leaves while a part is sent leaves the generator where it is.
+                # If the client disconnects while a part is sent, the generator stays suspended.
                 if isinstance(self.body_iterator, AsyncGenerator):
                     await self.body_iterator.aclose()
             finally:
-                # Not in the generator: one that was never started does not run its `finally`.
+                # This is not in the generator: a generator that was never started does not run its `finally`.
                 self._place.release()
 
 
@@ -167,7 +167,7 @@ class Exports:
             raise
 
     async def _started(self, hub: ClusterHub, identity: Identity, wanted: ReadRequest, place: _Place) -> Response:
-        """Return the response, which has the place from then on. Raises ClientError."""
+        """Return the response, which then owns the place. Raises ClientError."""
         topic = wanted.topic
         keys = partitions_of(wanted, await hub.session.client.records.partitions(topic))
         spans = await hub.session.client.records.spans(keys, wanted.start, isolation=wanted.isolation)
@@ -189,7 +189,7 @@ class Exports:
 
     @staticmethod
     def _request(hub: ClusterHub, identity: Identity, topic: str, query: dict[str, str]) -> ReadRequest:
-        """Return what is exported. Raises ClientError."""
+        """Return the export for the request. Raises ClientError."""
         wanted, problems = parse_request(topic, {name: value for name, value in query.items() if name != "live"})
         if wanted is None:
             name, problem = next(iter(problems.items()))
@@ -237,7 +237,7 @@ class _Export:
         self._until_s = time.monotonic() + TIME_S_MAX
 
     async def parts(self, spans: dict[TopicPartition, Span]) -> AsyncGenerator[bytes, None]:
-        """Yield lines, many at once. Raises ClientError."""
+        """Yield chunks of lines. Raises ClientError."""
         wanted = self._wanted
         starts = {key: span.start for key, span in spans.items() if span.start < span.end}
         ends = {key: spans[key].end for key in starts}
@@ -280,7 +280,7 @@ class _Export:
 
     def _problem(self, chunk: Chunk) -> str:
         """Return why the export must end after this chunk; empty if it goes on."""
-        # Nothing may have matched for long.
+        # Perhaps nothing has matched for a long time.
         ended = self._ended()
         if ended:
             return ended

@@ -1,8 +1,7 @@
-"""The report of broker-analytics that the dashboard shows: a file that another program writes, served as a stranger.
+"""The report of broker-analytics that the dashboard shows: a file of another program, served as untrusted content.
 
-GET /report answers with it in a sandbox: it has an origin of its own, so its scripts have none of the viewer's rights,
-and only the scripts run whose hashes its own head names. A page that somebody changed afterwards shows no script of
-theirs.
+GET /report serves it in a sandbox: it has an origin of its own, so its scripts cannot act as the viewer. Only scripts
+whose hashes are in its own head run: if the page is modified later, added scripts do not run.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _HASH = re.compile(rb"'(sha256-[A-Za-z0-9+/]{43}=)'")
 
 
 def check(context: Context) -> Path:
-    """Return the file, if the viewer may see it. Raises ClientError."""
+    """Return the file if the viewer may see it. Raises ClientError."""
     if context.report is None:
         raise ClientError(Failure.INVALID, "this dashboard shows no report")
     if not context.identity().scope.sees_everything:

@@ -26,18 +26,18 @@ from dashboard.live.protocol import SocketProtocol
 from dashboard.live.viewer import MESSAGE_BYTES_MAX
 from dashboard.security import Security, SecurityConfig
 
-# Connections that wait for the loop to accept them; 500 tabs may come back at once after a restart.
+# Connections that wait for the loop to accept them: after a restart, 500 tabs may reconnect at the same time.
 BACKLOG = 1_024
 # Names of clusters in the paths of pages; escapes of other characters are refused there (security/addresses.py).
 _NAME = re.compile(r"[^/\\%\x00-\x1f\x7f]+")
 TLS_12_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-# Requests that are under way at the end get this long.
+# The time limit for requests that are unfinished at shutdown.
 SHUTDOWN_S = 3
 
 
 class Server(uvicorn.Server):
-    """Ends orderly at SIGINT and SIGTERM; uvicorn's own would then end the process with the signal. `ready` is printed
-    when requests are served: a signal that comes before would not be seen.
+    """Shuts down cleanly at SIGINT and SIGTERM; uvicorn's own server would then end the process with the signal.
+    `ready` is printed when requests are served: an earlier signal would not be noticed.
     """
 
     def __init__(self, config: uvicorn.Config, ready: str) -> None:
@@ -138,16 +138,16 @@ def serve(
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=SHUTDOWN_S,
-                # Of TLS 1.2, with forward secrecy and authenticated encryption, as the broker has them; Python's own
-                # suites include some with CBC.
+                # TLS 1.2 suites with forward secrecy and authenticated encryption, the same as the broker's; Python's
+                # defaults include some with CBC.
                 ssl_ciphers=TLS_12_CIPHERS,
                 ssl_certfile=config.tls_certificate,
                 ssl_keyfile=config.tls_key,
             ),
             ready,
         )
-        # Otherwise each answer about a large cluster is scanned for cycles several times while it is decoded, and
-        # nobody is served meanwhile.
+        # Otherwise each answer about a large cluster is scanned for cycles several times while it is decoded, and no
+        # viewer is served during a scan.
         relax_collector()
         server.run(sockets=[bound])
 

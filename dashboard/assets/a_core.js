@@ -1,4 +1,4 @@
-// Names that the other files share, and small helpers. Dash loads assets in alphabetical order: this one first.
+// Names shared by the other files, and small helpers. Dash loads assets in alphabetical order: this one first.
 "use strict";
 
 window.dashboard = window.dashboard || {};
@@ -41,7 +41,7 @@ window.dashboard = window.dashboard || {};
     return found === null ? null : JSON.parse(found.dataset.page);
   };
 
-  // The query of the address without loading a page: ranges, filters and marks can be shared as links.
+  // Changes the query of the address without loading a page, so that ranges, filters and marks can be shared as links.
   core.query = () => new URLSearchParams(window.location.search);
   core.setQuery = (changes) => {
     const query = core.query();
@@ -74,7 +74,7 @@ window.dashboard = window.dashboard || {};
     if (us < 1e6) return `${(us / 1000).toFixed(us < 1e4 ? 2 : 1)} ms`;
     return `${(us / 1e6).toFixed(2)} s`;
   };
-  // Making a formatter takes as long as a hundred uses of it.
+  // Creating a formatter takes as long as using it a hundred times.
   const fine = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
   const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
   core.count = (value) => (Math.abs(value) < 10 ? fine : whole).format(Number(value));

@@ -158,7 +158,7 @@
     if (after) core.go(after);
   };
 
-  // A secret that the act made: in the dialog until it is closed, and nowhere else.
+  // A secret that the act created. It is shown only in the dialog, until that is closed.
   const showRevealed = (title, said, revealed) => {
     const copy = copied(revealed.value);
     fill(title, false, [
@@ -181,7 +181,7 @@
   };
   core.toast = toast;
 
-  // Opens an act: {act, params, rows, after}. `after` is the path that is shown when it was executed.
+  // Opens an act: {act, params, rows, after}. `after` is the path to open after the execution.
   core.act = async (wanted) => {
     if (dialog === null) make();
     const page = core.page();

@@ -1,4 +1,5 @@
-// Cells of tables and lists: text, an object {t, tone, href, literal, kind}, or a time as "@ms". A name that is written like a time is literal.
+// Cells of tables and lists: text, an object {t, tone, href, literal, kind}, or a time as "@ms". A name that looks like
+// a time is encoded as literal.
 "use strict";
 
 (() => {
@@ -10,7 +11,7 @@
     return /^@[0-9]+$/.test(text) ? core.time(Number(text.slice(1))) : text;
   };
 
-  // Functions that draw cells of their own kind.
+  // Functions that draw the cells of one kind.
   core.cellKinds = {};
 
   core.cell = (cell) => {

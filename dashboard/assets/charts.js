@@ -7,7 +7,7 @@
   const CONFIG = { displaylogo: false, responsive: true, showSendToCloud: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
   const DASHES = ["solid", "dash", "dot", "dashdot"];
 
-  // Colours of the theme. Reading one computes the styles of the document, so each is read once.
+  // Colours of the theme. Each is read once, because reading one computes the styles of the document.
   const theme = new Map();
   document.addEventListener("dashboard-theme", () => theme.clear());
   const css = (name) => {
@@ -20,7 +20,7 @@
   const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%", "&#37;");
   core.escaped = escaped;
 
-  // What a clock of the zone shows, as if it were UTC.
+  // The local time of the zone as if it were UTC.
   core.clock = (ms) => (core.zone() === "UTC" ? ms : ms - new Date(ms).getTimezoneOffset() * 60000);
   // Plotly's time axis has no zones. It takes numbers for times of the browser's zone, and texts as they are.
   const written = (ms) => new Date(ms).toISOString().slice(0, 23);
@@ -40,8 +40,8 @@
     });
   };
 
-  // Charts that have something new. Only one is drawn in a frame of the screen, and after that frame was painted, so that
-  // texts of the same sample are seen at once, and a key pressed meanwhile waits for one chart at most.
+  // Charts with new data. One is drawn for each frame of the screen, after that frame was painted. So texts of the same
+  // sample appear immediately, and a key press waits for one chart at most.
   const waiting = new Set();
   const drawNext = () => {
     const [draw] = waiting;
@@ -97,7 +97,7 @@
 
   const TONES = { BAD: "--bad", WARN: "--warn", GOOD: "--good", PLAIN: "--muted", MUTED: "--muted" };
 
-  // Events: thin lines over the whole height with a text when pointed at.
+  // Events: thin lines over the whole height, with a text under the pointer.
   const marksOf = (state, layout) => {
     const marks = state.marks || [];
     layout.shapes = marks.map(([t, , tone]) => ({
@@ -212,7 +212,7 @@
           place.on("plotly_click", (event) => { if (event.points[0]?.customdata) core.go(event.points[0].customdata); });
         }
       };
-      // Not at all while the tab is hidden.
+      // Charts are not drawn while the tab is hidden.
       const later = () => drawLater(draw);
       const note = core.element("p", { class: "panel-note" });
       const tell = () => {

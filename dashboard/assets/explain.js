@@ -1,4 +1,4 @@
-// A form whose values become the query of the page: who asks for what.
+// A form whose values become the query of the page: who requests which operation.
 "use strict";
 
 (() => {

@@ -40,7 +40,7 @@
     subscription.state = null;
   };
 
-  // Returns the state behind a patch (collector/patches.py). What did not change is the same object as before.
+  // Returns the state behind a patch (collector/patches.py). Unchanged parts are the same objects as before.
   const patched = (state, patch) => {
     const { rows, cells, facts, drop, t, v, ...rest } = patch;
     const next = { ...state, ...rest };
@@ -95,7 +95,7 @@
     } else if (message.key !== undefined) {
       for (const id of byKey.get(message.key) || []) {
         const subscription = subscriptions.get(id);
-        // A patch for a panel that has nothing yet: its whole state follows.
+        // This patch is for a panel without data: its whole state follows.
         if (message.patch !== undefined && subscription.state === null) continue;
         try {
           subscription.state = message.patch === undefined ? message.data : patched(subscription.state, message.patch);
@@ -114,8 +114,8 @@
     }
   };
 
-  // Whether the server answers that nobody is logged in. A browser does not tell why a connection could not be opened:
-  // the dashboard may be away, or refuse it.
+  // Whether the server answers that a login is needed. A browser does not report why a connection failed: the dashboard
+  // may be down, or may refuse it.
   const loginEnded = async () => {
     try {
       const answer = await fetch(window.location.pathname, {
@@ -142,12 +142,12 @@
     socket.onclose = async (event) => {
       for (const id of subscriptions.keys()) forget(id);
       tell();
-      // The login has ended: the guard answers with the login page, which leads back here.
+      // The login has expired: the guard answers with the login page, which returns to this page.
       if ((event.code === POLICY || !wasOpened) && await loginEnded()) {
         window.location.reload();
         return;
       }
-      // What was refused once would be sent again, and refused again.
+      // The same request would be refused again.
       if (event.code === POLICY || event.code === TOO_BIG) {
         ended = `not live: ${event.reason || "the dashboard refused a message of this page"}; load the page again to go on`;
         core.toast(ended);
@@ -199,7 +199,7 @@
       }
     }
 
-    // What every kind of panel shows of a frame besides its data. `isEmpty`: there is data, and nothing in it.
+    // Shows the parts of a frame that every kind of panel has besides its data. `isEmpty`: the data has no entries.
     note(frame, isEmpty) {
       this.error = frame.error;
       this.answeredAt = frame.age_ms === null ? null : frame.at_ms + skew - frame.age_ms;
@@ -245,7 +245,7 @@
     }
     for (const element of document.querySelectorAll("[data-panel]")) {
       const known = panels.get(element);
-      // Dash reuses elements of the page before: another channel is another panel.
+      // Dash reuses elements of the previous page: an element with another channel is another panel.
       if (known !== undefined && known.json === element.dataset.panel) continue;
       if (known !== undefined) known.close();
       const panel = new Panel(element);

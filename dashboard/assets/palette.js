@@ -1,5 +1,5 @@
-// The palette (ctrl+k): finds pages, topics, groups, clusters and what can be done on this page; and the help on keys.
-// A combobox with a list of options, as the ARIA Authoring Practices describe it: the focus stays in the input.
+// The palette (ctrl+k): finds pages, topics, groups, clusters and the actions of this page. Also the help on keys. A
+// combobox with a list of options, as the ARIA Authoring Practices describe it: the focus stays in the input.
 "use strict";
 
 (() => {
@@ -31,7 +31,7 @@
 
   const link = (text, hint, href) => ({ text, hint, href, run: () => core.go(href) });
 
-  // What the page itself has: [title of the group, items].
+  // The entries of the page itself: [title of the group, items].
   const here = () => {
     const pages = [...document.querySelectorAll(".nav-link")].map((each) => link(each.textContent, "", each.getAttribute("href")));
     const acts = [...document.querySelectorAll("#content [data-act]:not(:disabled)")].map((each) => ({

@@ -1,5 +1,5 @@
-// The page of records: the form of what is read, how far the reading is, one record in full, files as values.
-// The server decides and reads (pages/records.py, record_routes.py); what is read is in the address.
+// The page of records: the form of the request, the progress of the reading, one record in full, files as values. The
+// server decides and reads (pages/records.py, record_routes.py); the address has the request.
 "use strict";
 
 (() => {
@@ -96,7 +96,7 @@
     if (answer.error && name !== "leave") core.toast(answer.error);
   };
 
-  // Reads again what the address says.
+  // Reads again according to the address.
   const again = () => {
     const panel = [...core.panels()].find((each) => each.spec.kind === "reading");
     if (panel === undefined || panel.view.ended()) window.location.reload();

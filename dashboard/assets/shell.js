@@ -41,12 +41,12 @@
     if (open !== null && !open.contains(event.target)) open.open = false;
   });
 
-  // What depends on the page that is shown now.
-  // Why an act cannot be done; empty if it may be tried.
+  // Parts that depend on the current page.
+  // The reason why an act cannot be done; empty if it may be tried.
   const obstacle = (button, facts) => {
     if (facts.readonly) return "The dashboard is read-only.";
     if (facts.role < JSON.parse(button.dataset.act).role) return "Your role does not allow this.";
-    // What is done to a subject that is not known can only fail.
+    // An act on an unknown subject can only fail.
     const state = document.getElementById(button.dataset.needs || "")?.querySelector("[data-state]");
     return state?.dataset.state === "error" ? state.textContent : "";
   };

@@ -72,7 +72,7 @@
       });
     }
 
-    // What is wrong with the order that the address asks for; empty if nothing is.
+    // The problem with the sort order in the address; empty if there is none.
     wrongParam(query) {
       const known = { sort: this.options.columns.filter((column) => column.sortable).map((column) => column.key), desc: ["0", "1"] };
       for (const [name, allowed] of Object.entries(known)) {
@@ -110,7 +110,7 @@
     }
 
     reload() {
-      // Hidden because nothing was found, the grid would not request rows again.
+      // The grid does not request rows while it is hidden because nothing was found.
       this.panel.body.hidden = false;
       if (this.api) this.api.purgeInfiniteCache();
     }
@@ -165,7 +165,7 @@
     }
 
     count({ state, error }) {
-      // Nothing is known, which is not the same as nothing.
+      // No data is known, which is not the same as no rows.
       if (error && state.total === 0) {
         this.panel.element.querySelector(".panel-count")?.remove();
         return;
@@ -207,7 +207,7 @@
       return found;
     }
 
-    // Follows the first link of a row, unless a script of the page shows the row itself.
+    // Follows the first link of a row, unless a script of the page shows the row.
     open(row) {
       if (!row) return;
       const event = new CustomEvent("dashboard-row", { bubbles: true, cancelable: true, detail: { row, table: this } });

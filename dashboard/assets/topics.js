@@ -1,5 +1,5 @@
-// What the browser alone knows of topics: favourites and saved filters. And marked rows as part of an address: buttons
-// with data-marked-link (a path) and data-marked-name (of the parameter).
+// Data of topics that only the browser has: favourites and saved filters. Also marked rows as part of an address:
+// buttons with data-marked-link (a path) and data-marked-name (of the parameter).
 "use strict";
 
 (() => {
@@ -56,7 +56,7 @@
     if (button !== null) toggle(button.dataset.favourite);
   });
 
-  // Saved filters of each kind of table, which the field of the filter suggests.
+  // Saved filters of each kind of table, which the filter field suggests.
 
   const addFilters = (place) => {
     const input = place.querySelector("input");
@@ -89,7 +89,7 @@
   const scan = () => {
     for (const button of document.querySelectorAll("[data-favourite]:empty")) draw(button);
     for (const place of document.querySelectorAll("[data-filter]")) {
-      // The table makes its field again when the page changes.
+      // The table creates its field again when the page changes.
       if (place.dataset.saved === undefined || !place.querySelector("input")?.hasAttribute("list")) {
         place.querySelectorAll("datalist, .save-filter").forEach((each) => each.remove());
         addFilters(place);

@@ -1,5 +1,5 @@
-// The switch between local times and UTC. The choice is kept by the browser; core.zone tells it to everything that
-// writes times, core.withZone to everything that reads times, and the event "dashboard-zone" that it changed.
+// The switch between local times and UTC. The choice is kept by the browser. Code that writes times uses core.zone,
+// code that reads times uses core.withZone, and the event "dashboard-zone" reports a change.
 "use strict";
 
 (() => {
@@ -16,8 +16,8 @@
     }
   };
 
-  // A time without a zone is one of the zone in which pages show times, and not of the server's: returns the text with
-  // that moment in UTC, and any other text as it is. The forms of times are those of broker_cy/client/quantities.py.
+  // A time without a zone belongs to the zone of the pages, not to that of the server. Returns the text with that
+  // moment in UTC, and any other text unchanged. The forms of times are those of broker_cy/client/quantities.py.
   const ZONELESS = /^(s?@)?([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.]([0-9]{1,9}))?)?)?$/;
   core.withZone = (text) => {
     const match = ZONELESS.exec(text.trim());
@@ -43,7 +43,7 @@
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-zone-toggle]")) core.toggleZone();
   });
-  // Another tab of this browser.
+  // Another tab of this browser changed it.
   window.addEventListener("storage", (event) => {
     if (event.key !== KEY) return;
     label();

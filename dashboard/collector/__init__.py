@@ -1,1 +1,1 @@
-"""Collects once for each cluster what all viewers see, and encodes it once."""
+"""Collects the data that all viewers see, once for each cluster, and encodes it once."""

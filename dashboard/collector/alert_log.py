@@ -1,4 +1,4 @@
-"""The alerts of a cluster that began to fire or were resolved since the dashboard started, the newest of them."""
+"""The alerts of a cluster that began to fire or were resolved since the dashboard started: the newest ones."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def channel_class(name: str) -> type[Channel]:
 
 
 class Channel:
-    """Base of all channels. `PARAMS` has the names of its parameters, of which those in `REQUIRED` must be given."""
+    """Base of all channels. `PARAMS` has the names of its parameters; those in `REQUIRED` are mandatory."""
 
     name: ClassVar[str] = ""
     PARAMS: ClassVar[frozenset[str]] = frozenset()
@@ -91,24 +91,25 @@ class Channel:
 
     @classmethod
     def need(cls, cluster: str, params: Params) -> Need:
-        """What a viewer must be allowed to see. Parameters `topic` and `group` name one subject."""
+        """Return the access that a viewer needs. Parameters `topic` and `group` name one subject."""
         return Need.about(cls.ROLE, cluster, params)
 
     def sources(self) -> Sequence[Source]:
-        """Return the sources; the age and the error of the first are shown in the panel."""
+        """Return the sources; the panel shows the age and the error of the first."""
         raise NotImplementedError
 
     async def state(self) -> State | None:
-        """Return what the panel shows; None as long as nothing is known. Raises ClientError, which the panel shows."""
+        """Return the data of the panel; None while nothing is known. Raises ClientError, which the panel shows."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Release what belongs to this channel alone."""
+        """Release the resources of this channel."""
 
     def health(self) -> Health:
         """Return how current the data is: the age of the first source, and the first error of all.
 
-        What only broker-cy writes is missing where the first source is; a panel that has more than that shows the rest.
+        Data that only broker-cy writes is missing if the first source is absent; a panel with more sources shows the
+        rest.
         """
         sources = self.sources()
         if not sources:
@@ -121,7 +122,7 @@ class Channel:
 
 
 class SupportedChannel(Channel):
-    """Channels of one feed whose request a broker may not support, which is no error."""
+    """Channels of one feed whose request a broker may not support; that is not an error."""
 
     def feed(self) -> Feed[Any]:
         raise NotImplementedError
@@ -142,7 +143,7 @@ def key_of(cluster: str, name: str, params: Params) -> str:
 
 
 class FactsChannel(Channel):
-    """Names with their values. The values of those whose names are in `TIMES` are times, written as @MS."""
+    """Names with their values. Values of the names in `TIMES` are times, written as @MS."""
 
     TIMES: ClassVar[frozenset[str]] = frozenset()
 
@@ -172,7 +173,7 @@ class Cell:
     kind: str = ""
 
     def encoded(self) -> Any:
-        """Return plain text, or an object where there is more than text."""
+        """Return plain text, or an object if the cell has more than text."""
         is_literal = self.text.startswith("@")
         if self.tone is Tone.PLAIN and not self.href and not is_literal and not self.kind:
             return self.text
@@ -191,16 +192,16 @@ class Cell:
 def encoded_text(text: str, *, is_time: bool = False) -> Any:
     """Return a text for the browser, which shows @MS as a time.
 
-    Names may be written like that, such as those of groups, which may have any characters: unless `is_time` says that
-    the text is a time, it is encoded as literal.
+    Names, such as those of groups, may have any characters and may look like that. A text is therefore encoded as
+    literal unless `is_time` says that it is a time.
     """
     return text if is_time or not text.startswith("@") else Cell(text).encoded()
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """A column of a table. `sort` returns what rows are sorted by; without it, the column cannot be sorted by.
-    `is_time`: texts are times, written as @MS (ms since 1970), or another text where there is none.
+    """A column of a table. `sort` returns the sort key of a row; without it, the column is not sortable. `is_time`:
+    texts are times, written as @MS (ms since 1970), or another text if a row has no time.
     """
 
     key: str
@@ -245,7 +246,7 @@ WINDOW_PARAMS = frozenset({"sort", "desc", "filter", "from", "count"})
 
 
 class TableChannel(Channel, Generic[Row]):
-    """Rows of a table, sorted and filtered here, of which each browser receives only those that it shows."""
+    """Rows of a table, sorted and filtered here. Each browser receives only the rows that it shows."""
 
     COLUMNS: ClassVar[Sequence[Column[Any]]] = ()
     SORT: ClassVar[str] = ""
@@ -288,11 +289,11 @@ class TableChannel(Channel, Generic[Row]):
         raise NotImplementedError
 
     def row_id(self, row: Row) -> str:
-        """Return what identifies a row, also for acts on marked rows."""
+        """Return the id of a row, which acts on marked rows use, too."""
         raise NotImplementedError
 
     def row_text(self, row: Row) -> str:
-        """Return the text in which the filter is searched for."""
+        """Return the text that the filter searches."""
         return self.row_id(row)
 
     async def state(self) -> State | None:

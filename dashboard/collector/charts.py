@@ -66,17 +66,17 @@ class TimeChannel(Ranged):
 
 
 class HistoryChart(TimeChannel):
-    """Lines of measures of the history (history_measures.MEASURES). With several brokers there is a line for each.
+    """Lines of measures of the history (history_measures.MEASURES). With several brokers, each has a line.
 
-    Where a point is longer than a sample's interval, a line has a band from its smallest to its largest value, so that
-    no spike is lost.
+    If a point is longer than the interval between samples, the line has a band from the smallest to the largest value,
+    so that no spike is lost.
     """
 
     UNIT: ClassVar[str] = ""
     # (label, measure); `lines` returns other series.
     MEASURES: ClassVar[Sequence[tuple[str, str]]] = ()
     HAS_MARKS: ClassVar[bool] = True
-    # Latencies: the worst value says more than the mean of a point.
+    # For latencies: the worst value of a point says more than the mean.
     SHOWS_HIGH: ClassVar[bool] = False
 
     def sources(self) -> Sequence[Source]:
@@ -127,7 +127,7 @@ class HistoryChart(TimeChannel):
         return state
 
     def _complete(self, found: FoundRange) -> int:
-        """Return how many points are complete. One that still changes would make every frame a whole one."""
+        """Return how many points are complete. A point that still changes would make every frame a whole one."""
         settled_ms = self.hub.history.settled_ms or now_ms()
         points = len(found.times_ms)
         while points and found.times_ms[points - 1] + found.step_ms > settled_ms:
@@ -135,7 +135,7 @@ class HistoryChart(TimeChannel):
         return points
 
     def _note(self, from_ms: int) -> str:
-        """Say which part of the range is not known, or not yet."""
+        """Return a note on the part of the range that is unknown or not read yet."""
         history = self.hub.history
         if not history.is_complete and history.covered_from_ms is not None and history.covered_from_ms > from_ms:
             return f"reading older samples: back to @{history.covered_from_ms}"

@@ -1,4 +1,4 @@
-"""What channels use of the hub of their cluster, so that they need not import it: it creates them."""
+"""The interface of a cluster's hub that channels use. They cannot import the hub, because it creates them."""
 
 from __future__ import annotations
 

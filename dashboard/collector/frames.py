@@ -6,8 +6,8 @@ A frame is one JSON text:
  "data": {...} or "patch": {...}}
 
 `key` names the channel with its parameters; `seq` counts the frames of a key, and a patch applies to the frame before
-it. `age_ms` is the age of the data at the time `at_ms` (wall clock of the dashboard), null before there is any. `error`
-says why there is no newer data; the last data is sent with it. `absent`: the data comes from a topic that only
+it. `age_ms` is the age of the data at the time `at_ms` (wall clock of the dashboard), null before the first data.
+`error` says why there is no newer data; the last data is sent with it. `absent`: the data comes from a topic that only
 broker-cy writes, and this cluster does not have it.
 """
 

@@ -1,8 +1,8 @@
 """The lag of groups over a range of time, read from the events of their commits, for the charts that show it.
 
-Reading a week takes seconds, so the charts of one group and range share a reading, which belongs to its users: it
-begins with the first and is cancelled with the last. A range up to now is read again when the reading is older than
-REREAD_MS, and than REST_FACTOR times what it took; meanwhile the charts show the reading before.
+Reading a week takes seconds, so the charts of one group and range share a reading. It begins with its first user and is
+cancelled with its last. A range up to now is read again when the reading is older than REREAD_MS and than REST_FACTOR
+times its duration; meanwhile the charts show the previous reading.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GroupReading:
     """The lag of one group over one range. It is a Source (broker_cy.console.listeners).
 
     `found` is the last complete reading, and `bounds` its range; both are None before the first. `progress_ms`: the
-    reading under way is complete from this time on; None if none is.
+    current reading is complete from this time on; None without one.
     """
 
     def __init__(self, history: History, group_id: str, over: Range) -> None:
@@ -77,7 +77,7 @@ class GroupReading:
             except ClientError as error:
                 self.error = str(error)
             except Exception as bug:
-                # The charts of this group report it, and everything else continues.
+                # The charts of this group report it; everything else continues.
                 _LOG.exception("reading the commits of group %r failed", self.group_id)
                 self.error = f"{type(bug).__name__}: {bug}"
             self.progress_ms = None
@@ -113,7 +113,7 @@ class GroupReadings:
         return len(self._readings)
 
     def use(self, group_id: str, over: Range) -> GroupReading:
-        """Return the reading of a group and range for one more user."""
+        """Return the reading of a group and range, and count one more user."""
         reading = self._readings.get((group_id, over))
         if reading is None:
             reading = self._readings[group_id, over] = GroupReading(self._history, group_id, over)
@@ -121,7 +121,7 @@ class GroupReadings:
         return reading
 
     async def release(self, group_id: str, over: Range) -> None:
-        """End one use; the last one ends the reading."""
+        """Remove one user; the last one ends the reading."""
         reading = self._readings[group_id, over]
         reading.users -= 1
         if not reading.users:

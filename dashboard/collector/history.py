@@ -41,20 +41,20 @@ from dashboard.collector.rings import BLOCKS_MAX, COARSEST, RESOLUTIONS_MS, SPAN
 
 _LOG = logging.getLogger(__name__)
 
-# Least interval of the samples of one broker, by default.
+# Shortest interval of the samples of one broker, by default.
 SAMPLE_MS: Final = 1_000
-# A broker without samples for this long does not hold up the newest points of the others.
+# A broker without samples for this long does not delay the newest points of the others.
 SILENT_MS: Final = 10_000
-# How far back is read.
+# The window that is read.
 WINDOW_MS: Final = RESOLUTIONS_MS[COARSEST] * SPANS[COARSEST]
 # Points of one answer: a screen has fewer columns.
 POINTS_MAX: Final = 5_000
 # Series of one answer: the heat map of a broker has some hundreds.
 SERIES_A_CALL: Final = 2_000
-# A restart reads what was written since the file was saved: five minutes take less than a second.
+# A restart reads the records that were written since the file was saved: five minutes take less than a second.
 SAVE_S: Final = 300.0
 RETRY_S: Final = 2.0
-# Blocks from which on the least busy topic loses its series.
+# At this number of blocks, the least busy topic loses its series.
 _BLOCKS_HIGH: Final = BLOCKS_MAX * 9 // 10
 
 
@@ -62,7 +62,7 @@ _BLOCKS_HIGH: Final = BLOCKS_MAX * 9 // 10
 class Range:
     """Series of one range, on common points. `times_ms` is the start of each point and `step_ms` its length.
 
-    `partial` are those where a gap may be traffic that was not counted: topics that were not among the busiest then.
+    In `partial` series a gap may be uncounted traffic: those topics were not among the busiest then.
     """
 
     times_ms: list[int]
@@ -103,7 +103,7 @@ class _Samples:
 
 
 class History:
-    """All charts of one cluster get their data here. It belongs to the event loop of its session.
+    """The data of all charts of one cluster. It belongs to the event loop of its session.
 
     It is a Source (broker_cy.console.listeners): `error` says why there is no newer data, and listeners are called when
     there is. `state_directory` None: nothing is saved, and a restart reads the topics again.
@@ -168,17 +168,17 @@ class History:
 
     @property
     def error(self) -> str | None:
-        """Return why there are no newer samples."""
+        """Return the reason why there are no newer samples."""
         return self._error or self._samples.error
 
     @property
     def events_error(self) -> str | None:
-        """Return why there are no newer events."""
+        """Return the reason why there are no newer events."""
         return self._error or self._events.error
 
     @property
     def is_absent(self) -> bool:
-        """Return whether the cluster has no samples: Apache Kafka, or they are switched off."""
+        """Return whether the cluster has no samples: it is Apache Kafka, or samples are disabled."""
         return self._samples.is_absent
 
     @property
@@ -189,7 +189,7 @@ class History:
 
     @property
     def earliest_ms(self) -> int | None:
-        """Return the time of the oldest sample within 7 days that the topic has; None if it is not known."""
+        """Return the time of the oldest sample of the last 7 days in the topic; None if it is not known."""
         return self._samples.earliest_ms
 
     @property
@@ -213,8 +213,8 @@ class History:
 
     @property
     def events_covered_from_ms(self) -> int | None:
-        """Return the time from which on all events are known; None if none was read. Of very many, the oldest are
-        forgotten.
+        """Return the time from which on all events are known; None if none was read. If there are too many, the oldest
+        are dropped.
         """
         covered_ms, kept_ms = self._events.covered_from_ms, self._state.marks.from_ms
         return covered_ms if covered_ms is None or kept_ms is None else max(covered_ms, kept_ms)
@@ -238,7 +238,8 @@ class History:
         return sorted(self._state.rings)
 
     async def series(self, names: Iterable[Key], from_ms: int, to_ms: int, points_max: int) -> Range:
-        """Return series from `from_ms` to `to_ms` (not included), thinned to `points_max` by minimum and maximum.
+        """Return series from `from_ms` to `to_ms` (not included), reduced to `points_max` points by minimum and
+        maximum.
 
         A series without values is NaN, or 0 where a sample without a value means 0. Raises ClientError (INVALID).
         """
@@ -291,14 +292,16 @@ class History:
     async def events(
         self, from_ms: int, to_ms: int, kinds: Collection[str] | None = None, limit: int = LIMIT_MAX
     ) -> list[Stamped]:
-        """Return the events of a range, without commits, the oldest first; of more than `limit`, the newest.
+        """Return the events of a range, without commits, the oldest first; at most the newest `limit`.
 
         `kinds` are types of metrics.events.EVENTS; None: all. Raises ClientError (INVALID).
         """
         return await self._marks(from_ms, to_ms, kinds, None, limit)
 
     async def rebalances(self, group_id: str | None, from_ms: int, to_ms: int, limit: int = LIMIT_MAX) -> list[Stamped]:
-        """Return the rebalances of a group, or of all groups (None), the oldest first; of too many, the newest."""
+        """Return the rebalances of a group, or of all groups (None), the oldest first; only the newest if there are too
+        many.
+        """
         return await self._marks(from_ms, to_ms, REBALANCES, group_id, limit)
 
     async def group_lag(

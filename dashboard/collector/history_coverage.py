@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-# Ranges that are kept. Each outage or restart adds one, and reading backward joins them; beyond this number the oldest
-# two are joined, and the records between them are never read.
+# Ranges that are kept. Each outage or restart adds one, and reading backward joins them; beyond this number, the two
+# oldest are joined, and the records between them are never read.
 RANGES_MAX: Final = 64
 
 
@@ -87,7 +87,7 @@ class Coverage:
 
 @dataclass(slots=True)
 class TopicState:
-    """What was read of a topic: its id, None before it is known, and the offsets."""
+    """The ranges of a topic that were read, as offsets, and its id; the id is None before it is known."""
 
     topic_id: str | None = None
     coverage: Coverage = field(default_factory=Coverage)

@@ -1,7 +1,7 @@
 """Events of a cluster as marks on charts: all but the commits of groups, the newest of them in memory.
 
-An event is kept as the bytes of its record, and decoded when it is asked for: the event of one rebalance may list 2,000
-partitions.
+An event is kept as the bytes of its record, and decoded when a chart needs it: the event of one rebalance may list
+2,000 partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from broker_cy.metrics import events
 from broker_cy.metrics.events import Rebalance, Stamped
 from broker_cy.wire.records import Record
 
-# Events and their bytes that are kept; beyond either bound the oldest are dropped.
+# Events and their bytes that are kept; beyond either limit, the oldest are dropped.
 MARKS_MAX: Final = 20_000
 BYTES_MAX: Final = 16 << 20
 # Most events of one answer.
@@ -36,7 +36,7 @@ class Mark(NamedTuple):
 
 
 class Marks:
-    """The newest events. `from_ms`: older ones were dropped, because there were too many; None if none were."""
+    """The newest events. `from_ms`: older events were dropped because there were too many; None if none were."""
 
     def __init__(self, marks_max: int = MARKS_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._marks: list[Mark] = []
@@ -53,7 +53,7 @@ class Marks:
         return iter(self._marks)
 
     def take(self, record: Record) -> None:
-        """Keep an event, unless it is routine, or older than those that were dropped."""
+        """Keep an event, unless it is routine or older than a dropped one."""
         value = record.value or b""
         if value.startswith(_ROUTINE):
             return
@@ -85,7 +85,9 @@ class Marks:
     async def found(
         self, from_ms: int, to_ms: int, kinds: Collection[str] | None, subject: str | None, limit: int
     ) -> list[Stamped]:
-        """Return the events from `from_ms` to `to_ms` (not included), the oldest first; of too many, the newest."""
+        """Return the events from `from_ms` to `to_ms` (not included), the oldest first; only the newest if there are
+        too many.
+        """
         first, end = (bisect_left(self._marks, (time_ms,)) for time_ms in (from_ms, to_ms))
         chosen: list[Mark] = []
         for mark in reversed(self._marks[first:end]):

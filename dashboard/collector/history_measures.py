@@ -1,4 +1,4 @@
-"""What the dashboard keeps of a broker's samples: the measures, and the values of each sample.
+"""The data of a broker's samples that the dashboard keeps: the measures, and the values of each sample.
 
 Formulas are those of broker_cy.console.figures. A latency keeps more than a value: minimum and maximum are of the p99
 of each sample (quantiles of several samples cannot be combined, so the p99 of a range is that of its worst sample),
@@ -22,7 +22,7 @@ from dashboard.collector.rings import RESOLUTIONS_MS, Key, Rings
 
 _LOG = logging.getLogger(__name__)
 
-# The bounds of what one broker may add: APIs that exist (Kafka has fewer than 100), phases, directories.
+# Limits of the series that one broker may add: APIs that exist (Kafka has fewer than 100), phases, directories.
 APIS_MAX: Final = 100
 PHASES_MAX: Final = 16
 DIRECTORIES_MAX: Final = 64
@@ -32,20 +32,20 @@ AHEAD_MS_MAX: Final = 3_600_000
 
 
 class Absent(Enum):
-    """What it means if a sample has no value."""
+    """The meaning of a missing value in a sample."""
 
     ZERO = "zero"
     UNKNOWN = "unknown"
 
 
 class Measure(NamedTuple):
-    """Unit of a measure, and the meaning of a sample without it."""
+    """Unit of a measure, and the meaning of a missing value."""
 
     unit: str
     absent: Absent = Absent.ZERO
 
 
-# One value for each sample of a broker: from it follows when other measures were 0.
+# One value for each sample of a broker: it shows when other measures were 0.
 PRESENCE: Final = "samples"
 LATENCY: Final = "phase_us"
 LOOP_LAG: Final = "loop_lag_us"
@@ -126,7 +126,7 @@ def _api(found: dict[str, object]) -> Api:
 
 class _Values:
     """Values of a series that belong to one bucket and are not in the rings yet. `totals` and `counts` are empty unless
-    the mean is of something else than the values.
+    the mean is not that of the values.
     """
 
     __slots__ = ("counts", "key", "totals", "values")
@@ -159,8 +159,8 @@ class Recorder:
     """Takes samples, and puts their values into rings: those of one bucket together.
 
     Call `flush` at last; until then the rings lack the newest values. `ignored` counts samples that are older than all
-    windows or further ahead than AHEAD_MS_MAX; `unreadable` records that are no samples. `newest_ms` is the time of the
-    newest sample of each broker.
+    windows or further ahead than AHEAD_MS_MAX; `unreadable` counts records that are not samples. `newest_ms` is the
+    time of the newest sample of each broker.
     """
 
     def __init__(self, rings: Rings, busiest: Busiest) -> None:
@@ -270,7 +270,7 @@ class Recorder:
             _add(broker.dirty, places[2], topic.in_records * per)
 
     def drop_topic(self, node: int, name: str) -> None:
-        """Forget a topic: busier ones take its place."""
+        """Forget a topic: busier topics take its place."""
         for measure in TOPIC_MEASURES:
             self._rings.drop(Key(node, measure, name))
         broker = self._brokers.get(node)
@@ -278,7 +278,7 @@ class Recorder:
             place.values.clear()
 
     def flush(self) -> None:
-        """Put what was taken into the rings."""
+        """Put the values that were taken into the rings."""
         for broker in self._brokers.values():
             self._flush(broker)
 
@@ -298,7 +298,7 @@ class Recorder:
 
 
 def _add(dirty: list[_Values], place: _Values, value: float) -> None:
-    # OverflowError here, and not when the values are put into the rings, for a number that is no float.
+    # A number that does not fit a float raises OverflowError here, not later when the values are put into the rings.
     value += 0.0
     if not place.values:
         dirty.append(place)

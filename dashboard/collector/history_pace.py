@@ -1,4 +1,4 @@
-"""A limit of the CPU time that reading history may take, so that viewers are served meanwhile."""
+"""A limit of the CPU time that reading history may take, so that viewers are still served."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-# Of one core; the second one for the few seconds until the last hour is read.
+# Shares of one core; the second one applies for the few seconds until the last hour is read.
 SHARE: Final = 0.2
 SHARE_FIRST: Final = 0.5
 # The longest pause, and the most CPU time for which pauses may be owed.
@@ -17,8 +17,8 @@ PAUSE_S_MAX: Final = 0.5
 class Pace:
     """Call `begin` before a piece of work and `pause` in the course of it: pauses are as long as needed for the share.
 
-    The CPU time is that of the whole thread: what a reader decodes ahead counts, and so do viewers. Reading yields to
-    them; as a pause is PAUSE_S_MAX at most, it never stops. `share` may change at any time.
+    The CPU time is that of the whole thread: records that a reader decodes ahead count, and so do viewers. Reading
+    yields to them, but never stops, because a pause is PAUSE_S_MAX at most. `share` may change at any time.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Pace:
         self._mark = (0.0, 0.0)
 
     def begin(self) -> None:
-        """Start measuring; what was owed remains."""
+        """Start measuring; owed pauses remain."""
         self._mark = (self._cpu_s(), self._clock_s())
 
     async def pause(self) -> None:

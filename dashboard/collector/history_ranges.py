@@ -1,7 +1,7 @@
-"""What is read from the topics when somebody asks for it: the lag of one group over time, and the traffic of a topic
-that has no series of its own.
+"""Ranges that are read from the topics on request: the lag of one group over time, and the traffic of a topic without
+series of its own.
 
-Records are read in steps, the newest first, and at most so many: the answer says from which time on it is complete.
+Records are read in steps, the newest first, up to a limit: the answer says from which time on it is complete.
 Cancelling the call ends the reading.
 """
 
@@ -30,7 +30,7 @@ from dashboard.collector.history_pace import Pace
 from dashboard.collector.history_reading import ANSWER_BYTES
 from dashboard.collector.rings import Grid, Key, Line, grid_of
 
-# Somebody waits for these, so they may take more of a core than the reading in the background.
+# A viewer waits for these, so they may take more of a core than the reading in the background.
 SHARE: Final = 0.5
 # The bounds of one call: records of the topic, whether they match or not, and bytes of records that are decoded.
 RECORDS_MAX: Final = 200_000
@@ -197,7 +197,7 @@ def _note_lag(
         theirs = cells[key] = Cells(grid), Cells(grid)
     commit_ms, record_ms = found["commit_ms"], found["record_time_ms"]
     theirs[0].add(commit_ms, max(0, found["end"] - found["offset"]))
-    # Without a record at the committed offset, everything is read.
+    # Without a record at the committed offset, the group has read everything.
     theirs[1].add(commit_ms, 0 if record_ms < 0 else max(0, commit_ms - record_ms))
 
 

@@ -1,7 +1,7 @@
 """Reads one of the broker's own topics completely: new records as they are written, and older ones in the background,
 the newest first.
 
-Each record is taken exactly once, by its offset: after a failure or a restart, only what was not read is read. Records
+Each record is taken exactly once, by its offset: after a failure or a restart, only unread records are read. Records
 are taken in slices of SLICE_S, and the offsets of a slice are noted in the same turn of the event loop.
 """
 
@@ -25,26 +25,26 @@ from dashboard.collector.history_pace import SHARE, SHARE_FIRST, Pace
 
 _LOG = logging.getLogger(__name__)
 
-# The longest time for which the loop is held by taking records.
+# The longest time for which taking records may block the loop.
 SLICE_S: Final = 0.0025
 # Bytes of one answer, which is decompressed in one turn of the loop: about 40 samples, 2 ms.
 ANSWER_BYTES: Final = 32 << 10
 # Offsets that are read backward at once: an hour of samples; ten minutes within FIRST_MS.
 STEP: Final = 3_600
 STEP_FIRST: Final = 600
-# The range that charts show first is read with more of a core.
+# The range that charts show first is read with a larger share of a core.
 FIRST_MS: Final = 3_600_000
-# After an outage, so many records are read in their order; of more, the newest are read first.
+# After an outage, up to this many records are read in order; if there are more, the newest are read first.
 CATCH_UP_MAX: Final = 1_000
 RETRY_S: Final = 2.0
 # How often the start of the log is determined again, as retention deletes records.
 EARLIEST_S: Final = 300.0
-# Listeners are called so often while older records are read.
+# Listeners are called at this interval while older records are read.
 PROGRESS_S: Final = 1.0
 
 
 class Sink(Protocol):
-    """What takes the records, in the order of their offsets within a slice."""
+    """Takes the records, in the order of their offsets within a slice."""
 
     def take(self, record: Record) -> None: ...
 
@@ -53,9 +53,9 @@ class Sink(Protocol):
 
 
 class Reading:
-    """One topic of one cluster; `state` says what was read, and reading continues from there.
+    """One topic of one cluster; `state` has the ranges that were read, and reading continues from there.
 
-    `error` says why nothing is read now; `is_absent`: the cluster does not have this topic. `earliest_ms` is the time
+    `error` says why reading has stopped; `is_absent`: the cluster does not have this topic. `earliest_ms` is the time
     of the oldest record within `window_ms`, None if it is not known. `news` is called when records arrived, after a
     failure, and from time to time while older records are read.
     """
@@ -79,9 +79,9 @@ class Reading:
         self._sink = sink
         self._pace = pace
         self._window_ms = window_ms
-        # Held while a slice is taken; whoever else holds it sees complete slices only.
+        # Held while a slice is taken: another holder sees only complete slices.
         self._gate = gate
-        # Held while older records are read, so that one topic at a time is.
+        # Held while older records are read, so that one topic at a time is read.
         self._turn = turn
         self._now_ms = now_ms
         self._news = news
@@ -109,7 +109,7 @@ class Reading:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether everything within the window that the topic still has was read."""
+        """Return whether all records of the topic within the window were read."""
         return (
             not self._found.is_set()
             and self.state.coverage.end is not None
@@ -145,7 +145,7 @@ class Reading:
         topic_id = str(metadata.topic_id(self._topic.topic))
         async with self._gate:
             if self.state.topic_id not in (None, topic_id):
-                # The topic was deleted and created again, so that its offsets are those of other records.
+                # The topic was deleted and created again: its offsets now belong to other records.
                 self.state.coverage = Coverage()
             self.state.topic_id = topic_id
             self.state.coverage.cut(span.end)

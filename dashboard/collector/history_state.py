@@ -1,4 +1,4 @@
-"""The state file of a cluster's history, so that a restart reads only what was written since.
+"""The state file of a cluster's history, so that a restart reads only newer records.
 
 Format: a line of JSON (the header) and after it the blocks of all series, then the events. The header has the version,
 the cluster id, the byte order, the ranges of offsets that were read of both topics, the series with the numbers of
@@ -45,7 +45,7 @@ _BLOCKS_A_TURN: Final = 64
 
 @dataclass(slots=True)
 class State:
-    """Everything that a restart continues with."""
+    """The state that a restart continues with."""
 
     cluster_id: str
     rings: Rings
@@ -66,7 +66,7 @@ async def save(path: Path, state: State) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
-        # Client ids and topic names are nobody else's business.
+        # Client ids and topic names must not be readable by other users.
         descriptor = await asyncio.to_thread(os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "wb") as file:
             check = 0
@@ -138,8 +138,8 @@ def _topic(topic: TopicState) -> dict[str, Any]:
 
 
 def load(path: Path, cluster_id: str) -> State | None:
-    """Return the state of a file; None, with a log line, if it does not exist or cannot be used. This takes up to some
-    seconds: call it in a thread.
+    """Return the state of a file; None, with a log line, if it does not exist or cannot be used. This can take seconds:
+    call it in a thread.
     """
     try:
         if path.stat().st_size > FILE_BYTES_MAX:

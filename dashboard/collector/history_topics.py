@@ -1,4 +1,4 @@
-"""Which topics have their own series: the busiest ones, by bytes in and out."""
+"""Selects the topics that have their own series: the busiest ones, by bytes in and out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Busiest:
         self._calls = 0
 
     def take(self, place: Place, size_bytes: int) -> tuple[bool, Place | None]:
-        """Count the traffic of a topic: whether it has series, and the topic that lost them in its favour."""
+        """Count the traffic of a topic. Return whether it has series, and the topic that lost its series to it."""
         self._calls += 1
         held = self.held.get(place)
         if held is not None:
@@ -48,7 +48,7 @@ class Busiest:
         evicted = None
         if len(self.held) >= self._topics_max:
             if total > self._least_held()[0] * _FACTOR:
-                # That was determined some calls ago, and is more by now.
+                # That value is from some calls ago, and has grown since.
                 self._least = None
             if total <= self._least_held()[0] * _FACTOR:
                 self._count(place, total)
@@ -61,12 +61,14 @@ class Busiest:
         return True, evicted
 
     def shed(self) -> Place | None:
-        """Take the series of the least busy topic away, because memory is short; None if no topic has any."""
+        """Take the series of the least busy topic away, because memory is short. Return that topic; None if none has
+        series.
+        """
         if not self.held:
             return None
         place = self._least_held()[1]
         self._evict(place)
-        # Fewer from now on: the next topic would only be shed again.
+        # The limit is lower from now on: the next topic would only be shed again.
         self._topics_max = max(1, len(self.held))
         return place
 
@@ -88,7 +90,7 @@ class Busiest:
         self.others[place] = total
 
     def _least_held(self) -> tuple[int, Place]:
-        """Return the least traffic of a topic with series as of some calls ago, which is no more than now."""
+        """Return the least traffic of a topic with series as of some calls ago, which is not above its current one."""
         if self._least is None or self._least[1] not in self.held or self._calls >= _REFRESH_CALLS:
             self._least = min((total, place) for place, total in self.held.items())
             self._calls = 0

@@ -26,12 +26,12 @@ V = TypeVar("V")
 
 # Kafka's node ids are 32-bit.
 BROKER_ID_MAX = (1 << 31) - 1
-# Samples of one broker over which rates are computed: ten seconds.
+# Samples of one broker that rates are computed from: ten seconds.
 RATE_SAMPLES = 10
 
 
 class Remembered(Generic[T, V]):
-    """The result of a computation, until it is asked for another object. `of` must not be called concurrently."""
+    """Remembers the result of a computation for one object. `of` must not be called concurrently."""
 
     def __init__(self, compute: Callable[[T], Awaitable[V]]) -> None:
         self._compute = compute
@@ -114,12 +114,12 @@ async def sizes_of(dirs: LogDirs, scope: Scope) -> dict[int, int]:
 
 
 def sees_all_subjects(scope: Scope) -> bool:
-    """Whether a viewer may see every topic and group, which rows that cannot be told apart by them require."""
+    """Whether a viewer may see every topic and group, which is required for rows that do not belong to one of them."""
     return scope.topics == scope.groups == EVERYTHING
 
 
 def require_all_subjects(scope: Scope, hidden: str) -> None:
-    """Raises ClientError with the text `hidden` if a viewer may see only some topics or groups."""
+    """Raise ClientError with the text `hidden` if a viewer may see only some topics or groups."""
     if not sees_all_subjects(scope):
         raise ClientError(Failure.REFUSED, hidden)
 
@@ -163,7 +163,7 @@ class OfBroker(Channel):
 
 
 class BrokerChart(OfBroker, HistoryChart):
-    """Lines of one broker (parameter `broker`), or of each."""
+    """Lines of one broker (parameter `broker`), or of each broker."""
 
     SUBJECT = frozenset({"broker"})
 

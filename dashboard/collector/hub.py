@@ -1,4 +1,4 @@
-"""Everything that the dashboard holds of one cluster: its session, its history, its alerts, its channels in use."""
+"""The objects of one cluster in the dashboard: its session, its history, its alerts, its channels in use."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from dashboard.security.roles import Scope
 CLIENT_ID = "dashboard"
 # Channels in use at once, over all viewers of a cluster.
 CHANNELS_MAX = 5_000
-# A channel that nobody looks at is kept this long, for viewers who come back or whose tab is hidden for a moment. Of
-# more than IDLE_MAX, those that were left first are closed.
+# A channel without viewers is kept this long, for viewers who return or whose tab is hidden for a moment. Beyond
+# IDLE_MAX, the channels that have been idle for longest are closed.
 IDLE_S = 30.0
 IDLE_MAX = 200
 _SWEEP_S = 5.0
@@ -64,7 +64,7 @@ class ClusterHub:
         self.jobs = RecordJobs(self.session.client)
         self.moves = MoveRuns()
         self._lives: dict[tuple[str, Scope], LiveChannel] = {}
-        # Those that nobody looks at, with the loop time since when, the oldest first.
+        # Channels without viewers, with the loop time since when, the oldest first.
         self._idle: dict[tuple[str, Scope], float] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
@@ -117,14 +117,14 @@ class ClusterHub:
             self._end(next(iter(self._idle)))
 
     def _end(self, place: tuple[str, Scope]) -> None:
-        """Close a channel that nobody looks at."""
+        """Close a channel without viewers."""
         del self._idle[place]
         task = asyncio.create_task(self._lives.pop(place).close())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
     async def _sweep(self) -> None:
-        """Close channels that nobody has looked at for a while."""
+        """Close channels that have had no viewers for a while."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP_S)
@@ -134,7 +134,7 @@ class ClusterHub:
                     self._end(place)
 
     async def _look(self) -> None:
-        """Evaluate the alert rules, whether anybody looks or not."""
+        """Evaluate the alert rules, also without viewers."""
         while True:
             with contextlib.suppress(ClientError):
                 self.alert_log.add(await self.alerts.look(self.session))

@@ -1,8 +1,8 @@
 """A channel in use: its sources are followed, its state is computed, and each new frame is offered to its viewers.
 
 The state is computed at most once every MIN_INTERVAL_S, and never takes more than a twentieth of a core: after a
-computation the channel rests for REST_FACTOR times as long as it took. However many sources call in that time, one
-computation follows.
+computation the channel rests for REST_FACTOR times as long as it took. One computation follows, even if several sources
+call in that time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class LiveChannel:
         await self.channel.close()
 
     def add(self, viewer: Receiver) -> None:
-        """Add a viewer, and offer it the frame if there is one; it is computed again if nobody looked at it."""
+        """Add a viewer, and offer it the frame if there is one; it is computed again if the channel had no viewers."""
         if not self.viewers:
             self._dirty.set()
         self.viewers.add(viewer)
@@ -80,7 +80,7 @@ class LiveChannel:
         while True:
             await self._dirty.wait()
             self._dirty.clear()
-            # Nothing is computed for nobody: the next viewer sets it again.
+            # A channel without viewers computes nothing: the next viewer sets it again.
             if not self.viewers:
                 continue
             began_s = loop.time()
@@ -98,7 +98,7 @@ class LiveChannel:
         except ClientError as refused:
             error = str(refused)
         except Exception as bug:
-            # One panel reports it, and all others continue.
+            # One panel reports it; all others continue.
             _LOG.exception("channel %s failed", self.key)
             error = f"{type(bug).__name__}: {bug}"
         self.computations += 1
@@ -112,7 +112,7 @@ class LiveChannel:
         last = self.frame
         before = None if last is None else last.state
         if state is None and health.error:
-            # What was known stays visible, with the reason why there is nothing newer.
+            # The last data stays visible, with the reason why there is nothing newer.
             state = before
         if (
             last is not None
@@ -130,9 +130,9 @@ class LiveChannel:
 
     @staticmethod
     def _needs_age(last: Frame, health: Health) -> bool:
-        """Whether viewers have to learn that unchanged data is current: they count its age from the last frame."""
+        """Whether viewers need a frame to learn that unchanged data is current: they count from the last frame."""
         assert health.age_ms is not None
         assert last.health.age_ms is not None
         since_ms = now_ms() - last.at_ms
-        # Also at once, if they count the age of an older answer.
+        # This is immediate if they count the age of an older answer.
         return since_ms >= 1_000 or last.health.age_ms + since_ms - health.age_ms >= 1_000

@@ -20,7 +20,7 @@ from broker_cy.wire.records import Record
 # The process ends itself if its parent, which ends it earlier, is gone: the default action of the signal does so even
 # while an expression is evaluated.
 _ALARM_S = 60
-# A search may wait for the dashboard, and not the other way round.
+# A search may wait for the dashboard; the dashboard must not wait for a search.
 _NICE = 10
 
 

@@ -1,4 +1,4 @@
-"""Filters of records for many users: plain texts are searched for here, regular expressions in a process of their own.
+"""Filters of records for many users: plain texts are searched for here, regular expressions in a separate process.
 
 Python evaluates an expression such as `(a+)+$` in exponential time and holds its lock meanwhile, so that in the event
 loop, or in a thread of it, one user could stop the dashboard for all. The process (match_worker.py) is ended when a
@@ -24,7 +24,7 @@ from broker_cy.console.record_filter import RecordFilter
 from broker_cy.wire.records import Record
 from dashboard.collector.history_pace import Pace
 
-# Share of a core that one reading may take: it waits between pieces of work of this length.
+# Share of a core that one reading may take: it pauses between pieces of work of this length.
 SHARE: Final = 0.5
 _WORK_S: Final = 0.02
 # Time for the records of one batch, of 4,000 records at most.
@@ -59,7 +59,7 @@ class Matcher:
         self._pace.begin()
         self._worked_until_s = time.thread_time()
         self._process: asyncio.subprocess.Process | None = None
-        # A batch that was cancelled would be answered later, instead of the next one.
+        # The answer to a cancelled batch would be taken for that to the next one.
         self._is_clean = True
 
     async def __aenter__(self) -> Matcher:

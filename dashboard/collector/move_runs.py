@@ -1,7 +1,7 @@
-"""Moves of replicas that users of the dashboard started, which take minutes to hours and outlive the tab.
+"""Reassignments that users of the dashboard started. They take minutes to hours and continue after the tab is closed.
 
-A run goes on until it is done, is stopped, or the dashboard ends. Both ends cancel the moves that are under way and
-remove the throttle (broker_cy/admin/mover.py): a dashboard that is gone could not remove it any more.
+A run ends when it is done, when it is stopped, or when the dashboard exits. In the last two cases the current moves are
+cancelled and the throttle is removed (broker_cy/admin/mover.py), because the dashboard could not remove it later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from broker_cy.console.session import now_ms
 
 _LOG = logging.getLogger(__name__)
 
-# Runs that are shown; the oldest ones that have ended are dropped.
+# Runs that are shown; the oldest finished ones are dropped.
 KEPT_MAX: Final = 20
 STOPPED: Final = "stopped: what had moved stays, and everything else is where it was"
 
@@ -91,21 +91,21 @@ class MoveRuns:
         self._listeners.call()
 
     def of(self, run_id: str) -> Run:
-        """Raises ClientError if there is none with this id."""
+        """Raises ClientError if no run has this id."""
         found = next((each for each in self._runs if each.id == run_id), None)
         if found is None:
             raise ClientError(Failure.INVALID, "these moves are not known any more")
         return found
 
     async def stop(self, run: Run) -> None:
-        """Stop a run, and wait until everything is put back that was under way."""
+        """Stop a run, and wait until its current moves are undone."""
         if run.task is not None and not run.is_over:
             run.is_stopping = True
             run.task.cancel()
             self._listeners.call()
             await asyncio.gather(run.task, return_exceptions=True)
             if not run.is_over:
-                # It was cancelled before its first step, which would have said so.
+                # It was cancelled before its first step, which would have reported that.
                 self._end(run, Report(STOPPED))
 
     async def close(self) -> None:
@@ -123,7 +123,7 @@ class MoveRuns:
         except ClientError as error:
             report = Report("", failed=(Failed(run.title, error),))
         except Exception as bug:
-            # The run reports it, and everything else of the dashboard continues.
+            # The run reports it; the rest of the dashboard continues.
             _LOG.exception("%s failed", run.title)
             unknown = ClientError(Failure.MALFORMED, f"{type(bug).__name__}: {bug}")
             report = Report("", failed=(Failed(run.title, unknown),))

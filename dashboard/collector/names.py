@@ -1,4 +1,4 @@
-"""Names of topics and groups that contain a text: what the palette finds besides pages and acts."""
+"""Names of topics and groups that contain a text, which the palette finds besides pages and acts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker_cy.console.listeners import Source
 from dashboard.collector.channel import FILTER_CHARACTERS_MAX, Channel, Params, channel
 from dashboard.collector.patches import State
 
-# A list that is longer than a screen is not read; the user types more.
+# Users do not read a list longer than a screen; they type more.
 NAMES_MAX: Final = 20
 _SEPARATORS: Final = ".-_/: "
 

@@ -1,7 +1,7 @@
 """Sorting of long tables in turns, so that other tasks of the loop run meanwhile.
 
 Rows are sorted in chunks, and the chunks are merged only as far as the window reaches: the first block of 200,000 rows
-costs little more than reading them.
+takes little longer than reading them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def window_of(
     first: int,
     count: int,
 ) -> list[Row]:
-    """Return `count` rows from number `first` on, in the order of `value`, and of their ids where that is equal.
+    """Return `count` rows from number `first` on, in the order of `value`, and by id if values are equal.
 
     Rows whose value is None are last in either direction.
     """
@@ -75,7 +75,7 @@ async def window_of(
         chunk.sort(key=_ID)
         lack = [each for each in chunk if each.value is None]
         have = [each for each in chunk if each.value is not None]
-        # Stable, so that ids stay in ascending order where values are equal.
+        # The sort is stable: ids stay in ascending order if values are equal.
         have.sort(key=_VALUE, reverse=is_descending)
         size += len(have)
         # Later rows of a chunk have at least `end` rows before them.

@@ -1,6 +1,6 @@
 """Differences between two states of a panel, so that a viewer receives only what changed.
 
-The state of a panel is a JSON object. Three forms have patches, all others are sent whole:
+The state of a panel is a JSON object. Three forms have patches; all others are sent whole:
 
 table   {"rows": [{"id": text, "cells": [...]}, ...], ...}    patch {"rows": {row number: row},
                                                                      "cells": {row number: {column number: cell}}, ...}
@@ -21,7 +21,7 @@ State = dict[str, Any]
 
 
 def patch_of(old: State, new: State) -> State | None:
-    """Return what turns `old` into `new`; None if `new` should be sent whole."""
+    """Return the patch from `old` to `new`; None if `new` should be sent whole."""
     if not old.keys() <= new.keys():
         return None
     if "rows" in old:
@@ -60,7 +60,7 @@ def _table(old: State, new: State) -> State | None:
         else:
             rows[number] = row
             changed += width
-    # More than half of it: a whole state is hardly longer, and tabs that skipped a frame can use it, too.
+    # More than half has changed: a whole state is hardly longer, and tabs that skipped a frame can use it, too.
     if changed * 2 > total:
         return None
     return {**_others(old, new, ("rows",)), "rows": rows, "cells": cells}

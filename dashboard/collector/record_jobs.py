@@ -1,8 +1,9 @@
-"""Readings of records: each belongs to one viewer, reads while that viewer looks, and can be stopped and resumed.
+"""Readings of records. Each belongs to one viewer, reads while that viewer's panels subscribe, and can be stopped and
+resumed.
 
-A page opens a job, and its panels name it by its id, which nobody else can guess. Nothing is read before the first
-panel subscribes to the job; when no panel does any more, the reading stops, and continues if one comes back within
-KEPT_S. The bounds of all jobs are here; those of one job are the scan's (broker_cy/console/scan.py).
+A page opens a job, and its panels name it by its id, which other users cannot guess. Reading begins when the first
+panel subscribes to the job. It stops when no panel subscribes any more, and continues if one returns within KEPT_S. The
+limits of all jobs are here; those of one job are in the scan (broker_cy/console/scan.py).
 """
 
 from __future__ import annotations
@@ -28,25 +29,25 @@ from dashboard.security.roles import Identity, Scope
 
 _LOG = logging.getLogger(__name__)
 
-# Open jobs: with PAGE_BYTES_MAX, they keep 512 MiB at most. A user who opens more ends their own oldest one.
+# Open jobs: with PAGE_BYTES_MAX, they keep 512 MiB at most. If a user opens more, the user's oldest one ends.
 JOBS_MAX: Final = 32
 JOBS_OF_USER_MAX: Final = 6
-# A job at which nobody looks is kept for so long.
+# A job without viewers is kept this long.
 KEPT_S: Final = 300.0
-# One at which nobody has looked yet: a tab that was opened in the background.
+# The same for a job that no panel has subscribed to yet: its tab was opened in the background.
 UNSEEN_S: Final = 900.0
 # Bytes of the records of a page, and of a live tail.
 PAGE_BYTES_MAX: Final = 16 << 20
 # The newest records over all partitions that can be read at once.
 NEWEST_MAX: Final = 5_000
-# Viewers see the progress at this interval.
+# Viewers receive the progress at this interval.
 TICK_S: Final = 0.3
 
 
 class RecordJob:
     """One reading. It is a Source (broker_cy.console.listeners), which reads while it has listeners.
 
-    `scan` or `tail` is None until the positions are known, and always if the other one is there.
+    `scan` or `tail` is None until the positions are known, and always if the other one is set.
     """
 
     def __init__(self, client: AdminClient, request: ReadRequest, user: str, scope: Scope) -> None:
@@ -56,7 +57,7 @@ class RecordJob:
         self.scope = scope
         self.scan: Scan | None = None
         self.tail: Tail | None = None
-        # Why the job has ended for good; empty while it has not.
+        # Why the job has ended permanently; empty until then.
         self.ended = ""
         self.is_stopped = False
         self._client = client
@@ -65,7 +66,7 @@ class RecordJob:
         self._matcher = Matcher(request.wanted)
         self._task: asyncio.Task[None] | None = None
         self.is_running = False
-        # What `close` has to wait for: tasks that were cancelled.
+        # Cancelled tasks, which `close` has to wait for.
         self._ending: set[asyncio.Task[None]] = set()
         self._sorted: tuple[tuple[object, ...], Sequence[Row]] = ((), ())
 
@@ -101,7 +102,7 @@ class RecordJob:
             self._cancel()
 
     def rows(self) -> Sequence[Row]:
-        """Return the records that are kept: of a tail the newest first, of a scan in the order of Scan.shown."""
+        """Return the records that are kept: the newest first for a tail, in the order of Scan.shown for a scan."""
         if self.tail is not None:
             key: tuple[object, ...] = (self.tail.matches, self.tail.dropped)
         elif self.scan is not None:
@@ -120,7 +121,7 @@ class RecordJob:
         self._listeners.call()
 
     def resume(self) -> None:
-        """Go on where the reading stopped, failed, or filled a page; the page makes room for the next one.
+        """Go on where the reading stopped, failed, or filled a page; the page is cleared for the next one.
 
         Raises ClientError if the job has ended.
         """
@@ -142,7 +143,7 @@ class RecordJob:
         self.resume()
 
     def end(self, reason: str) -> None:
-        """End the job for good, and forget its records."""
+        """End the job permanently, and drop its records."""
         self.ended = reason
         self._cancel()
         self.scan = self.tail = None
@@ -196,7 +197,7 @@ class RecordJob:
         except ClientError as error:
             self._problem = str(error)
         except Exception as bug:
-            # This reading reports it, and the others continue.
+            # This reading reports it; the others continue.
             _LOG.exception("reading %s failed", self.request.topic)
             self._problem = f"{type(bug).__name__}: {bug}"
 
@@ -229,7 +230,7 @@ class RecordJob:
 
 
 def partitions_of(request: ReadRequest, every: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """Return the requested partitions. Raises ClientError if the topic has one of them not."""
+    """Return the requested partitions. Raises ClientError if the topic does not have one of them."""
     wanted = request.partitions
     known = {key.partition for key in every}
     absent = [number for number in wanted or () if number not in known]
@@ -246,7 +247,7 @@ class RecordJobs:
         self._client = client
         self._clock = clock
         self._jobs: OrderedDict[str, RecordJob] = OrderedDict()
-        # Since when nobody looks at a job, and whether anybody ever did.
+        # For each job without viewers: since when, and whether it ever had one.
         self._idle: dict[str, tuple[float, bool]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -257,7 +258,7 @@ class RecordJobs:
         """Return a new job. Raises ClientError if too many are open."""
         self.sweep()
         theirs = [job for job in self._jobs.values() if job.user == identity.name]
-        # Those at which nobody looks are ended first, and then the oldest.
+        # Jobs without viewers are ended first, then the oldest.
         theirs.sort(key=lambda job: job.is_watched)
         for job in theirs[: max(0, len(theirs) - JOBS_OF_USER_MAX + 1)]:
             self.drop(job, f"this reading was ended, because you opened {JOBS_OF_USER_MAX} newer ones: read again")
@@ -297,7 +298,7 @@ class RecordJobs:
         task.add_done_callback(self._closing.discard)
 
     def sweep(self) -> None:
-        """Drop the jobs at which nobody has looked for a while."""
+        """Drop the jobs that have had no viewers for a while."""
         now_s = self._clock()
         for job in list(self._jobs.values()):
             since_s, was_seen = self._idle.get(job.id, (now_s, True))

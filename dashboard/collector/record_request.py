@@ -1,4 +1,4 @@
-"""What somebody wants to read of a topic, as it is written in addresses: `from`, `partitions`, the filters, ..."""
+"""A request to read records of a topic, as it is written in addresses: `from`, `partitions`, the filters, ..."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES: Final = ("from", "partitions", *FILTERS, "isolation", "format", "live")
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """`partitions` None: all. `is_live`: follow what is written from now on, instead of reading from `start`."""
+    """`partitions` None: all. `is_live`: follow new records instead of reading from `start`."""
 
     topic: str
     start: Start
@@ -38,7 +38,7 @@ class ReadRequest:
 
     @property
     def about(self) -> str:
-        """What is read, in a few words."""
+        """The request in a few words."""
         parts = ["new records" if self.is_live else f"from {position_text(self.start)}"]
         if self.partitions is not None:
             parts.append(f"partitions {','.join(map(str, self.partitions))}")
@@ -86,8 +86,8 @@ def _filter(name: str) -> Callable[[str], str]:
 
 
 def parse_request(topic: str, query: Mapping[str, str]) -> tuple[ReadRequest | None, dict[str, str]]:
-    """Return the request of a query, or the problems by name. What is missing has its default, and other names are
-    ignored.
+    """Return the request of a query, or the problems by name. Missing parameters have their defaults, and other names
+    are ignored.
     """
     try:
         topic_name(topic)

@@ -1,4 +1,4 @@
-"""Records as a viewer may see them, and one record of a topic. Masking is before everything else: see masking.py."""
+"""Records as a viewer may see them, and one record of a topic. Masking precedes everything else: see masking.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dashboard.security.roles import Scope
 
 # Larger values are masked and formatted in a thread: parsing 1 MB of JSON takes 30 ms.
 _THREAD_BYTES_MIN: Final = 64 << 10
-# Reading one record: one batch of a partition.
+# To read one record, one batch of a partition is read.
 READ_S: Final = 10.0
 
 

@@ -11,7 +11,7 @@ every bucket of all windows has 65 blocks, 380 KB; one that is always 0 has none
 maximum of a bucket are the exact values, rounded to such a float.
 
 Invariants: a bucket without values has minimum inf, maximum -inf, sum 0 and count 0, so that min(), max() and sum() of
-any slice are right. What is put into a resolution is put into all coarser ones, too.
+any slice are right. A value in one resolution is in all coarser ones, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPANS: Final = (3_600, 8_640, 10_080)
 BLOCK: Final = 360
 BLOCK_FLOATS: Final = 4 * BLOCK
 BLOCK_BYTES: Final = BLOCK_FLOATS * 4 + 80
-# The bounds of one cluster: 128 MiB of blocks, and series. New ones beyond are refused, and counted.
+# The limits of one cluster: 128 MiB of blocks, and series. New ones beyond them are refused and counted.
 BLOCKS_MAX: Final = (128 << 20) // BLOCK_BYTES
 SERIES_MAX: Final = 20_000
 COARSEST: Final = len(RESOLUTIONS_MS) - 1
@@ -41,7 +41,7 @@ _EMPTY = array("f", [inf] * BLOCK + [-inf] * BLOCK + [0.0] * (2 * BLOCK))
 
 
 class Key(NamedTuple):
-    """A series: broker, measure (see history_measures), what it is of (an API, a topic, a directory; "" for the whole
+    """A series: broker, measure (see history_measures), its subject (an API, a topic, a directory; "" for the whole
     broker), and the phase of a latency.
     """
 
@@ -56,8 +56,8 @@ Places = list[tuple[int, int, int]]
 
 
 class Grid(NamedTuple):
-    """The points of a query: `points` points of `step` buckets, the first of which has the absolute number `first`
-    (in units of `step`), of the ring `level`.
+    """The points of a query: `points` points of `step` buckets of the ring `level`. The first point has the absolute
+    number `first`, in units of `step`.
     """
 
     level: int
@@ -97,7 +97,7 @@ class Series:
     def put(self, places: Places, low: float, high: float, total: float, count: float) -> None:
         """Add values of one bucket: see `Rings.places`.
 
-        `total` and `count` are those of the mean, which for a latency are not of the same values as `low` and `high`.
+        `total` and `count` give the mean; for a latency they come from other values than `low` and `high`.
         """
         for level, number, place in places:
             block = self.blocks[level].get(number)
@@ -139,7 +139,7 @@ class Series:
 
 
 class Rings:
-    """The series of one cluster. `refused` counts what the bounds did not allow."""
+    """The series of one cluster. `refused` counts the values beyond the limits."""
 
     def __init__(self, *, blocks_max: int = BLOCKS_MAX, series_max: int = SERIES_MAX) -> None:
         self.blocks_max = blocks_max
@@ -233,7 +233,7 @@ class Rings:
         reduced to the window of the coarsest ring and to the newest value.
         """
         from_ms = max(from_ms, self.floor_ms(COARSEST))
-        # Later times have no values, and a length without end would be one point.
+        # Later times have no values, and an unbounded length would be a single point.
         to_ms = min(to_ms, self.newest_ms + _AHEAD_MS)
         grid = grid_of(from_ms, to_ms, points_max, [self.floor_ms(level) for level in range(len(RESOLUTIONS_MS))])
         last = self.newest_ms // grid.step_ms
@@ -267,7 +267,7 @@ def grid_of(from_ms: int, to_ms: int, points_max: int, floors_ms: list[int] | No
     while floors_ms is not None and level < COARSEST and from_ms < floors_ms[level]:
         level += 1
     resolution = RESOLUTIONS_MS[level]
-    # From the length alone, wherever the range starts, so that it is the same while the range moves.
+    # It depends only on the length and not on the start, so that it stays the same while the range moves.
     step = max(1, -(-((to_ms - from_ms) // resolution + 1) // (points_max - 1)))
     first, last = from_ms // (resolution * step), (to_ms - 1) // (resolution * step)
     return Grid(level, step, first, last - first + 1)

@@ -1,4 +1,4 @@
-"""The part of the cluster's events that a viewer may see: which events, and what of them."""
+"""The part of the cluster's events that a viewer may see: which events, and which of their fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from broker_cy.metrics.events import ConfigChanged, Rebalance, Stamped
 from dashboard.security.roles import EVERYTHING, Scope
 
-# `kept` of a rebalance of which only some topics are visible: events have only the sum over all topics.
+# `kept` of a rebalance if only some of its topics are visible: events have only the sum over all topics.
 KEPT_UNKNOWN: Final = -1
 
 
@@ -45,5 +45,5 @@ def shown_to(stamped: Stamped, scope: Scope) -> Stamped:
 
 
 def seen_events(found: Iterable[Stamped], scope: Scope) -> list[Stamped]:
-    """Return the events that a viewer may see, in their order, each without what is hidden."""
+    """Return the events that a viewer may see, in their order, each without its hidden parts."""
     return [shown_to(each, scope) for each in found if may_see(each, scope)]

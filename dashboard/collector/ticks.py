@@ -1,4 +1,4 @@
-"""A source that only says when to look again, for data that tells nobody of its changes."""
+"""A source that only calls its listeners periodically, for data that does not report its changes."""
 
 from __future__ import annotations
 

@@ -7,5 +7,7 @@ from typing import Any
 
 
 def attributes(values: Mapping[str, str]) -> dict[str, Any]:
-    """Return attributes as keyword arguments of a component of dash.html, which names only those that it knows."""
+    """Return attributes as keyword arguments of a component of dash.html, which declares only the attributes that it
+    knows.
+    """
     return dict(values)

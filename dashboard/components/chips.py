@@ -1,4 +1,4 @@
-"""Links to variants of a page, of which one is current: brokers, kinds of events."""
+"""Links to the variants of a page, such as brokers or kinds of events; one of them is current."""
 
 from __future__ import annotations
 

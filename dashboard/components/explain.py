@@ -1,4 +1,4 @@
-"""A form whose answer is a page: assets/explain.js makes it, and puts what was entered into the URL."""
+"""A form whose answer is a page: assets/explain.js creates it, and puts the input into the URL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dashboard.components.attributes import attributes
 
 
 def explain_box(title: str, form: Form, texts: Mapping[str, str], problems: Mapping[str, str]) -> Component:
-    """Return the form with what was entered; problems are by the name of the field."""
+    """Return the form with the input of the user; `problems` are by field name."""
     spec = {
         "fields": [
             {"name": field.name, "label": field.label, "value": texts[field.name], "hint": field.hint}

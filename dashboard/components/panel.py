@@ -1,4 +1,4 @@
-"""Panels: a title, what a channel shows, and its state (loading, empty, failed, stale).
+"""Panels: a title, the data of a channel, and its state (loading, empty, failed, stale).
 
 A panel is an empty element that names its channel in the attribute `data-panel`, as JSON: {"channel", "params", "kind",
 "options"}. assets/live.js subscribes to the channel while the element is in the page, and the renderer of `kind` in
@@ -24,7 +24,7 @@ Json = Mapping[str, Any]
 
 
 def page_path(cluster: str, page: str, **query: str) -> str:
-    """Return the path of a page of the dashboard, with what is not empty in its query."""
+    """Return the path of a page of the dashboard; its query has the values that are not empty."""
     given = {name: value for name, value in query.items() if value}
     path = f"/c/{quote(cluster, safe='')}/{page}"
     return f"{path}?{urlencode(given)}" if given else path
@@ -43,9 +43,9 @@ def panel(
     actions: Sequence[Component] = (),
     class_name: str = "",
 ) -> Component:
-    """Return a panel. `note` explains it below the title, with units; `empty` is shown where there is nothing.
+    """Return a panel. `note` explains it below the title, with units; `empty` is shown if there is no data.
 
-    Raises ClientError if the channel or one of its parameters is not known: pages are checked when they are built.
+    Raises ClientError if the channel or one of its parameters is unknown: pages are checked when they are built.
     """
     given = channel_class(channel).check(params or {})
     place = _place(title)
@@ -177,7 +177,7 @@ def listing(
     class_name: str = "",
 ) -> Component:
     """Return a panel with the first `rows` rows of a table, in the channel's order, as a plain HTML table: pages with
-    nothing larger do not load the grid.
+    only such tables do not load the grid.
     """
     definitions = [{"title": column.title, "right": column.is_right, "flex": column.is_flex} for column in columns]
     given = {**(params or {}), "count": str(rows)}

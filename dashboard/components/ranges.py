@@ -13,7 +13,7 @@ LABELS = {"10m": "10 min, live", "1h": "1 h", "6h": "6 h", "1d": "1 day", "7d": 
 
 
 def ranges(cluster: str, page: str, selected: str, default: str = LIVE, **query: str) -> Component:
-    """Return links to the same page with each range, and fields for any other (assets/ranges.js).
+    """Return links to the same page with each range, and fields for any other range (assets/ranges.js).
 
     `default` is the range of the page if the address has none.
     """

@@ -83,7 +83,7 @@ def _crumbs(crumbs: Sequence[tuple[str, str]]) -> list[Component]:
 def _clusters(context: Context, cluster: str, page: str) -> Component:
     """A list of the clusters that the viewer may see, as links to the same page there."""
     shown = [hub for hub in context.hubs.values() if context.identity().scope.sees_cluster(hub.name)]
-    # A page about one topic or group leads to the list of them in another cluster.
+    # For a page about one topic or group, the link to another cluster opens its list.
     target = context.list_page(page)
     links = [
         html.A(

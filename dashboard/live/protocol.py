@@ -1,5 +1,5 @@
-"""The WebSocket protocol of the server: uvicorn's, with a shorter way for messages to browsers, and without an error in
-the log for each upgrade that is refused.
+"""The WebSocket protocol of the server: uvicorn's, with a faster path for messages to browsers, and without an error in
+the log for each refused upgrade.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _SHORT_MAX, _MIDDLE_MAX = 125, 0xFFFF
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """Writes a text message of an open connection itself: nearly all that a dashboard sends are such messages, and the
-    general way through uvicorn and websockets takes a sixth of the time that Python spends on one.
+    """Writes a text message of an open connection itself: nearly all messages of a dashboard are of this kind, and the
+    general path through uvicorn and websockets takes a sixth of the time that Python spends on one.
 
     Counts a complete HTTP response as the end of the handshake.
 
@@ -36,8 +36,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.handshake_complete = True
 
     def _is_plainly_open(self) -> bool:
-        """Whether nothing but writing is to be done for a message: no handshake, end, extension or unwritten data, and
-        the browser reads.
+        """Whether a message only has to be written: there is no handshake, close, extension or unwritten data, and the
+        browser reads.
         """
         conn = self.conn
         return (

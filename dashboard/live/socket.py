@@ -5,8 +5,8 @@ A browser sends one JSON object in each message: {"subscribe": {"id", "cluster",
 "key"}, {"refused": id, "reason"}, {"dropped": number}, and frames (collector/frames.py); a message to it has one JSON
 text or several, one on each line.
 
-The guard has checked origin and login before a connection comes here, and closes it at the next message in either
-direction after the login ended.
+The guard checks origin and login before a connection arrives here. After the login ended, it closes the connection at
+the next message in either direction.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dashboard.collector.hub import ClusterHub
 from dashboard.live.viewer import MESSAGE_BYTES_MAX, Gatherer, Viewer
 from dashboard.security.roles import LOOPBACK, Identity
 
-# Open tabs over all users, and of one user who logged in; each costs about 100 KB.
+# Open tabs over all users, and of one logged-in user; each costs about 100 KB.
 VIEWERS_MAX = 5_000
 VIEWERS_OF_USER_MAX = 200
-# A connection that takes nothing for this long is closed: its tab is gone, or sleeps. One task looks at all of them, as
-# a timer for each message would cost a tenth of the message.
+# A connection that accepts no data for this long is closed: its tab is gone or suspended. One task checks all
+# connections, because a timer for each message would cost a tenth of the message.
 SEND_TIMEOUT_S = 30.0
 WATCH_S = 5.0
 _TOO_BIG, _TRY_LATER = 1009, 1013
@@ -85,7 +85,7 @@ class LiveSockets:
         return sum(viewer.identity.name == name for viewer in self.viewers)
 
     async def _end_stuck(self) -> None:
-        """End connections that have taken nothing for SEND_TIMEOUT_S."""
+        """Close connections that have accepted no data for SEND_TIMEOUT_S."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(WATCH_S)

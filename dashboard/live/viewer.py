@@ -1,10 +1,10 @@
 """A viewer: one browser tab with its subscriptions, and one slot for each of them.
 
-A slot holds no frame, only the note that its channel has a newer one than the tab. Whoever reads slowly therefore skips
-frames, which are counted, receives the newest one next, and never makes anybody else wait; nothing is queued for it.
+A slot holds no frame, only the note that its channel has a newer one than the tab. Frames are never queued: a slow tab
+skips frames, which are counted, and then receives the newest one. It never delays other viewers.
 
 Frames that are new at nearly the same time are sent in one message, one line each: most of the cost of a viewer is that
-of a message, whatever its size.
+of a message, regardless of its size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dashboard.security.roles import Identity, decide
 SUBSCRIPTIONS_MAX = 40
 # Bytes of a message of a browser.
 MESSAGE_BYTES_MAX = 16 << 10
-# Replies that wait for a tab which sends, and reads nothing; then its connection ends.
+# Replies that wait for a tab that sends but does not read; beyond this, its connection is closed.
 MESSAGES_WAITING_MAX = 200
 # The panels of a page are computed one after the other when a sample arrives; their frames wait this long for each
 # other.
@@ -35,7 +35,7 @@ LINES_BYTES_MAX = 64 << 10
 # Messages of a tab in one second, and at once; further ones wait. Fast scrolling subscribes 25 blocks a second.
 MESSAGES_PER_S = 30.0
 MESSAGES_AT_ONCE = 120
-# A tab may ask for a refresh of its clusters this often.
+# A tab may request a refresh of its clusters at this interval.
 REFRESH_S = 1.0
 Send = Callable[[bytes], Awaitable[None]]
 
@@ -62,8 +62,8 @@ class Gatherer:
 
 
 class Viewer:
-    """One tab. `dropped` counts the frames that it skipped. `sending_since_s` is the loop time at which the message
-    began that is being sent; None if none is.
+    """One tab. `dropped` counts the frames that it skipped. `sending_since_s` is the loop time at which the current
+    message began to be sent; None between messages.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Viewer:
         self._gatherer.add(self._wake)
 
     async def run(self) -> None:
-        """Send what is new, until the connection fails."""
+        """Send new frames until the connection fails."""
         loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
@@ -106,7 +106,7 @@ class Viewer:
                     self.sending_since_s = None
 
     def _lines(self) -> list[bytes]:
-        """Return the lines of the next message: replies are first, as a key must be known before its first frame."""
+        """Return the lines of the next message. Replies are first: a key must be known before its first frame."""
         replies, self._replies = self._replies, []
         lines = [orjson.dumps(reply) for reply in replies]
         size = 0
@@ -139,7 +139,7 @@ class Viewer:
             await asyncio.sleep(-self._tokens / MESSAGES_PER_S)
 
     def take(self, text: str | bytes) -> None:
-        """Handle a message of the browser. What is wrong with it is reported in a reply, and nothing else changes.
+        """Handle a message of the browser. An error in it is reported in a reply and changes nothing else.
 
         Raises ConnectionError if the tab sends without reading the replies.
         """

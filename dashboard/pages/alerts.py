@@ -1,7 +1,7 @@
 """Alerts: every rule with its state, and the alerts that fired or were resolved since the dashboard started.
 
-A rule is about topics, groups, disks or the cluster. Whoever may not see everything sees the alerts of their topics and
-groups, and no rule whose pattern names others: a count or the text of a rule would tell about what is hidden.
+A rule is about topics, groups, disks or the cluster. A viewer with limited access sees the alerts of the visible topics
+and groups, and no rule whose pattern names others: the count or the text of such a rule would reveal hidden ones.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _names_subjects(rule: Rule) -> bool:
 
 
 def visible(findings: Iterable[Finding], scope: Scope) -> list[Finding]:
-    """Return the findings as a viewer may see them: a rule all of whose alerts are hidden is ok for them."""
+    """Return the findings as a viewer may see them: a rule whose alerts are all hidden is ok for them."""
     if sees_all_subjects(scope):
         return list(findings)
     found: list[Finding] = []
@@ -59,7 +59,7 @@ def visible(findings: Iterable[Finding], scope: Scope) -> list[Finding]:
         if each.state in (FIRING, PENDING) and sees_subject(scope, each.rule, each.subject):
             found.append(each)
         elif not _names_subjects(each.rule):
-            # Reasons why a rule is unknown have counts and names of groups.
+            # The reason why a rule is unknown can contain counts and names of groups.
             state = UNKNOWN if each.state == UNKNOWN else OK
             quiet.setdefault(each.rule.name, Finding(each.rule, state, "", "", None))
     loud = {each.rule.name for each in found}
@@ -77,7 +77,7 @@ class _OfAlerts(Channel):
 
 @channel("alert-counts")
 class AlertCounts(_OfAlerts, FactsChannel):
-    """How many alerts there are in each state."""
+    """The number of alerts in each state."""
 
     def facts(self) -> Sequence[Fact] | None:
         if self.watch.age_s is None:

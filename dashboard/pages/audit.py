@@ -1,7 +1,7 @@
-"""The audit page, for admins: who did what from where, with which result, and what was refused.
+"""The audit page, for admins: the user, address, act and result of every entry, and the denied requests.
 
-Entries name the topics and groups of everybody, so admins whose account is limited to some see none. Entries about
-other clusters than those of the account are left out.
+Entries name topics and groups of all users, so admins whose account is limited to some see none. Entries about other
+clusters than those of the account are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOOK_S = 1.0
 
 
 class _OfAudit(Channel):
-    """Channels of the audit log. They raise ClientError if there is none, or the account is limited."""
+    """Channels of the audit log. They raise ClientError if there is no log, or the account is limited."""
 
     ROLE = Role.ADMIN
 
@@ -96,7 +96,7 @@ class AuditEntries(_OfAudit, TableChannel[tuple[int, Entry]]):
 
 @channel("audit-state")
 class AuditState(_OfAudit, FactsChannel):
-    """Whether every entry reached the file."""
+    """Whether all entries were written to the file."""
 
     def facts(self) -> Sequence[Fact] | None:
         audit = self.audit

@@ -1,4 +1,6 @@
-"""One broker: its process, its charts, its log directories, and the replicas that it holds; and taking it out."""
+"""One broker: its process, its charts, its log directories, and its replicas; and the acts that take it out of the
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class OfOneBroker(OfBroker):
 
 @channel("broker-facts")
 class BrokerFacts(OfOneBroker, FactsChannel):
-    """Address and role of a broker, what it holds, and the resources of its process."""
+    """Address and role of a broker, the number of its replicas, and the resources of its process."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -88,7 +90,7 @@ class BrokerFacts(OfOneBroker, FactsChannel):
                 Fact("replicas", count(held.replicas)),
                 Fact("out of sync", count(behind), Tone.WARN if behind else Tone.GOOD),
             ]
-        # Those of a broker that is gone are older.
+        # The samples of a stopped broker are older.
         samples = [each for each in newest_of(list(self.session.samples.items)) if each.broker == self.broker]
         if samples:
             facts += [Fact("up", duration(samples[-1].uptime_ms)), *process_facts(samples[-1])]
@@ -96,7 +98,7 @@ class BrokerFacts(OfOneBroker, FactsChannel):
 
 
 class Replica(NamedTuple):
-    """A replica of `broker`. What is on its disk is looked up when it is needed: most rows are never shown."""
+    """A replica of `broker`. Its log directory is looked up when it is needed: most rows are never shown."""
 
     topic: str
     part: PartitionInfo
@@ -113,7 +115,7 @@ class Replica(NamedTuple):
 
     @property
     def on_disk(self) -> tuple[ReplicaOnDisk, str] | None:
-        """Return the replica and its log directory, in which replicas are in order; None if it is not known."""
+        """Return the replica and its log directory; None if it is not known. The replicas of a directory are sorted."""
         key: Any = (self.topic, self.part.partition)
         for directory in self.directories:
             at = bisect_left(directory.replicas, key)

@@ -1,4 +1,4 @@
-"""Acts on brokers: cordon, uncordon, drain, decommission, give a new one its share, and balance all."""
+"""Acts on brokers: cordon, uncordon, drain, decommission, move replicas to a new one, and balance all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class UncordonBroker(Act):
 
 
 class _Moving(Act):
-    """Acts that move replicas of any topic. They ask for the pace."""
+    """Acts that move replicas of any topic. Their form has the throttle."""
 
     def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
         return replace(super().need(cluster, params, rows), every_topic=True)

@@ -1,4 +1,4 @@
-"""The list of brokers: a row for each, or for the shards of a host, with what it holds and uses."""
+"""The list of brokers: a row for each broker, or for the shards of a host, with its replicas and resources."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ ID_DIGITS_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A broker, or the shards of a host, with their sums. `row` is None if it holds replicas and is not in the cluster
-    now, `size_bytes` if it is not known.
+    """A broker, or the shards of a host, with their sums. `row` is None if it has replicas but is not in the cluster
+    now. `size_bytes` is None if it is not known.
     """
 
     ids: tuple[int, ...]
@@ -168,7 +168,7 @@ class Brokers(TableChannel[Row]):
 
 
 def host_of(params: Params) -> int | None:
-    """Return the broker whose host is to be shown, None for all hosts. Raises ClientError."""
+    """Return the broker whose host is shown; None for all hosts. Raises ClientError."""
     text = params.get(HOST, "")
     if text and (not text.isascii() or not text.isdecimal() or len(text) > ID_DIGITS_MAX):
         raise ClientError(Failure.INVALID, f"{HOST}={text!r}: the id of a broker is expected")
@@ -176,6 +176,6 @@ def host_of(params: Params) -> int | None:
 
 
 def held_by(held: Mapping[int, Held], brokers: Iterable[int]) -> Held:
-    """Return what the brokers hold together."""
+    """Return the sum of the brokers' holdings."""
     each = [held.get(broker, Held()) for broker in brokers]
     return Held(sum(one.leads for one in each), sum(one.replicas for one in each), sum(one.in_sync for one in each))

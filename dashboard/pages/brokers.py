@@ -1,4 +1,4 @@
-"""Brokers: the state of each, what it holds and uses; the partitions without all their replicas, and what failed.
+"""Brokers: the state of each, its replicas and resources; the partitions without all their replicas, and failures.
 
 quorum.py has the quorum, moves.py the replicas that are being moved.
 """
@@ -36,7 +36,7 @@ from dashboard.pages.broker_list import HOST, Brokers, Topics, host_of
 from dashboard.pages.events import DEFAULT_RANGE, FAILURES, Events
 from dashboard.security.roles import Role
 
-# Rows of the lists of this page; the counts above them are complete.
+# Rows of the lists of this page; the counts above them include all.
 BROKERS_SHOWN = 200
 TROUBLED_HIGH = 8
 FAILURES_SHOWN = 20
@@ -93,7 +93,7 @@ def leader_of(part: PartitionInfo) -> str | Cell:
 
 
 class Sick(NamedTuple):
-    """A partition that lacks replicas, and what it needs, where that is known already."""
+    """A partition that lacks replicas, and what it needs, if that is known already."""
 
     held: Troubled
     health: PartitionHealth | None
@@ -118,7 +118,7 @@ def _needs(row: Sick) -> str:
 
 
 def _may_lead(row: Sick) -> str:
-    """The replicas that may lead it without loss though they are not in sync (KIP-966)."""
+    """The replicas that can become leader without data loss although they are not in sync (KIP-966)."""
     known = None if row.health is None else row.health.eligible
     return "-" if known is None else ids(known.eligible)
 
@@ -195,7 +195,7 @@ CHARTS = (
 
 
 def charts(cluster: str, chosen: dict[str, str]) -> Component:
-    """Return the charts of the processes: of one broker if `chosen` has one, else a line for each."""
+    """Return the charts of the processes: of the broker in `chosen`, else a line for each broker."""
     return html.Div(
         [panel(title, name, "chart", cluster=cluster, params=chosen, note=note) for title, name, note in CHARTS],
         className="columns wide",

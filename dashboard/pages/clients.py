@@ -1,7 +1,7 @@
-"""Clients: connections with their traffic, the same summed up by client id, and how many are opened and closed.
+"""Clients: connections with their traffic, the same by client id, and the numbers of opened and closed ones.
 
 A connection serves any topics and groups, and its client id often names one. Connections are therefore shown only to
-viewers who may see every topic and group; how many there are is no secret.
+viewers who may see every topic and group; their number is not a secret.
 """
 
 from __future__ import annotations

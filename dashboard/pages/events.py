@@ -1,6 +1,6 @@
-"""Events: what happened in the cluster, when, and who requested it; every field of one event.
+"""Events: what happened in the cluster, when, and by whose request; every field of one event.
 
-Commits of groups are no rows here: most events are commits, and the page of a group shows them as its lag.
+Commits of groups have no rows here: most events are commits, and the page of a group shows them as its lag.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from dashboard.context import Context, Page
 
 DEFAULT_RANGE = "1d"
 KINDS = tuple(sorted(set(EVENTS) - ROUTINE))
-# What operators of several nodes look for first, under one name.
+# The events that operators look for first, under one name.
 FAILURES = "failures"
 FAILURE_KINDS = tuple(
     each.TYPE
@@ -66,12 +66,14 @@ _ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,10})\.([a-z_]{1,40})\.(.{0,300})", re
 
 
 def id_of(event: Stamped) -> str:
-    """Return what identifies an event: time, broker, type and subject."""
+    """Return the id of an event: time, broker, type and subject."""
     return f"{event.time_ms}.{max(0, event.broker)}.{event.event.TYPE}.{event.event.key[:300]}"
 
 
 class _OfEvents(Channel):
-    """Channels of events. They are current as long as their topic can be followed: nothing may happen for hours."""
+    """Channels of events. They are current as long as their topic can be followed, because hours may pass without an
+    event.
+    """
 
     def sources(self) -> Sequence[Source]:
         return [self.session.events, self.hub.history]
@@ -83,7 +85,7 @@ class _OfEvents(Channel):
 
 @channel("events")
 class Events(_OfEvents, Ranged, TableChannel[Stamped]):
-    """Events of a range, the newest first; of more than LIMIT_MAX the newest. `kind` is one of KINDS, or FAILURES."""
+    """Events of a range, the newest first, at most LIMIT_MAX. `kind` is one of KINDS, or FAILURES."""
 
     SUBJECT = frozenset({"range", "kind"})
     COLUMNS = (
@@ -113,7 +115,7 @@ class Events(_OfEvents, Ranged, TableChannel[Stamped]):
         if history.events_covered_from_ms is not None:
             from_ms, to_ms = parse_range(self.params.get("range", DEFAULT_RANGE)).bounds(now_ms())
             kind = self.params.get("kind", "")
-            # A range up to now has the event that just happened.
+            # A range up to now includes the event that just happened.
             kinds = FAILURE_KINDS if kind == FAILURES else (kind,) if kind else KINDS
             found = await history.events(from_ms, to_ms + 1_000, kinds, LIMIT_MAX)
             self._rows = seen_events(reversed(found), self.scope)
@@ -136,7 +138,7 @@ class Events(_OfEvents, Ranged, TableChannel[Stamped]):
         return [detail, what, linked(about, place) if place else about, *rest]
 
     def _place_of(self, row: Stamped) -> str:
-        """Return the page of what an event is about; empty if there is none."""
+        """Return the page of the subject of an event; empty if it has none."""
         about = row.event
         topic, group = getattr(about, "topic", ""), getattr(about, "group", "")
         if isinstance(about, ConfigChanged) and about.resource_type == "topic":
@@ -148,7 +150,7 @@ class Events(_OfEvents, Ranged, TableChannel[Stamped]):
 
 @channel("event-detail")
 class EventDetail(_OfEvents, TableChannel[tuple[int, str]]):
-    """Every field of one event, a line each. `event` is what id_of returns."""
+    """Every field of one event, a line each. `event` is the id that id_of returns."""
 
     SUBJECT = REQUIRED = frozenset({"event"})
     COLUMNS = (Column("line", "Fields (times in UTC)", lambda row: row[1] or "\u00a0", is_flex=True),)

@@ -37,7 +37,7 @@ from dashboard.pages.groups import refuse_hidden_topics, seen_view, status_cell,
 from dashboard.security.roles import EVERYTHING, Need, Role, Scope
 
 _PARTITION = re.compile(r"(.+)-([0-9]{1,9})", re.DOTALL)
-# Partitions whose rows are made in one go: about 10 ms.
+# Partitions whose rows are built in one turn: about 10 ms.
 _ROWS_A_TURN: Final = 500
 # Legends of many lines need room.
 _CHART: Final = {"height": 260}
@@ -57,7 +57,7 @@ def record_path(cluster: str, key: TopicPartition, offset: int) -> str:
 
 
 class GroupChannel(Channel):
-    """Base of what is shown of one group."""
+    """Base of the channels of one group."""
 
     REQUIRED = frozenset({"group"})
 
@@ -80,7 +80,7 @@ def rows_of(view: GroupView, session: Session) -> Iterator[LagRow]:
 
 
 def facts_of(view: GroupView, session: Session, scope: Scope) -> list[Fact]:
-    """Return what is known of a group, which was reduced to what `scope` allows."""
+    """Return the facts of a group, which was reduced to the part that `scope` allows."""
     group, lag = view.description, view.lag
     status, trend = view.status, view.trend
     if scope.topics != EVERYTHING:
@@ -281,7 +281,7 @@ class GroupAct(Act):
 
 @act("reset-group", Role.OPERATOR)
 class ResetGroup(GroupAct):
-    """`rows` are partitions: their latest offsets are filled in, to be changed."""
+    """`rows` are partitions: the form starts with their latest offsets."""
 
     async def form(self, call: Call) -> Form:
         group_id = call.param("group")

@@ -1,8 +1,8 @@
 """Lag of a group over time, in records and in time: a line for each of the partitions with the largest values.
 
-The last ten minutes are live: the group is sampled with the feed of its page, and what was before the page was opened
-comes from the events of its commits. Other ranges come from these events alone (collector/group_readings.py). A point
-that covers several commits has the largest value of them, so that no spike is lost.
+The last ten minutes are live: the feed of the page samples the group, and older points come from the events of its
+commits. Other ranges come from these events alone (collector/group_readings.py). A point that covers several commits
+has the largest value of them, so that no spike is lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dashboard.pages.rebalance_rows import seen_rebalances
 LINES_MAX: Final = 16
 # Partitions whose values are kept for the live chart, because they were once among those with the largest values.
 KEPT_MAX: Final = 64
-# Of more rebalances, none is marked: lines would hide the values.
+# If there are more rebalances, none is marked, because the lines would hide the values.
 MARKS_MAX: Final = 40
 
 Values = Mapping[TopicPartition, float]
@@ -58,7 +58,7 @@ class Recent:
             self._points.popleft()
 
     def add_older(self, points: Sequence[tuple[int, Values]]) -> None:
-        """Add points in ascending order, of which those count that are older than all others."""
+        """Add the points that are older than all others. `points` are in ascending order."""
         first_ms = self.first_ms
         newer = list(self._points)
         older = [(at_ms, self._chosen(values)) for at_ms, values in points if first_ms is None or at_ms < first_ms]
@@ -93,7 +93,7 @@ class GroupChart(TimeChannel):
         self._seen_at_ms = 0
         # Up to this time, live points come from commits; None if none does.
         self._commits_until_ms: int | None = None
-        # The reading that was drawn, and the state.
+        # The reading that was drawn, and its state.
         self._drawn_of: GroupLagRange | None = None
         self._drawn: State = {}
 
@@ -105,7 +105,7 @@ class GroupChart(TimeChannel):
         raise NotImplementedError
 
     def sampled(self) -> Iterable[tuple[int, Values]]:
-        """Return what was sampled before, where there are no events of commits."""
+        """Return the earlier samples, if there are no events of commits."""
         return ()
 
     def sources(self) -> Sequence[Source]:
@@ -120,7 +120,7 @@ class GroupChart(TimeChannel):
             return Health(None if feed.age_s is None else round(feed.age_s * 1000), feed.error or "")
         events, reading = self.session.events, self._reading
         error = ("" if reading is None else reading.error) or events.error or ""
-        # A reading does not age: the axis says up to which time it is.
+        # A reading does not age: the axis shows its end.
         has_read = reading is not None and reading.found is not None
         return Health(0 if has_read else None, error, isinstance(events, Follower) and events.is_absent)
 
@@ -192,7 +192,7 @@ class GroupChart(TimeChannel):
     def _read(self) -> State:
         reading = self._reading
         if reading is None or (reading.found is None and reading.error is not None):
-            # The panel shows the error; what was drawn is the progress of a reading that failed.
+            # The panel shows the error; the points drawn so far are from a reading that failed.
             return {"t": [], "series": [], "v": [], "note": ""}
         found = reading.found
         if found is None or reading.bounds is None:

@@ -1,7 +1,7 @@
 """Groups: state, members, lag with its trend and in time, a verdict; deleting groups.
 
-Members are requested only for the groups that a browser shows, as a description holds every assignment. A viewer who
-may see only some topics sees the lag in those: it is computed from the last samples of their partitions.
+Members are requested only for the groups that a browser shows, because a description contains every assignment. A
+viewer who may see only some topics sees the lag in those: it is computed from the last samples of their partitions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dashboard.security.roles import EVERYTHING, Need, Role, Scope
 
 # How often the groups that a browser shows are described.
 MEMBERS_INTERVAL_S: Final = 5.0
-# A smaller change of the lag is none: it is that of a record in twenty seconds.
+# A smaller change of the lag counts as none: it is one record in twenty seconds.
 TREND_LEAST_PER_S: Final = 0.05
 _WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
 # Order of the states: groups whose members wait for an assignment are first, groups without members are last.
@@ -48,7 +48,7 @@ def status_cell(status: Status | None) -> Cell:
 
 
 def trend_cell(trend: Trend | None) -> Cell:
-    """By how many records per second the lag grows or shrinks."""
+    """The growth of the lag, in records per second; negative if it shrinks."""
     if trend is None:
         return Cell("-", Tone.MUTED)
     grows = trend.lag_per_s

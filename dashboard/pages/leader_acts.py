@@ -1,4 +1,6 @@
-"""Acts that elect partition leaders: preferred ones, and unclean ones, whose topic has to be named and typed."""
+"""Acts that elect partition leaders: preferred elections, and unclean ones, for which the user must choose and type the
+topic.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from dashboard.security.roles import Need, Role
 
 @act("elect-preferred", Role.ADMIN)
 class ElectPreferred(Act):
-    """Of the parameter `topic`, or of all topics."""
+    """Elects for the parameter `topic`, or for all topics."""
 
     def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
         return replace(super().need(cluster, params, rows), every_topic=not params.get("topic"))

@@ -1,6 +1,6 @@
-"""Moves of replicas: progress, rate, time left and throttle, whoever started them; and cancelling.
+"""Reassignments: progress, rate, time left and throttle, for those of every tool; and cancelling them.
 
-A viewer who may see only some topics sees the moves of these, and none of the runs, which are about every topic.
+A viewer who may see only some topics sees their moves but no runs, which are about every topic.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ROWS_HIGH: Final = 8
 
 
 def seen_moves(moving: Moving, scope: Scope) -> Moving:
-    """Return what a viewer may see of the moves; the rate is that of all, so it is left out for one who sees some."""
+    """Return the moves that a viewer may see. The rate is that of all moves, so it is left out if some are hidden."""
     if scope.topics == EVERYTHING:
         return moving
     throttle = moving.throttle
@@ -72,7 +72,7 @@ class Moves(SupportedChannel, FactsChannel):
         moving = seen_moves(found, self.scope)
         rate = moving.rate_bytes_per_s
         throttle = moving.throttle
-        # Without moves, nothing removes a throttle any more that somebody left behind.
+        # Without moves, a throttle that was left behind is not removed any more.
         tone = Tone.WARN if throttle.is_set and not moving.partitions else Tone.PLAIN
         return [
             Fact("partitions", count(len(moving.partitions)), Tone.NOTED if moving.partitions else Tone.PLAIN),
@@ -151,7 +151,7 @@ class MoveRunsChannel(TableChannel[Run]):
 
 @act("cancel-moves", Role.ADMIN)
 class CancelMoves(Act):
-    """Cancels the marked moves; of every topic if none are marked."""
+    """Cancels the marked moves; or those of all topics if none are marked."""
 
     def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
         topics = tuple(sorted({parse_partition(row).topic for row in rows}))
@@ -170,7 +170,7 @@ class CancelMoves(Act):
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """Stops a run. It needs no request of its own: the run cancels what it has under way."""
+    """Stops a run. It sends no request itself: the run cancels its current moves."""
 
     runs: MoveRuns
     run_id: str
@@ -183,7 +183,7 @@ class _Stop:
 
 @act("stop-moves", Role.ADMIN)
 class StopMoves(Act):
-    """Stops the run that is under way."""
+    """Stops the current run."""
 
     def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
         return replace(super().need(cluster, params, rows), every_topic=True)

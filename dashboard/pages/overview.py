@@ -35,7 +35,7 @@ from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 
-# Facts of the broker's sample that count groups and transactions, of which it does not say whose they are.
+# Facts of the broker's sample that count groups and transactions. The sample does not say to whom these belong.
 _OF_ALL_SUBJECTS: Final = frozenset({"groups", "members", "transactions open"})
 
 
@@ -48,7 +48,7 @@ class Health(FactsChannel):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        # The answer from which `_counts` are computed.
+        # The answer that `_counts` were computed from.
         self._counts_of: tuple[TopicInfo, ...] | None = None
         self._counts: TopicCounts | None = None
 
@@ -81,7 +81,9 @@ class Throughput(HistoryChart):
 
 @channel("latency")
 class Latency(HistoryChart):
-    """The p99 of Produce requests: whole, and each phase. A Fetch request waits for records, which is no latency."""
+    """The p99 of Produce requests: whole, and each phase. Fetch requests are not included, because they wait for
+    records.
+    """
 
     UNIT = "us"
     SHOWS_HIGH = True

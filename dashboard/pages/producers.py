@@ -1,4 +1,4 @@
-"""Producers of a topic: what the leader of each partition keeps of idempotent and transactional producers."""
+"""Producers of a topic: the state of idempotent and transactional producers that the leader of each partition keeps."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 from dashboard.security.roles import Role
 
-# Rows of the lists; a quorum has a handful of voters, and an observer for each broker.
+# Rows of the lists: a quorum has a handful of voters, and an observer for each broker.
 REPLICAS_SHOWN = 200
 FEATURES_SHOWN = 50
 
@@ -66,7 +66,7 @@ def _lag(row: QuorumRow) -> Cell:
 
 
 def _fetched(row: QuorumRow) -> str:
-    """The leader fetches from nobody."""
+    """The leader does not fetch."""
     return "-" if row[0] == "leader" or row[1].last_fetch_ms is None else f"@{row[1].last_fetch_ms}"
 
 
@@ -84,7 +84,7 @@ def _caught_up(row: QuorumRow) -> str:
 
 @channel("quorum-replicas")
 class QuorumReplicas(SupportedChannel, TableChannel[QuorumRow]):
-    """Voters and observers, and how many records of the metadata log each lacks."""
+    """Voters and observers, and the number of records of the metadata log that each lacks."""
 
     COLUMNS = (
         Column("id", "Id", lambda row: str(row[1].replica_id)),

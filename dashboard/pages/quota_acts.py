@@ -32,7 +32,7 @@ class SetQuota(OnRights):
 
 @act("change-quota", Role.ADMIN)
 class ChangeQuota(OnRights):
-    """The one whose id is in `rows`."""
+    """The quota whose id is in `rows`."""
 
     async def form(self, call: Call) -> Form | None:
         return change_quota_form(await _quota(call))
@@ -44,7 +44,7 @@ class ChangeQuota(OnRights):
 
 @act("remove-quotas", Role.ADMIN)
 class RemoveQuotas(OnRights):
-    """Those whose ids are in `rows`."""
+    """The quotas whose ids are in `rows`."""
 
     async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
         chosen = await _marked(call)

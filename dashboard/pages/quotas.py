@@ -1,6 +1,6 @@
-"""Quotas: those that are set, which of them apply to a client, and what clients use of them now.
+"""Quotas: those that are set, those that apply to a client, and how much of them clients use now.
 
-Quotas name users, client ids and addresses of all topics and groups: whoever may see only some sees none.
+Quotas name users, client ids and addresses of all topics and groups: a viewer who may see only some sees no quotas.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _used(row: QuotaUse) -> str | Cell:
 
 @channel("quota-use")
 class QuotaUses(OfSamples, TableChannel[QuotaUse]):
-    """What each client uses of its quota at each broker, of those that use something or had to wait."""
+    """The use of each client's quota at each broker, for clients that use some of it or were throttled."""
 
     SORT = "waited"
     IS_DESCENDING = True
@@ -117,7 +117,7 @@ class QuotaUses(OfSamples, TableChannel[QuotaUse]):
 
 @channel("quota-effect")
 class QuotaEffect(TableChannel[tuple[int, str]]):
-    """Which quotas apply to the three parameters, of which some may be empty: a line each."""
+    """The quotas that apply to the three parameters, a line each. Parameters may be empty."""
 
     SUBJECT = frozenset(ASKED)
     COLUMNS = (Column("line", "Quotas in effect", lambda row: clean(row[1]), is_flex=True),)
@@ -148,7 +148,7 @@ class QuotaEffect(TableChannel[tuple[int, str]]):
 
 @channel("throttle-time")
 class ThrottleTime(BrokerChart):
-    """How long clients had to wait, over time."""
+    """The throttle time of clients, over time."""
 
     UNIT = "ms/s"
     MEASURES = (("waiting", "throttled_ms_per_s"),)

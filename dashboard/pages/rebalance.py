@@ -1,4 +1,4 @@
-"""One rebalance: its phases, what caused it, and each partition that moved, with its stall, the longest first."""
+"""One rebalance: its phases, its cause, and each partition that moved, with its stall, the longest first."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class OneTimeline(RebalanceDetail):
 
 @channel("rebalance-triggers")
 class Triggers(RebalanceDetail, TableChannel[tuple[int, Trigger]]):
-    """Why it began, and why it began again before it was complete."""
+    """The reasons why it began, and why it was restarted before it was complete."""
 
     SUBJECT = _SUBJECT
     COLUMNS = (
@@ -148,7 +148,7 @@ class Triggers(RebalanceDetail, TableChannel[tuple[int, Trigger]]):
 
 @channel("rebalance-moves")
 class Moves(RebalanceDetail, TableChannel[Move]):
-    """Partitions that changed their owner, or were not read for a while; at most 2,000 are in an event."""
+    """Partitions that changed their owner or were not read for a while. An event has at most 2,000."""
 
     SUBJECT = _SUBJECT
     SORT = "stall"

@@ -15,7 +15,7 @@ from broker_cy.metrics.events import Rebalance
 from dashboard.collector.patches import State
 from dashboard.pages.rebalance_rows import STALL_NOTED_MS, cause_of, cause_tone, labels, move_text, text_of
 
-# Rows of the timeline that are partitions, or groups: those with the longest bars.
+# Rows of the timeline for partitions or groups: those with the longest bars.
 ROWS_MAX: Final = 25
 BARS_MAX: Final = 2_000
 # A bar is at least this part of the range: four pixels of a usual screen, which a pointer can hit.

@@ -1,4 +1,4 @@
-"""Rebalances as both pages about them show them, and the part of them that a viewer may see."""
+"""Rebalances as both of their pages show them, reduced to the part that a viewer may see."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rebalances of one group or of all: a timeline with causes, phases and the stall of each partition, totals, a table.
 
-The source is the events of the cluster, as far back as they reach. Groups of the classic protocol only: those of
-KIP-848 have no rebalances in which everybody waits.
+The source is the events of the cluster, as far back as they reach. Only groups of the classic protocol have them: in
+KIP-848 no rebalance stops all members.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from dashboard.pages.rebalance_rows import (
     who_of,
 )
 
-# Events of one answer; of more, the newest.
+# Events of one answer; if there are more, the newest.
 EVENTS_MAX: Final = 2_000
-# Steps in which a timeline up to now moves on: this long, or this part of its range.
+# A timeline up to now advances in steps: of this length, or of this part of its range.
 STEP_MS: Final = 10_000
 _STEP_PARTS: Final = 200
 
@@ -112,7 +112,7 @@ def rebalances_of(found: Iterable[Stamped]) -> list[Rebalance]:
 
 @channel("rebalances-timeline")
 class RebalanceTimeline(RebalanceChannel, TimeChannel):
-    """Of one group: causes, phases, and the stall of each partition. Of all: a row for each group."""
+    """For one group: causes, phases, and the stall of each partition. For all groups: a row each."""
 
     SUBJECT = frozenset({"group"})
 
@@ -176,7 +176,7 @@ class RebalanceTotals(RebalanceChannel, TimeChannel, FactsChannel):
 
 
 def totals_of(events: Sequence[Rebalance], total: int) -> list[Fact]:
-    """Return the sums; `total` includes static replacements, which are none."""
+    """Return the sums; `total` includes static replacements, which are not rebalances."""
     causes = Counter(reason for event in events for reason in cause_of(event).split(", "))
     longest_ms = max((event.total_ms for event in events), default=0)
     stall_ms = max((event.stall_max_ms for event in events), default=0)

@@ -19,7 +19,7 @@ from broker_cy.wire.records import Record
 from dashboard.acts import Act, Call, act
 from dashboard.security.roles import Need, Role
 
-# Records that are produced again at once, and their bytes.
+# Limits of one act that produces records again: records and bytes.
 RECORDS_MAX: Final = 1_000
 BYTES_MAX: Final = 32 << 20
 # Records of a partition that are further apart are read separately.
@@ -43,7 +43,9 @@ class ProduceRecord(Act):
 
 @dataclass(frozen=True, slots=True)
 class _Again:
-    """Produces records again. They are read when it runs: a plan that waits for its user must not keep them."""
+    """Produces records again. They are read when the plan is executed: a plan that waits for its user must not keep
+    them.
+    """
 
     command: Command
     topic: str
@@ -101,7 +103,7 @@ def _places(rows: Sequence[str]) -> tuple[tuple[int, int], ...]:
 
 
 async def read_all(client: AdminClient, topic: str, places: Sequence[tuple[int, int]]) -> list[Record]:
-    """Return the records at these places, in their order by time. Raises ClientError if one is not there any more."""
+    """Return the records at these places, in their order by time. Raises ClientError if one no longer exists."""
     wanted = defaultdict(list)
     for partition, offset in places:
         wanted[TopicPartition(topic, partition)].append(offset)

@@ -1,8 +1,8 @@
 """Records of a topic: read from any position, filter, search, follow; one record in full; export.
 
-The address says what is read (collector/record_request.py). The page opens a job for it (collector/record_jobs.py), and
-the panels show that job: the table its records, in blocks; and the panel above how far the reading is. Buttons of that
-panel go to /reading (record_routes.py). Assets: records.js.
+The address has the request (collector/record_request.py). The page opens a job for it (collector/record_jobs.py), and
+the panels show that job: the table shows its records in blocks, and the panel above shows its progress. The buttons of
+that panel use /reading (record_routes.py). Assets: records.js.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _TONES: Final = {State.FAILED: Tone.BAD, State.DONE: Tone.GOOD, State.RUNNING: T
 
 
 def _bytes_cell(data: bytes | None, shown: Format, limit: int) -> Cell:
-    """Return the cell of a key or value, which may look like anything."""
+    """Return the cell of a key or value, which may have any text."""
     return Cell("null", Tone.MUTED) if data is None else Cell(line(data, shown, limit))
 
 
 def _never(row: Row) -> str:
-    """The cells of records depend on the viewer, so that Records makes them itself."""
+    """The cells of records depend on the viewer, so Records builds them itself."""
     raise NotImplementedError
 
 
@@ -128,8 +128,8 @@ class Records(TableChannel[Row]):
 
 @channel("reading")
 class Reading(Channel):
-    """How far a job is: {"state", "tone", "done" (0 to 1, or null), "parts": [[text, tone]], "about", "can": [steps of
-    /reading]}.
+    """The progress of a job: {"state", "tone", "done" (0 to 1, or null), "parts": [[text, tone]], "about", "can":
+    [steps of /reading]}.
     """
 
     PARAMS = frozenset({"topic", "job"})
@@ -151,7 +151,7 @@ class Reading(Channel):
 
     def _of_scan(self, scan: Scan) -> Data:
         job = self._job
-        # A reading that was just started or stopped may not have run since.
+        # The task of a reading that was just started or stopped may not have run yet.
         state = State.RUNNING if job.is_running and scan.state is not State.DONE else scan.state
         rate = scan.records / scan.elapsed_s if scan.elapsed_s > 0 else 0.0
         parts = [
@@ -321,7 +321,7 @@ def layout(context: Context, cluster: str, topic: str = "", **query: str) -> Com
 
 
 def _form(cluster: str, topic: str, query: Mapping[str, str], problems: Mapping[str, str]) -> Component:
-    """What is read, as fields: assets/records.js makes them, and puts their values into the address."""
+    """The request as fields: assets/records.js creates them, and puts their values into the address."""
     fields = [
         {"name": field.name, "label": field.label, "value": query.get(field.name, field.value), "default": field.value,
          "hint": field.hint, "choices": list(field.choices)}

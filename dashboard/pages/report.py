@@ -1,5 +1,5 @@
-"""The page with the report of broker-analytics, if one is configured: days and weeks, where other pages show at most
-seven days.
+"""The page with the report of broker-analytics, if one is configured. It covers days and weeks; other pages show at
+most seven days.
 """
 
 from __future__ import annotations

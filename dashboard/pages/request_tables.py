@@ -21,9 +21,9 @@ from dashboard.collector.patches import State
 from dashboard.collector.rings import Key, Line
 from dashboard.components.panel import page_path
 
-# Points over which rates and latencies of a range are summed up.
+# Points over which rates and latencies of a range are summed.
 RANGE_POINTS = 120
-# A range is summed up again after this part of its length, within bounds: a new second changes a day by nothing.
+# A range is summed again after this part of its length, within limits: one new second hardly changes a day.
 _REST_PART = 1_000
 _REST_MS = (2_000, 60_000)
 
@@ -40,7 +40,7 @@ def _errors(number: float) -> Cell:
 
 
 class _Apis(OfSamples, TableChannel[Any]):
-    """Tables of APIs, whose names lead to their phases."""
+    """Tables of APIs; the name of each is a link to its phases."""
 
     def row_id(self, row: Any) -> str:
         return str(row.name)
@@ -101,7 +101,7 @@ def mean_of(values: Sequence[float]) -> float:
 
 
 def range_row(name: str, requests: Line, errors: Line | None, times: Line | None) -> RangeRow:
-    """Sum up the points of a range, which are of the same length."""
+    """Sum the points of a range, which have equal lengths."""
     weighted = (
         []
         if times is None

@@ -41,19 +41,19 @@ from dashboard.pages.request_tables import (
     mean_of,
 )
 
-# The API whose phases are shown at first: what producers wait for.
+# The API whose phases are shown first: the one that producers wait for.
 DEFAULT_API = "Produce"
 # As docs/metrics.md describes them.
 PHASES = (TOTAL, "queue", "handler", "disk", "data", "other", "send")
-# Columns of the heat map, and its rows: of more APIs and phases, the first in the alphabet.
+# Columns of the heat map, and its rows: if there are more APIs and phases, the first in alphabetical order.
 HEAT_COLUMNS_MAX = 150
 HEAT_ROWS_MAX = 200
-# Columns up to this length are drawn when they are complete, so that frames are patches of one column.
+# Columns up to this length are drawn once they are complete, so that frames are patches of one column.
 _SHORT_STEP_MS = 10_000
 _REST_MS_MIN, _REST_MS_MAX = 1_000, 60_000
 _ROW_PIXELS = 20
 _HEAT_PIXELS = 90
-# Lines of the charts by API: more cannot be told apart.
+# Lines of the charts by API: more could not be distinguished.
 APIS_CHARTED = 8
 ROWS_HIGH = 12
 _PHASES_SHOWN = 20
@@ -66,7 +66,7 @@ def phase_order(phase: str) -> tuple[int, str]:
 
 @channel("request-heat")
 class RequestHeat(OfBroker, TimeChannel):
-    """The p99 of every API over time; with `phases` = 1 of every API and phase, with `api` of the phases of one."""
+    """The p99 of every API over time; with `phases` = 1, of every API and phase; with `api`, of its phases."""
 
     SUBJECT = frozenset({"broker", "api", "phases"})
 
@@ -89,7 +89,8 @@ class RequestHeat(OfBroker, TimeChannel):
             broker = brokers[0] if self.broker is None else self.broker
             found = await history.heat_map(broker, from_ms, to_ms, HEAT_COLUMNS_MAX)
             self._state = self._drawn(found, from_ms, to_ms)
-            # The last column of a long range is shown before it is complete, which makes whole frames, so rarely.
+            # The last column of a long range is shown before it is complete, which makes whole frames, so this is done
+            # rarely.
             self._until_ms = now + min(_REST_MS_MAX, max(_REST_MS_MIN, found.step_ms // 4))
         return self._state
 
@@ -195,7 +196,7 @@ class Process(OfSamples, FactsChannel):
 
 
 def broker_links(context: Context, cluster: str, page: str, broker: str, **query: str) -> list[Component]:
-    """Return links to the same page for each broker that writes samples; none if there is only one."""
+    """Return links to the same page for each broker that writes samples; no links if there is only one."""
     brokers = sorted({sample.broker for sample in context.hub(cluster).session.samples.items})
     if len(brokers) < 2:
         return []

@@ -1,6 +1,6 @@
-"""Rights: what was refused over time, ACLs with an explanation of what decides, and users that log in with SCRAM.
+"""The page of ACLs: denials over time, ACLs with an explanation of each decision, and SCRAM users.
 
-ACLs and refusals name topics and groups, users and hosts: whoever may see only some topics sees none of them.
+ACLs and denials name topics, groups, users and hosts: a viewer who may see only some topics sees none of them.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ NO_AUTHORIZER: Final = "The brokers have no authorizer: everybody may do everyth
 HIDDEN: Final = "Rights are those of all topics and groups; your account may see only some of them."
 # Points of the chart: each is a part of the range.
 POINTS: Final = 120
-# Brokers gather refusals for so long.
+# Brokers aggregate denials over this time.
 STEP_MS_MIN: Final = 10_000
 ASKED: Final = ("principal", "operation", "resource", "host")
 _LINES_MAX: Final = 10
 
 
 class _OfAcls(Channel):
-    """Channels of the ACLs, which a cluster without an authorizer does not have: that is no failure."""
+    """Channels of the ACLs. A cluster without an authorizer has none, which is not a failure."""
 
     def sources(self) -> Sequence[Source]:
         return [self.session.acls()]
@@ -67,7 +67,7 @@ class _OfAcls(Channel):
 
 
 class _OfRefusals(Ranged):
-    """Channels of refusals in a range. They are current as long as the topic of events can be followed."""
+    """Channels of the denials of a range. They are current as long as the topic of events can be followed."""
 
     def sources(self) -> Sequence[Source]:
         return [self.session.events, self.hub.history]
@@ -77,7 +77,7 @@ class _OfRefusals(Ranged):
         return Health(0, error, self.session.events.is_absent)
 
     async def refusals(self) -> tuple[list[Refusal], int, int] | None:
-        """The refusals of the range, the oldest first, and its bounds; None as long as they are not known."""
+        """The denials of the range, the oldest first, and its bounds; None while they are not known."""
         require_all_subjects(self.scope, HIDDEN)
         history = self.hub.history
         if history.events_covered_from_ms is None:
@@ -89,7 +89,7 @@ class _OfRefusals(Ranged):
 
 @channel("refusals")
 class Refusals(_OfRefusals, TableChannel[Refusal]):
-    """Refusals of a range, the newest first."""
+    """Denials of a range, the newest first."""
 
     SUBJECT = frozenset({"range"})
     COLUMNS = (
@@ -132,7 +132,7 @@ class Refusals(_OfRefusals, TableChannel[Refusal]):
 
 @channel("refusals-over-time")
 class RefusalsOverTime(_OfRefusals, TimeChannel):
-    """How many rights and logins were refused in each part of the range."""
+    """The number of denied operations and failed logins in each part of the range."""
 
     async def state(self) -> State | None:
         found = await self.refusals()
@@ -212,7 +212,7 @@ class ScramUsers(TableChannel[ScramCredential]):
 
 @channel("acl-explanation")
 class Explanation(_OfAcls, TableChannel[tuple[int, str]]):
-    """What decides on the four parameters, by the ACLs of now: a line each."""
+    """The decision on the four parameters by the current ACLs: a line each."""
 
     SUBJECT = REQUIRED = frozenset(ASKED)
     COLUMNS = (Column("line", "Explanation", lambda row: _line(row[1]), is_flex=True),)

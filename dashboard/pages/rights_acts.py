@@ -1,4 +1,4 @@
-"""Acts on ACLs and on users that log in with SCRAM."""
+"""Acts on ACLs and on SCRAM users."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from broker_cy.security.acl_words import shown
 from dashboard.acts import Act, Call, act
 from dashboard.security.roles import Need, Role
 
-# How old the ACLs and users may be from which a plan is made.
+# The age up to which ACLs and users can be used for a plan.
 AGE_S: Final = 5.0
 
 
 class OnRights(Act):
-    """Rights are those of all topics and groups, whatever an act names."""
+    """ACLs apply to all topics and groups, whatever subject an act names."""
 
     def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
         return replace(super().need(cluster, params, rows), every_topic=True, every_group=True)
 
 
 def credential_id(row: ScramCredential) -> str:
-    """`SCRAM-SHA-512 alice`: what identifies a row."""
+    """`SCRAM-SHA-512 alice`: the id of a row."""
     return f"{row.mechanism} {row.user}"
 
 
@@ -43,7 +43,7 @@ class CreateAcl(OnRights):
 
 @act("delete-acls", Role.ADMIN)
 class DeleteAcls(OnRights):
-    """Those whose ids are in `rows`."""
+    """The ACLs whose ids are in `rows`."""
 
     async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
         wanted = set(call.rows)
@@ -65,7 +65,7 @@ class CreateUser(OnRights):
 
 @act("set-password", Role.ADMIN)
 class SetPassword(OnRights):
-    """Of the credential whose id is in `rows`."""
+    """Acts on the credential whose id is in `rows`."""
 
     async def form(self, call: Call) -> Form | None:
         return password_form(await _credential(call))

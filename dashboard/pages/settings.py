@@ -30,7 +30,7 @@ from dashboard.context import Context, Page
 from dashboard.security.roles import Need, Role, decide
 
 KINDS: Final = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": ResourceType.GROUP}
-# The page of the settings of each kind, and the page of the thing itself with its parameter.
+# The page of the settings of each kind, and the page of the resource itself with its parameter.
 PAGES: Final = {"topic": "topic-settings", "broker": "broker-settings", "group": "group-settings"}
 _DOCUMENTATION_CHARACTERS_MAX: Final = 4_000
 _INT32_MAX: Final = (1 << 31) - 1
@@ -48,18 +48,18 @@ def subject_of(params: Mapping[str, str]) -> tuple[str, str]:
 
 
 def resource_of(params: Mapping[str, str]) -> ConfigResource:
-    """Return what has the settings. Raises ClientError."""
+    """Return the resource that has the settings. Raises ClientError."""
     kind, name = subject_of(params)
     return ConfigResource(KINDS[kind], name)
 
 
 def role_of(params: Mapping[str, str]) -> Role:
-    """Return the role that changes need. Raises ClientError."""
+    """Return the role that is needed for changes. Raises ClientError."""
     return Role.OPERATOR if subject_of(params)[0] == "topic" else Role.ADMIN
 
 
 def default_of(entry: ConfigEntry) -> str:
-    """Return the value that applies without the resource's own one."""
+    """Return the value that applies if the resource has none of its own."""
     if entry.is_sensitive:
         return "(secret)"
     if entry.is_default:
@@ -93,7 +93,7 @@ class OfResource(Channel):
 
 @channel("settings")
 class Settings(OfResource, TableChannel[ConfigEntry]):
-    """All settings; `own` = 1: only those that are set: here, for all brokers, or in the file."""
+    """All settings. `own` = 1: only settings with a value of the resource, of all brokers or of the file."""
 
     SUBJECT = frozenset({*KINDS, "own"})
     SORT = "name"
@@ -173,9 +173,9 @@ async def _entry(call: Call) -> tuple[ConfigResource, ConfigEntry]:
 
 
 class _SettingAct(Act):
-    """Base: the role depends on what has the setting."""
+    """Base: the role depends on the resource of the setting."""
 
-    # A command line would put the value of a password into the log; the log has the name of the setting in any case.
+    # A command line would put the value of a password into the log; the log always has the name of the setting.
     HAS_SECRETS = True
 
     def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
@@ -221,7 +221,7 @@ def settings_page(
     """Return the page of the settings of one topic, broker or group (`kind` of KINDS)."""
     subject = {kind: name}
     subject_of(subject)
-    # For the buttons, whose other parameters are not texts.
+    # Needed for the buttons, whose other parameters are not texts.
     params: dict[str, Any] = {**subject, "setting": setting}
     topics, groups = ((name,) if kind == each else () for each in ("topic", "group"))
     reason = decide(context.identity(), Need(Role.VIEWER, cluster, topics, groups))

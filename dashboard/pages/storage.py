@@ -119,7 +119,7 @@ class TopicSize:
 
 @channel("topic-sizes")
 class TopicSizes(TableChannel[TopicSize]):
-    """Topics by their bytes over all replicas, and their share of all that the viewer may see."""
+    """Topics by the bytes of all their replicas, and their share of the bytes that the viewer may see."""
 
     SORT = "size"
     IS_DESCENDING = True
@@ -217,7 +217,7 @@ class LargestReplicas(TableChannel[ReplicaRow]):
 
 @channel("topic-segments")
 class TopicSegments(TableChannel[PartitionRow]):
-    """The partitions of one topic, with their segments where the broker reports them."""
+    """The partitions of one topic, with their segments if the broker reports them."""
 
     SUBJECT = REQUIRED = frozenset({"topic"})
     SORT = "size"

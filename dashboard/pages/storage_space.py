@@ -1,4 +1,4 @@
-"""Free space over time with a forecast, and what is not flushed: panels of the page of the storage."""
+"""Free space over time with a forecast, and unflushed data: panels of the storage page."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dashboard.collector.holdings import BrokerChart
 from dashboard.collector.patches import State
 from dashboard.collector.rings import Key, Line
 
-# Points of the line through the free space; fewer than this many known ones are no trend.
+# Points of the line through the free space; fewer known points give no trend.
 _TREND_POINTS = 200
 _TREND_POINTS_MIN = 10
-# A forecast further ahead than this says nothing.
+# A forecast beyond this is not useful.
 _AHEAD_MS_MAX = 10 * 365 * 86_400_000
 _DAY_MS = 86_400_000
 
@@ -93,7 +93,7 @@ def _full(row: Forecast) -> str | Cell:
 
 @channel("disk-forecast")
 class DiskForecast(Ranged, TableChannel[Forecast]):
-    """When each log directory is full, if its free space changes as in the range."""
+    """The time when each log directory is full, if its free space keeps changing as in the range."""
 
     SUBJECT = frozenset({"range"})
     COLUMNS = (

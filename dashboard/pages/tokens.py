@@ -1,5 +1,5 @@
-"""Delegation tokens: those that the dashboard's user of the cluster may see, and the acts on them. No secret of a token
-is in any channel: the HMAC of a new one is in the answer to the act that made it, once.
+"""Delegation tokens: those that the dashboard's user of the cluster may see, and the acts on them. No channel contains
+a secret of a token: the HMAC of a new one is only in the answer to the act that created it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dashboard.security.roles import Role
 
 NAME: Final = "tokens"
 HIDDEN: Final = "Tokens are those of all users; your account may see only some topics or groups."
-# Clusters and listeners without tokens, which is no failure.
+# The messages for clusters and listeners without tokens; this is not a failure.
 WITHOUT: Final = {
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "The brokers make no tokens: delegation.token.secret.key is not set.",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "Tokens are for users that have logged in without one: the "

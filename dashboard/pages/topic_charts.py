@@ -1,9 +1,9 @@
-"""One topic over time: bytes in and out, and a heat map of the records that were written to its partitions.
+"""One topic over time: bytes in and out, and a heat map of the records written to its partitions.
 
 Bytes are those of the broker's samples: series of the history for the busiest topics; for others, the samples are read
-when somebody looks. The heat map asks the leaders for the offsets at the boundaries of its columns (ListOffsets by
-time), so that it reaches back as far as the records do, with Apache Kafka as well: it shows offsets by the timestamps
-of records.
+when a viewer opens the chart. The heat map asks the leaders for the offsets at the boundaries of its columns
+(ListOffsets by time), so that it reaches back as far as the records do, with Apache Kafka as well: it shows offsets by
+the timestamps of records.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dashboard.collector.time_range import LIVE, POINTS_MAX, RANGES
 # Columns of the heat map, and its rows: the partitions with the lowest numbers.
 COLUMNS: Final = 60
 ROWS_MAX: Final = 128
-# Requests for boundaries that are under way at once.
+# Concurrent requests for boundaries.
 REQUESTS_MAX: Final = 8
-# Lengths of a column in seconds: each divides the next larger unit, so that boundaries are round times.
+# Lengths of a column in seconds: each divides the next larger unit, so that boundaries are at round times.
 _STEPS_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
 # Events of a range that are examined.
 _EVENTS_MAX: Final = 5_000
@@ -119,7 +119,7 @@ class TopicTraffic(HistoryChart):
         return self._state(times, names, list(values.values()), from_ms, to_ms, "")
 
     def _of_reading(self, from_ms: int, to_ms: int) -> State | None:
-        """Return the state from a reading of the samples, which is begun if there is none that is new enough."""
+        """Return the state from a reading of the samples, which is started if none is new enough."""
         now_s = asyncio.get_running_loop().time()
         is_over = self._found is not None and self.range.to_ms is not None
         if self._task is None and not is_over and now_s - self._read_at_s >= (REREAD_S if self._read_at_s else 0):
@@ -143,7 +143,7 @@ class TopicTraffic(HistoryChart):
                 line = found.lines.get(Key(broker, measure, self.params["topic"]))
                 if line is not None:
                     names.append(label if len(brokers) == 1 else f"{label}, broker {broker}")
-                    # A spike must not be lost in a mean.
+                    # A mean would hide a spike.
                     values.append([None if isnan(value) else round(value, 3) for value in line.high])
         return self._state(found.times_ms, names, values, from_ms, to_ms, note)
 
@@ -191,7 +191,7 @@ class TopicHeat(TimeChannel):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        # Offsets at boundaries of columns. Those of the past do not change, as long as records arrive in time.
+        # Offsets at boundaries of columns. Past ones do not change as long as records arrive in time.
         self._known: dict[int, Mapping[int, int]] = {}
 
     def sources(self) -> Sequence[Source]:

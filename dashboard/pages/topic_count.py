@@ -1,4 +1,6 @@
-"""Counting the records of partitions by reading them: offsets do not say how many compaction and transactions left."""
+"""Counting the records of partitions by reading them: offsets do not say how many remain after compaction and
+transactions.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ from broker_cy.console.tone import Tone
 from broker_cy.console.values import parse_partitions
 from dashboard.collector.channel import FactsChannel, Params, channel
 
-# Countings at once, over all viewers.
+# Concurrent counts, over all viewers.
 COUNTS_MAX: Final = 4
-# Viewers see the progress at this interval.
+# Viewers receive the progress at this interval.
 TICK_S: Final = 0.3
 ALL: Final = "all"
 
@@ -74,7 +76,7 @@ class _Counting:
 
 @channel("record-count")
 class Count(FactsChannel):
-    """Counts the records of `partitions` (a list, or `all`) by reading them, while somebody looks."""
+    """Counts the records of `partitions` (a list, or `all`) by reading them, while it has viewers."""
 
     PARAMS = frozenset({"topic", "partitions"})
     REQUIRED = PARAMS

@@ -1,6 +1,6 @@
 """Topics: sizes, rates, the groups that read them with the worst lag, state; favourites; create and delete.
 
-Favourites are known to the browser alone (assets/topics.js), which sends them as a parameter: they are always first.
+Only the browser knows the favourites (assets/topics.js) and sends them as a parameter. They are always first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FAVOURITES_MAX: Final = 50
 
 
 class Readers(NamedTuple):
-    """The groups that have committed offsets in a topic: how many, and the one with the largest lag there."""
+    """The groups that have committed offsets in a topic: their number, and the one with the largest lag there."""
 
     groups: int
     worst_lag: int
@@ -165,7 +165,7 @@ class Topics(TableChannel[Row]):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._favourites = frozenset(filter(None, self.params.get("favourites", "").split(",")))
-        # The groups by topic from which `_readers` are computed, each when its row is made.
+        # The groups by topic. `_readers` are computed from them when a row is built.
         self._groups_of: Mapping[str, Mapping[str, int]] | None = None
         self._readers: dict[str, Readers] = {}
 

@@ -1,7 +1,7 @@
 """Transactions: transactional ids with their open transactions, and hanging transactions, which can be aborted.
 
-A transactional id belongs to no topic: a viewer who may see only some topics sees the open transactions that write to
-them, with those partitions.
+A transactional id does not belong to a topic: a viewer who may see only some topics sees the open transactions that
+write to them, with those partitions only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dashboard.pages.group import parse_partition, record_path
 from dashboard.security.roles import EVERYTHING, Need, Role
 
 _OPEN_TONES = {"Ongoing": Tone.NOTED, "PrepareCommit": Tone.WARN, "PrepareAbort": Tone.WARN}
-# Age of the list of hanging transactions from which a plan is made; it is repeated every 15 s.
+# The maximum age of the list of hanging transactions that a plan is made from; the list is refreshed every 15 s.
 HANGING_AGE_S: Final = 20.0
 HIDDEN: Final = (
     "The number of open transactions is that of the transactions of all topics and groups; your account may see only "
@@ -108,7 +108,7 @@ class Transactions(TableChannel[OpenTransaction]):
 
 @channel("hanging")
 class Hanging(TableChannel[HangingTransaction]):
-    """Transactions that no coordinator will end."""
+    """Transactions that no coordinator will complete."""
 
     SORT = "idle"
     IS_DESCENDING = True
@@ -164,7 +164,9 @@ def hanging_id(row: HangingTransaction) -> str:
 
 @channel("transactions-open")
 class OpenOverTime(HistoryChart):
-    """Samples count the transactions of all producers: a viewer of a part must not learn how many others there are."""
+    """Samples count the transactions of all producers: a viewer with limited access must not learn the number of the
+    others.
+    """
 
     MEASURES = (("open transactions", "open_transactions"),)
 

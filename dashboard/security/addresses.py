@@ -12,7 +12,7 @@ from broker_cy.client.errors import ClientError, Failure
 
 PATH_BYTES_MAX: Final = 4_096
 QUERY_BYTES_MAX: Final = 16_384
-# Of the page that is shown after the login.
+# The length limit of the path that is opened after the login.
 NEXT_CHARACTERS_MAX: Final = 2_000
 HOSTS_MAX: Final = 100
 PROXIES_MAX: Final = 100
@@ -46,10 +46,10 @@ def parse_host(text: str) -> Host | None:
 
 
 def client_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> str:
-    """Return who sent a request: `peer`, unless that is one of the proxies, whose X-Forwarded-For is `forwarded`.
+    """Return the address of the client: `peer`, unless that is a trusted proxy, whose X-Forwarded-For is `forwarded`.
 
-    Each proxy adds the address of its own peer at the end; what is before the first address that is no proxy's may be
-    the client's invention.
+    Each proxy appends the address of its own peer. The client is the last address that is not a trusted proxy: a client
+    can forge the ones before it.
     """
     address = peer
     for hop in reversed(forwarded.split(",")[-HOPS_MAX:]):
@@ -95,11 +95,12 @@ def _is_address(name: str) -> bool:
 
 
 class Hosts:
-    """The hosts by which browsers may address the dashboard; others are DNS rebinding, or a proxy nobody configured.
+    """The hosts by which browsers may address the dashboard; others are DNS rebinding, or a proxy that is not
+    configured.
 
     Allowed are loopback names and the address that the dashboard listens on, with its port, and the configured names,
-    with their own port or else the dashboard's or the scheme's. If the dashboard listens on all addresses, so is every
-    IP address: rebinding needs a name.
+    with their own port or else the dashboard's or the scheme's. If the dashboard listens on all addresses, every IP
+    address is allowed, too, because rebinding needs a name.
     """
 
     def __init__(self, listen: str, port: int, names: Sequence[str], *, tls: bool) -> None:
@@ -122,7 +123,7 @@ class Hosts:
         self._named = frozenset(found)
 
     def allows(self, host: Host, *, only_loopback: bool = False) -> bool:
-        """Return whether the host is allowed; `only_loopback`: the configured names are not.
+        """Return whether the host is allowed; `only_loopback`: configured names are not allowed.
 
         The caller listens on a loopback address then.
         """
@@ -145,10 +146,11 @@ class Hosts:
 
 
 def path_problem(raw: bytes, path: str) -> str:
-    """Return why a path is refused; empty if it is not. `raw` is the path as it was sent, `path` the decoded one.
+    """Return the reason to refuse a path; empty if it is allowed. `raw` is the path as it was sent, `path` the decoded
+    one.
 
-    Refused is whatever two programs might read differently: dot segments, empty segments, encoded slashes, backslashes,
-    control characters, double encoding, and bytes that are not UTF-8.
+    A path that two programs might interpret differently is refused: dot segments, empty segments, encoded slashes,
+    backslashes, control characters, double encoding, and bytes that are not UTF-8.
     """
     if len(raw) > PATH_BYTES_MAX:
         return f"the path has more than {PATH_BYTES_MAX:,} bytes"
@@ -185,5 +187,5 @@ def local_path(text: str) -> str:
     if parts.scheme or parts.netloc or path_problem(raw, parts.path):
         return "/"
     first = parts.path.split("/")[1]
-    # After the login, they would lead back to it.
+    # They would return to the login.
     return "/" if first in ("login", "login.css", "logout", "oidc") else encoded

@@ -1,9 +1,9 @@
-"""The audit log: who did what, from where, with which result; and what was refused.
+"""The audit log: who did what, from where, with which result; and denied requests.
 
 The file `audit.log` of the state directory has one JSON object a line with the fields of Entry, mode 0600. It is only
 appended to. At 16 MiB it becomes audit.log.1, which becomes audit.log.2, and so on; the fifth is removed. JSON escapes
-line breaks, so that no text of a user or a cluster can forge an entry. Record values are never written: callers pass
-command lines without them.
+line breaks, so that a text from a user or a cluster cannot forge an entry. Record values are never written: callers
+pass command lines without them.
 
 An entry is written before `note` returns, but not synced: a crash of the dashboard loses none, a power loss the last
 seconds.
@@ -31,7 +31,7 @@ OLD_FILES: Final = 4
 FIELD_CHARACTERS_MAX: Final = 2_000
 # Entries in memory, which the audit page shows; older ones are in the files.
 RECENT_MAX: Final = 2_000
-# Read from the end of each file at the start to fill them.
+# Bytes that are read from the end of each file at startup to fill them.
 _TAIL_BYTES_MAX: Final = 4 << 20
 _CUT: Final = "..."
 
@@ -60,12 +60,13 @@ _TEXTS: Final = tuple(field.name for field in fields(Entry) if field.name != "ti
 
 
 class Audit:
-    """The audit log in `directory`. Any thread may note."""
+    """The audit log in `directory`. Any thread may call `note`."""
 
     def __init__(self, directory: Path, *, clock: Callable[[], float] = time.time) -> None:
         """Open the file and read the newest entries. Raises ClientError if others can access the file."""
         self.path = directory / "audit.log"
-        # Entries that could not be written, and why the last one could not; the audit page shows both.
+        # The number of entries that could not be written, and the reason of the last failure; the audit page shows
+        # both.
         self.lost = 0
         self.problem = ""
         self._clock = clock
@@ -94,7 +95,7 @@ class Audit:
         subject: str = "",
         command: str = "",
     ) -> None:
-        """Append an entry. Never raises: a write that fails is logged and counted in `lost`, and `recent` has it."""
+        """Append an entry. Never raises: a failed write is logged and counted in `lost`, and `recent` has the entry."""
         texts = (user, address, cluster, act, subject, command, result)
         entry = Entry(int(self._clock() * 1000), *(_limited(text) for text in texts))
         line = json.dumps(asdict(entry), separators=(",", ":")).encode() + b"\n"
@@ -153,7 +154,7 @@ class Audit:
         return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
 
     def _stored(self) -> Iterator[Entry]:
-        """Yield the entries of the files, newest first. A line that is none is skipped."""
+        """Yield the entries of the files, newest first. A line that is not an entry is skipped."""
         for number in range(OLD_FILES + 1):
             try:
                 with open(self._old(number), "rb") as file:

@@ -1,4 +1,4 @@
-"""Security: the parts of the dashboard's security tied together for one dashboard.
+"""Security: the security components of one dashboard.
 
 The state directory holds the key of the sessions (`session.key`), the sessions that were logged out (`revoked`), the
 audit log and `dashboard.lock`: one dashboard at a time uses it.
@@ -25,18 +25,18 @@ from dashboard.security.sessions import Sessions, Ticket, load_key
 from dashboard.security.users import Users
 
 LOCAL_USER: Final = "local"
-# May see and do everything: whoever reaches a loopback address could also use the command line.
+# It allows everything: a user with access to a loopback address could also use the command line.
 _LOCAL_SCOPE: Final = Scope(unmasked=True)
 
 
 @dataclass(frozen=True, slots=True)
 class SecurityConfig:
-    """What the security of a dashboard is constructed from.
+    """The configuration of a dashboard's security.
 
-    `host` and `port` are what it listens on; `hosts` are the other names by which browsers reach it, NAME or NAME:PORT.
-    `users_path` and `oidc` are None if there are none; one of both is required beyond loopback, and with either,
-    everybody must log in. `tls`: browsers use https, of the dashboard itself or of a proxy before it. `proxies` are
-    believed who their clients are. `clock` returns seconds since 1970.
+    The dashboard listens on `host` and `port`; `hosts` are the other names by which browsers reach it, NAME or
+    NAME:PORT. `users_path` and `oidc` are None if not configured; one of them is required beyond loopback, and with
+    either, every user must log in. `tls`: browsers use https, of the dashboard itself or of a proxy before it.
+    `proxies` are trusted to name their clients. `clock` returns seconds since 1970.
     """
 
     host: str
@@ -96,14 +96,14 @@ class Security:
             raise
 
     def close(self) -> None:
-        """Close the files; the object is not usable afterwards."""
+        """Close the files; the object cannot be used afterwards."""
         self.audit.close()
         if self.users is not None:
             self.users.close()
         os.close(self._lock)
 
     def identify(self, cookies: Iterable[str], address: str) -> Identity | None:
-        """Return who sends these values of the session's cookie from the address; None if nobody is logged in."""
+        """Return the identity of a client with these values of the session's cookie; None if it is not logged in."""
         if not self.login_required:
             return Identity(LOCAL_USER, Role.ADMIN, _LOCAL_SCOPE, LOOPBACK, address)
         for value in cookies:
@@ -127,7 +127,8 @@ class Security:
         return None
 
     def current(self, identity: Identity) -> str:
-        """Return why the identity is no longer valid, for what lasts longer than a request; empty if it is.
+        """Return why the identity is no longer valid; empty if it is. It is for operations that last longer than a
+        request.
 
         It costs about 8 us: the guard calls it for each message of a socket.
         """
@@ -143,7 +144,7 @@ class Security:
         return ""
 
     def check(self, identity: Identity | None, need: Need, *, act: str, subject: str = "") -> str:
-        """Return `decide`'s answer, or why the identity is no longer valid; a refusal is noted in the audit log."""
+        """Return `decide`'s answer, or why the identity is no longer valid; a denial is in the audit log."""
         reason = decide(identity, need)
         if not reason and identity is not None:
             reason = self.current(identity)

@@ -1,4 +1,4 @@
-"""Values of configuration tables (TOML), with errors that name the field and what is allowed."""
+"""Values of configuration tables (TOML), with errors that name the field and the allowed values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from broker_cy.client.errors import ClientError
 from dashboard.security.roles import EVERYTHING, PATTERNS_MAX, Scope, check_pattern
 
-# Makes the error of a reason; it adds the name of the file.
+# Creates the error for a reason; it adds the name of the file.
 Refuse = Callable[[str], ClientError]
 _SHOWN_CHARACTERS_MAX = 80
 
@@ -16,7 +16,7 @@ _SHOWN_CHARACTERS_MAX = 80
 class Table:
     """A table of a configuration file. `where` is its name in errors: users.anna, oidc or mask[0].
 
-    Methods return the value of a field, or raise the ClientError that `refuse` makes of the reason.
+    Methods return the value of a field, or raise the ClientError that `refuse` creates from the reason.
     """
 
     def __init__(self, data: Any, where: str, refuse: Refuse, known: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""Private files: read with a check of who else can read them, and replaced as a whole.
+"""Private files: they are read only if other users cannot read them, and replaced as a whole.
 
 Every file here has mode 0600. A new content is written to a new file, synced and renamed, so that a reader, or a start
 after a power loss, finds the old or the new file, complete. The descriptor that is read is the one whose mode was
@@ -35,7 +35,7 @@ def unreadable(path: Path, error: OSError) -> ClientError:
 
 
 def check_private(path: Path, status: os.stat_result) -> None:
-    """Raise ClientError if others than this process's user can read or change the file."""
+    """Raise ClientError if other users can read or change the file."""
     mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISREG(status.st_mode):
         raise invalid(path, "is not a regular file")

@@ -1,10 +1,10 @@
-"""The guard: one ASGI middleware around the whole dashboard, which refuses whatever is not allowed explicitly.
+"""The guard: one ASGI middleware around the whole dashboard, which refuses everything that is not explicitly allowed.
 
 Dash's own hooks do not cover its pages, assets and WebSockets, so nothing behind this middleware is relied on. In this
 order it checks the Host, the path, the method, the origin, where the browser says that the request comes from, the size
-and the login; the first failed check is answered. It puts the Identity into scope["state"]["identity"] (missing on the
-paths that are open to everybody, if nobody is logged in), adds the headers of headers.py to every response, and bounds
-bodies and messages of sockets.
+and the login; the first failed check is answered. It puts the Identity into scope["state"]["identity"] (missing on
+public paths without a login), adds the headers of headers.py to every response, and bounds bodies and messages of
+sockets.
 
 An open socket is closed with code 1008 at the next message in either direction after its login has ended.
 """
@@ -40,11 +40,11 @@ Send = Callable[[ASGIMessage], Awaitable[None]]
 ASGIApp = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
 
 BODY_BYTES_MAX: Final = 8 << 20
-# What is read and dropped of a body that is too large, after the answer: a connection that is closed with unread data
-# is reset, and its client may never see the answer.
+# The part of a too large body that is read and dropped after the answer: closing a connection with unread data resets
+# it, and the client may never see the answer.
 _DROPPED_BYTES_MAX: Final = 64 << 20
 _DROPPED_S: Final = 3.0
-# What browsers send over a socket are subscriptions, which are small.
+# Browsers send only subscriptions over a socket, which are small.
 SOCKET_MESSAGE_BYTES_MAX: Final = 64 << 10
 METHODS: Final = ("GET", "HEAD", "POST", "OPTIONS")
 _READING: Final = ("GET", "HEAD", "OPTIONS")
@@ -55,14 +55,14 @@ OPEN_PATHS: Final = {
     "/healthz": ("GET", "HEAD"),
 }
 OPEN_PREFIX: Final = "/oidc/"
-# Refusals that are noted in the audit log, of one address and of all; further ones are counted.
+# Denials that are written to the audit log, of one address and of all; further ones are counted.
 _NOTES_BURST: Final = 20
 _NOTES_A_MINUTE: Final = 20
 _ALL_NOTES_BURST: Final = 100
 _ALL_NOTES_A_MINUTE: Final = 100
 # Cookies of the session's name that are tried; another program on the same host may have set some.
 _COOKIES_MAX: Final = 4
-# A proxy in front of a dashboard without login would let everybody in.
+# A proxy in front of a dashboard without login would let every client in.
 _PROXY_HEADERS: Final = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
 _CLOSE_POLICY: Final = 1008
 _CLOSE_TOO_BIG: Final = 1009
@@ -72,7 +72,7 @@ _JSON: Final = (b"content-type", b"application/json")
 
 
 class Answer(NamedTuple):
-    """A response of the guard itself. `is_noted`: it is a refusal for the audit log."""
+    """A response of the guard itself. `is_noted`: it is a denial that the audit log records."""
 
     status: int
     text: str
@@ -121,7 +121,7 @@ class Request:
 
     @property
     def is_navigation(self) -> bool:
-        """Whether a browser loads a page with this request; older ones do not say, but accept HTML."""
+        """Whether a browser loads a page with this request; older browsers do not say so but accept HTML."""
         if self.is_socket or self.method not in ("GET", "HEAD") or "text/html" not in self.header(b"accept"):
             return False
         return self.header(b"sec-fetch-mode") in ("", "navigate") and self.header(b"sec-fetch-dest") in ("", "document")
@@ -181,7 +181,7 @@ class Guard:
             await self._run_http(request, identity, inner, receive, send)
 
     def _refused(self, request: Request) -> Answer | None:
-        """Return the answer to a request that is refused whoever makes it."""
+        """Return the answer to a request that is refused for every client."""
         security = self._security
         is_local = not security.login_required
         if request.host is None or not security.hosts.allows(request.host, only_loopback=is_local):
@@ -203,7 +203,7 @@ class Guard:
         return self._foreign(request, request.host) or self._too_large(request)
 
     def _foreign(self, request: Request, host: Host) -> Answer | None:
-        """Return the refusal of a request that a page of another origin makes."""
+        """Return the answer that denies a request of a page of another origin."""
         origins = request.headers.get(b"origin", [])
         if request.is_socket or request.method not in _READING:
             if not origins and not request.is_socket:
@@ -238,8 +238,8 @@ class Guard:
         query = request.scope.get("query_string", b"").decode("latin-1")
         target = local_path(quote(request.path) + (f"?{query}" if query else ""))
         if request.is_foreign:
-            # With a link on another site, browsers do not send a SameSite=Strict cookie. They do with the request that
-            # this page makes, which tells who is logged in from who is not.
+            # With a link on another site, browsers do not send a SameSite=Strict cookie. They send it with the request
+            # that this page makes, which shows whether the user is logged in.
             text = (
                 '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Dashboard</title>'
                 # Without it, browsers ask for /favicon.ico, which needs the login.
@@ -278,7 +278,7 @@ class Guard:
                 return
             kind = "websocket.http.response"
         await send({"type": f"{kind}.start", "status": answer.status, "headers": headers})
-        # A client that waits for 100 (Continue) has sent nothing.
+        # A client that waits for 100 (Continue) has sent no body.
         if answer is _TOO_LARGE and not request.header(b"expect"):
             await send({"type": f"{kind}.body", "body": body, "more_body": True})
             await _drop_body(receive)
@@ -346,7 +346,7 @@ class Guard:
                 await close(_CLOSE_POLICY, reason)
                 return {"type": "websocket.disconnect", "code": _CLOSE_POLICY}
             text = message.get("text")
-            # A character has at most four bytes; encoding to count them is only worth it near the limit.
+            # A character has at most four bytes, so encoding to count them is only needed near the limit.
             length = len(message.get("bytes") or b"") if text is None else len(text)
             if length > SOCKET_MESSAGE_BYTES_MAX or (
                 text is not None and length * 4 > SOCKET_MESSAGE_BYTES_MAX < len(text.encode())

@@ -12,16 +12,16 @@ from dashboard.security.addresses import LOOPBACK_NAMES, Host
 
 Headers = list[tuple[bytes, bytes]]
 
-# Responses below these paths may be kept by browsers: the program, which has no data of a cluster.
+# Browsers may cache responses below these paths: they contain the program and no data of a cluster.
 CACHED_PREFIXES: Final = ("/assets/", "/_dash-component-suites/")
-# The one response with a policy of its own: a page that another program made, shown in a frame of the dashboard.
+# The one response with a policy of its own: a page of another program, shown in a frame of the dashboard.
 SANDBOXED_PATH: Final = "/report"
 _SANDBOX: Final = "sandbox allow-scripts; "
 HSTS_S: Final = 365 * 86_400
-# Different hosts whose headers are kept.
+# The number of hosts whose headers are kept.
 _HOSTS_CACHED_MAX: Final = 128
 _HASH = re.compile(r"sha(?:256|384|512)-[A-Za-z0-9+/]+={0,2}")
-# Only features that every current browser knows: others are reported on its console.
+# Only features that every current browser knows: browsers report others on the console.
 _PERMISSIONS: Final = ("camera", "display-capture", "geolocation", "microphone", "midi", "payment", "usb")
 
 
@@ -84,7 +84,7 @@ class ResponseHeaders:
             "cross-origin-resource-policy": "same-origin",
             "permissions-policy": ", ".join(f"{name}=()" for name in _PERMISSIONS),
         }
-        # It holds for all ports of a host, and on a loopback name there may be other programs without TLS.
+        # It applies to all ports of a host, and other programs may use a loopback name without TLS.
         if self._tls and host is not None and host.name not in LOOPBACK_NAMES:
             headers["strict-transport-security"] = f"max-age={HSTS_S}"
         return tuple((name.encode(), value.encode()) for name, value in headers.items())
@@ -103,10 +103,10 @@ class ResponseHeaders:
 
     @staticmethod
     def _sandboxed(own: Headers, headers: Headers) -> Headers:
-        """Return the headers with the response's own policy, if it is a sandbox, for a frame of the dashboard."""
+        """Return the headers with the response's own policy, if it is a sandbox for a frame of the dashboard."""
         policies = [value for name, value in own if name.lower() == b"content-security-policy"]
         if len(policies) != 1 or not policies[0].startswith(_SANDBOX.encode()):
             return headers
         changed = {b"content-security-policy": policies[0], b"x-frame-options": b"SAMEORIGIN"}
-        # Browsers refuse a page that is alone in a sandbox and asks for a window of its own origin.
+        # Browsers refuse a page that is alone in a sandbox and requests a window of its own origin.
         return [(name, changed.get(name, value)) for name, value in headers if name != b"cross-origin-opener-policy"]

@@ -1,4 +1,4 @@
-"""Limits of how often something may happen, by key: failed logins by address and by user, and noted refusals.
+"""Rate limits by key: failed logins by address and by user, and denials in the audit log.
 
 The tables are bounded. A key that is forgotten because a table is full starts again; the key that was used the longest
 time ago is forgotten first. Times are in seconds, of the clock that the caller gives.
@@ -19,14 +19,14 @@ FREE_FAILURES: Final = 5
 DELAY_MAX_S: Final = 60.0
 # One failure is forgotten in this time.
 FORGET_S: Final = 60.0
-# More failures than these are not counted: forgetting them would take hours.
+# Further failures are not counted: forgetting them would take hours.
 _FAILURES_MAX: Final = 20.0
 
 Clock = Callable[[], float]
 
 
 def address_key(address: str) -> str:
-    """Return the key of a client's address: of IPv6 its /64, because one host has all of these addresses."""
+    """Return the key of a client's address: for IPv6 its /64, because one host has all of these addresses."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -109,9 +109,10 @@ class Buckets:
 
 
 class KnownPlaces:
-    """Pairs of user and address that logged in before.
+    """Pairs of users and addresses with an earlier successful login.
 
-    The limit by user does not apply to them: otherwise anybody could lock a user out by failing in the user's name.
+    The limit by user does not apply to them: otherwise any client could lock a user out with failed logins in the
+    user's name.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """The pages of login and logout: plain HTML from the server, without JavaScript.
 
 Failed logins are limited by address and by user. After five failures the next attempt must wait 1, 2, 4, ... s, at most
-a minute; before that it is answered with 429, without a look at the password. The limit by user does not apply to
-addresses from which the user has logged in before, so that nobody is locked out by others.
+a minute; an earlier attempt is answered with 429, and the password is not checked. The limit by user does not apply to
+addresses from which the user has logged in before, so that other clients cannot lock a user out.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _PAGE: Final = """<!doctype html>
 
 
 class _BadForm(Exception):
-    """The body is not a form, or too large; the message says so."""
+    """The body is not a form, or is too large; the message says which."""
 
 
 def page(
     title: str, content: str, status: int = 200, headers: dict[str, str] | None = None, *, head: str = ""
 ) -> HTMLResponse:
-    """Return a page; `content` and `head` are HTML, whose foreign texts the caller has escaped."""
+    """Return a page; `content` and `head` are HTML, in which the caller has escaped foreign texts."""
     return HTMLResponse(_PAGE.format(title=html.escape(title), content=content, head=head), status, headers)
 
 
@@ -68,7 +68,7 @@ def identity_of(request: Request) -> Identity | None:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Return the fields of the form; of a repeated field the first. Raises _BadForm."""
+    """Return the fields of the form; the first value of a repeated field. Raises _BadForm."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
         raise _BadForm(f"the body must be {_FORM_TYPE}")
     body = b""
@@ -160,7 +160,7 @@ class LoginPages:
         parts = [f'<p role="alert" id="problem">{html.escape(problem)}</p>'] if problem else []
         if security.users is not None:
             described = ' aria-describedby="problem"' if problem else ""
-            # After a failure the name is kept, and the password is what is typed next.
+            # After a failure the form keeps the name, and the password has the focus.
             focus = ("", " autofocus") if name else (" autofocus", "")
             parts.append(
                 '<form method="post" action="/login">\n'

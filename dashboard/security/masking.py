@@ -12,10 +12,11 @@ with = "***"
 `fields` are paths in JSON values; keys are hidden entirely, with `keys`. `$.card.number` starts at the top; `*` stands
 for one name and `**` for any number of them; a path without `$` matches at any depth, as if it started with `$.**`; `$`
 alone is the whole value. A name with dots is written ["a.b"]. Names match in any letter case, and lists are
-transparent: `$.items.sku` is the sku of each item. What a path names is replaced with all that it contains.
+transparent: `$.items.sku` is the sku of each item. A member that a path matches is replaced together with everything in
+it.
 
-A topic that has rules with fields shows only what these rules can judge. Hidden entirely, with a note of the length,
-are values that are not JSON objects or lists of them, and those above JSON_BYTES_MAX. JSON within a text of a value is
+A topic that has rules with fields shows only what these rules can judge. Values that are not JSON objects or lists of
+them, and values above JSON_BYTES_MAX, are hidden entirely, with a note of the length. JSON within a text of a value is
 masked as if it were not in a text.
 """
 
@@ -37,7 +38,7 @@ from dashboard.security.roles import Scope, matches
 
 DEFAULT_REPLACEMENT: Final = "***"
 MASKS_MAX: Final = 200
-# JSON in a text in JSON: deeper ones are hidden.
+# The depth of JSON within texts of JSON; deeper texts are hidden.
 _NESTED_MAX: Final = 3
 _TOPICS_CACHED_MAX: Final = 20_000
 _KNOWN: Final = ("topics", "fields", "keys", "headers", "with")
@@ -51,7 +52,7 @@ States = frozenset[tuple[int, int]]
 
 
 class _Number(str):
-    """A number of a JSON text as it is written there: large and long ones must not change."""
+    """A number of a JSON text as it is written there: large and long numbers must not change."""
 
 
 class _Unreadable(Exception):
@@ -87,7 +88,9 @@ class Mask:
 
 
 def parse_masks(data: Any, refuse: Refuse) -> tuple[Mask, ...]:
-    """Return the rules of the field `mask` of a configuration file. Raises what `refuse` makes of a reason."""
+    """Return the rules of the field `mask` of a configuration file. Raises the error that `refuse` creates from a
+    reason.
+    """
     if not isinstance(data, list):
         raise refuse("mask must be a list of tables, [[mask]]")
     if len(data) > MASKS_MAX:
@@ -144,7 +147,7 @@ class _Rules:
         return self._closed(found)
 
     def replacement(self, states: States) -> str | None:
-        """Return what a value with these states is replaced by; None: it is shown."""
+        """Return the replacement of a value with these states; None: it is shown."""
         for path, at in sorted(states):
             steps, replacement = self.fields[path]
             if at == len(steps):
@@ -157,7 +160,7 @@ class Masking:
 
     def __init__(self, masks: Sequence[Mask] = ()) -> None:
         self._masks = tuple(masks)
-        # One for each topic that was asked for, bounded because names are unbounded.
+        # The rules by topic, for requested topics. The table is bounded because the number of names is not.
         self._rules = lru_cache(maxsize=_TOPICS_CACHED_MAX)(self._rules_of)
 
     def _rules_of(self, topic: str) -> _Rules | None:
@@ -189,8 +192,8 @@ class Masking:
     def may_search(self, scope: Scope, topic: str, wanted: RecordFilter | None = None) -> str:
         """Return an empty text if the scope may search the topic with the filter, else the reason.
 
-        Without a filter, the question is whether the topic can be searched with any. A search for hidden content would
-        reveal it letter by letter, so it is refused, also where only some of the searched records have such content.
+        Without a filter, return whether the topic can be searched with any filter. A search for hidden content would
+        reveal it letter by letter, so it is refused, even if only some of the searched records have such content.
         """
         if not self.hides(scope, topic):
             return ""
@@ -210,7 +213,7 @@ class Masking:
         return ""
 
     def may_copy(self, scope: Scope, topic: str) -> str:
-        """Return an empty text if the scope may copy or redrive records of the topic, else the reason.
+        """Return an empty text if the scope may copy or redrive records of the topic, else the reason for the denial.
 
         The copy would be readable under another name, which the rules may not cover.
         """
@@ -223,7 +226,7 @@ def _reaches_hidden(rules: _Rules, path: str) -> bool:
     try:
         steps, operator, value = parse_path(path)
     except ValueError:
-        # The filter itself reports it.
+        # The filter itself reports the error.
         return False
     states = rules.start
     for step in steps:
@@ -233,8 +236,8 @@ def _reaches_hidden(rules: _Rules, path: str) -> bool:
             states = rules.after(states, step)
     if rules.replacement(states) is not None:
         return True
-    # A text, list or object may contain hidden fields below the path. Comparing a number or a plain text tells nothing
-    # about them; looking into the whole, or comparing with JSON, does.
+    # A text, list or object may contain hidden fields below the path. Comparing a number or a plain text reveals
+    # nothing about them; searching in the whole, or comparing with JSON, does.
     may_contain = any(at < len(rules.fields[index][0]) for index, at in states)
     is_json = not isinstance(value, int | float | str | None) or (
         isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"')
@@ -258,7 +261,7 @@ def _masked_value(rules: _Rules, data: bytes) -> bytes:
 
 
 def _parsed(data: bytes | str) -> Any:
-    """Return the JSON value. Raises _Unreadable if it is none, or too large."""
+    """Return the JSON value. Raises _Unreadable if it is not JSON, or too large."""
     if len(data) > JSON_BYTES_MAX:
         raise _Unreadable
     try:

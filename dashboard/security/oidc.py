@@ -1,13 +1,13 @@
 """Login through an identity provider: OpenID Connect with the authorization code flow and PKCE.
 
-GET /oidc/login stores state, nonce and code verifier in a signed cookie of ten minutes and leads to the provider;
+GET /oidc/login stores state, nonce and code verifier in a signed cookie of ten minutes and redirects to the provider;
 GET /oidc/callback takes its answer. The callback is accepted only from the browser with that cookie, once for each
 state. The ID token must be signed with one of the provider's keys and an asymmetric algorithm, and have the configured
 issuer and audience, a time that has not passed, and the nonce. Name and roles are claims of the ID token; the user-info
 endpoint is not asked. The provider's addresses come from its metadata, the issuer's from the configuration: a user
 names no host.
 
-Users read why a login failed in general terms; the log of the dashboard has the reason.
+Users see only a general message if a login fails; the log of the dashboard has the reason.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dashboard.security.roles import OIDC, Role
 from dashboard.security.users import check_name
 
 with warnings.catch_warnings():
-    # Authlib prefers the package httpx2, and says so whenever it is imported with httpx.
+    # Authlib prefers the package httpx2, and warns whenever it is imported with httpx.
     warnings.filterwarnings("ignore", category=AuthlibDeprecationWarning)
     from authlib.integrations.httpx_client import AsyncOAuth2Client, OAuthError  # type: ignore[import-untyped]
 
@@ -48,11 +48,11 @@ with warnings.catch_warnings():
 PENDING_S: Final = 600
 # States that were used within PENDING_S.
 USED_MAX: Final = 10_000
-# Metadata and keys are asked for again after this time; keys also for a token with an unknown key, but not more often
-# than once a minute.
+# Metadata and keys are requested again after this time. Keys are also requested for a token with an unknown key, at
+# most once a minute.
 CACHED_S: Final = 3_600
 _KEYS_RETRY_S: Final = 60
-# Of one answer of the provider, and of all for one request of a user.
+# Timeouts: for one answer of the provider, and for all answers to one request of a user.
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 TIMEOUT_S: Final = 15.0
 TOKEN_CHARACTERS_MAX: Final = 64 << 10
@@ -110,7 +110,7 @@ class Oidc:
         return f"{self._security.sessions.cookie}_oidc"
 
     async def log_in(self, request: Request) -> Response:
-        """Lead the browser to the provider."""
+        """Redirect the browser to the provider."""
         target = local_path(request.query_params.get("next", ""))
         if identity_of(request) is not None:
             return RedirectResponse(target, 303)
@@ -149,8 +149,8 @@ class Oidc:
             sessions.revoke(before.session)
         value, _ = sessions.issue(name, OIDC, self.config.fingerprint(role.text), role.text)
         self._note(request, name, "done")
-        # A page that goes on by itself instead of a redirect: browsers do not send a SameSite=Strict cookie with a
-        # redirect that another site began.
+        # The answer is a page that continues by itself, not a redirect: browsers do not send a SameSite=Strict cookie
+        # with a redirect that another site began.
         target = html.escape(pending.target)
         head = f'<meta http-equiv="refresh" content="0;url={target}">\n'
         response = page("Logged in", f'<p><a href="{target}">Continue</a></p>', head=head)
@@ -162,7 +162,7 @@ class Oidc:
         return self._attempts.take(address_key(request.client.host if request.client else ""))
 
     def _pending(self, request: Request) -> Pending:
-        """Return the login that the answer belongs to, and use it up. Raises OidcError."""
+        """Return the login that the answer belongs to; its state cannot be used again. Raises OidcError."""
         fields = self._security.sessions.signer.open(_PENDING, request.cookies.get(self.cookie, ""))
         if fields is None or len(fields) != len(Pending._fields):
             raise OidcError("the browser has no login under way")
@@ -317,7 +317,7 @@ class Oidc:
         return f"{self.cookie}={value}; Max-Age={age_s}; Path=/; HttpOnly; SameSite=Lax{secure}"
 
     def _refused(self, request: Request, error: Exception) -> Response:
-        """Answer with a page that does not tell the reason, which is logged and noted."""
+        """Answer with a page without the reason, which is in the log and the audit log."""
         is_known = isinstance(error, OidcError | JoseError | OAuthError)
         reason = str(error) if is_known else f"{type(error).__name__}: {error}"
         _log.warning("a login through %s failed: %s", self.config.issuer, reason)

@@ -15,7 +15,7 @@ topics = ["orders*"]
 groups = ["billing*"]
 unmasked = false
 
-`roles` maps values of the claim to roles; the highest one counts, and who has none of them is refused. The patterns of
+`roles` maps values of the claim to roles; the highest one counts, and users without a role are denied. The patterns of
 a role, by its name, are those of the users file; by default it sees everything, masked.
 """
 
@@ -70,7 +70,7 @@ class OidcConfig:
         return urlsplit(self.issuer).netloc
 
     def fingerprint(self, role: str) -> str:
-        """Return a digest of what the role means; sessions that were issued with another one have ended."""
+        """Return a digest of the role's definition; sessions that were issued with another one have ended."""
         granted, scope = self.grants[role]
         mapped = sorted((value, each.text) for value, each in self.roles.items())
         parts = [self.issuer, self.client_id, self.claim, mapped, granted.text]
@@ -80,7 +80,7 @@ class OidcConfig:
 def parse_oidc(data: Any, path: Path, refuse: Refuse) -> OidcConfig:
     """Return the configuration of the table `oidc` in the file at `path`, to which the file of the secret is relative.
 
-    Raises what `refuse` makes of a reason, and ClientError if others can read the secret.
+    Raises the error that `refuse` creates from a reason, and ClientError if other users can read the secret.
     """
     table = Table(data, "oidc", refuse, _KNOWN)
     issuer = table.text("issuer")
@@ -119,7 +119,7 @@ def _check_url(url: str, where: str, refuse: Refuse) -> None:
 
 
 def problem_of_url(url: str) -> str:
-    """Return why a URL of the provider or of the dashboard is refused: https is required, except on loopback."""
+    """Return the reason to refuse a URL of the provider or of the dashboard: https is required, except on loopback."""
     try:
         parts = urlsplit(url)
         host = parts.hostname

@@ -1,4 +1,4 @@
-"""Who may do what: roles, scopes, and the one function that decides.
+"""Authorization: roles, scopes, and the only function that decides.
 
 Pages, callbacks, acts and WebSockets describe what they need as a Need, and `decide` is the only place that compares it
 with an Identity. The role that each act needs:
@@ -9,7 +9,7 @@ operator: also produce, copy and redrive records; create and clone topics, chang
 admin: also delete topics and records; change the settings of brokers, groups and loggers; abort transactions; cordon,
     drain and decommission brokers, move replicas, elect leaders, change the voters of the quorum; see the audit page.
 
-A role says how much a user may do; a scope says with which clusters, topics and groups. Both must allow a request.
+A role says which acts a user may perform; a scope says on which clusters, topics and groups. Both must allow a request.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ EVERYTHING: Final = ("*",)
 # Patterns of one kind in one scope, and characters of a pattern. Kafka's longest topic name has 249 characters.
 PATTERNS_MAX: Final = 200
 PATTERN_CHARACTERS_MAX: Final = 256
-# Names that a refusal lists; of further ones only the number.
+# Names that the reason of a denial lists; of further ones, only the number.
 _LISTED_MAX: Final = 5
-# Different lists of patterns whose regular expressions are kept: three for each scope.
+# Lists of patterns whose regular expressions are cached: three for each scope.
 _MATCHERS_MAX: Final = 1_024
 
 
@@ -69,7 +69,7 @@ def check_pattern(text: str) -> str:
 
 @lru_cache(maxsize=_MATCHERS_MAX)
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
-    """Return a test for names. One regular expression for all patterns: a frame may have 15,000 topics."""
+    """Return a test for names. It is one regular expression, because a frame may have 15,000 topics."""
     return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns)).match
 
 
@@ -131,7 +131,7 @@ class LoginSession:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who makes a request: the name, what they may do, how they logged in, and the address of their client."""
+    """The sender of a request: the name, the permissions, the kind of login, and the address of the client."""
 
     name: str
     role: Role
@@ -144,8 +144,8 @@ class Identity:
 
 @dataclass(frozen=True)
 class Need:
-    """What a request is about. An empty cluster or tuple: the request is about none. `every_topic` and
-    `every_group`: it is about all topics, or groups, of the cluster, whatever their names.
+    """The access that a request needs. An empty cluster or tuple: it is about none. `every_topic` and `every_group`: it
+    is about all topics, or groups, of the cluster, whatever their names.
     """
 
     role: Role
@@ -163,10 +163,10 @@ class Need:
 
 
 def decide(identity: Identity | None, need: Need) -> str:
-    """Return an empty text if `identity` may do what `need` describes, else the reason for the refusal.
+    """Return an empty text if `identity` may do what `need` describes, else the reason for the denial.
 
-    The reason does not depend on whether a cluster, topic or group exists. Whatever is not allowed is refused, also a
-    need whose role is none of Role.
+    The reason does not depend on whether a cluster, topic or group exists. Everything that is not allowed is denied,
+    also a need whose role is not a Role.
     """
     if identity is None:
         return f"{_role_text(need.role)} is needed, and nobody is logged in"

@@ -1,12 +1,12 @@
-"""Sessions: a signed cookie, so that a restart of the dashboard loses no login, and the list of those logged out.
+"""Sessions: a signed cookie, so that logins survive a restart of the dashboard, and the list of logged-out sessions.
 
 The cookie is base64url(JSON) "." base64url(HMAC-SHA256), where the JSON has name, kind of login, granted role (identity
 providers), time of issue in s, nonce, and the fingerprint of the user's record. The key is a file of 32 random bytes in
-the state directory, mode 0600, created once; whoever has it can log in as anybody.
+the state directory, mode 0600, created once. A client that has this key can log in as any user.
 
 Sessions end 12 h after their issue, by logging out, or when the user's record changes (the caller compares). Nonces of
 sessions that were logged out are kept until these expire, also over a restart, in the file `revoked` of the state
-directory with lines of nonce and expiry in s. If there are too many, every session that was issued so far ends.
+directory with lines of nonce and expiry in s. If there are too many, all sessions issued so far end.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class Ticket(NamedTuple):
-    """What a valid cookie says: the user's name, the kind of login, and the session."""
+    """The content of a valid cookie: the user's name, the kind of login, and the session."""
 
     name: str
     login: str
@@ -52,7 +52,7 @@ class Ticket(NamedTuple):
 
 
 def load_key(path: Path) -> bytes:
-    """Return the key of the file, which is created if it does not exist. Raises ClientError if others can read it."""
+    """Return the key of the file, which is created if missing. Raises ClientError if other users can read it."""
     if not path.exists():
         create_private(path, secrets.token_bytes(KEY_BYTES))
     key, _ = read_private(path, KEY_BYTES)
@@ -108,13 +108,13 @@ class Sessions:
 
     def issue(self, name: str, login: str, record: str, role: str = "") -> tuple[str, LoginSession]:
         """Return the value of the cookie of a new session, and the session."""
-        # One that ended together with all others must not be issued again within the same second.
+        # If all sessions have just ended, a new one must not have a time of issue within the same second.
         issued_s = max(int(self._clock()), self._ended_s + 1)
         session = LoginSession(secrets.token_urlsafe(18), issued_s, issued_s + LIFETIME_S, record, role)
         return self.signer.sign(_SESSION, [name, login, role, issued_s, session.nonce, record]), session
 
     def read(self, value: str) -> Ticket | None:
-        """Return what the cookie says; None if it is forged or malformed, or its session has ended."""
+        """Return the content of the cookie; None if it is forged or malformed, or its session has ended."""
         fields = self.signer.open(_SESSION, value)
         if fields is None or len(fields) != 6:
             return None
@@ -136,11 +136,13 @@ class Sessions:
         return "the session was issued in the future" if session.issued_s > now_s + _CLOCK_BACK_S else ""
 
     def revoke(self, session: LoginSession) -> None:
-        """End the session. If that cannot be written, it is logged: the session is over until a restart."""
+        """End the session. If this cannot be written, it is logged, and the session would be valid again after a
+        restart.
+        """
         if len(self._revoked) >= REVOKED_MAX:
             self._drop_expired()
         if len(self._revoked) >= REVOKED_MAX:
-            # Forgetting one of them would make it valid again.
+            # Dropping one of them would make that session valid again.
             self._ended_s = int(self._clock())
             self._revoked.clear()
             _log.warning("more than %d sessions were logged out: all sessions are ended", REVOKED_MAX)

@@ -198,7 +198,7 @@ def remove(name: str, users_path: Path | None, yes: bool) -> None:
 
 def _password(from_stdin: bool) -> str:
     if from_stdin:
-        # One more than allowed, so that a longer one is refused instead of cut.
+        # One character more than allowed, so that a longer password is refused instead of truncated.
         line = sys.stdin.readline(4 * PASSWORD_CHARACTERS_MAX + 2)
         return line.removesuffix("\n").removesuffix("\r")
     if not sys.stdin.isatty():

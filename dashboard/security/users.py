@@ -11,8 +11,8 @@ groups = ["*"]
 unmasked = false
 
 A running dashboard reads the file again when its inode, size or time changes, so that a removed or changed user loses
-access with the next request. While the file cannot be read or is not valid, nobody has access: a user who was removed
-by a change that cannot be read must not remain.
+access with the next request. While the file cannot be read or is not valid, access is denied to all users: a user who
+was removed by an unreadable change must not keep access.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ FILE_BYTES_MAX: Final = 16 << 20
 _FIELDS: Final = ("hash", "role", "clusters", "topics", "groups", "unmasked")
 _HEADER: Final = "# Users of the dashboard. Written by `broker-dash user`: comments are not kept.\n"
 
-# The minimum that OWASP recommends for argon2id. One check takes 50 ms and 19 MiB.
+# The minimum recommended by OWASP for argon2id. One check takes 50 ms and 19 MiB.
 _HASHER: Final = argon2.PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
-# A hash in the file must not make a check take all memory (KiB), or minutes.
+# Limits for the hashes in the file: a check must not take all memory (KiB), or minutes.
 _MEMORY_COST_MAX: Final = 1 << 20
 _TIME_COST_MAX: Final = 64
-# Checks at once, which bounds their memory, and checks that may wait for these.
+# Concurrent checks, limited because of their memory, and checks that may wait for them.
 CHECKS_AT_ONCE_MAX: Final = 2
 CHECKS_WAITING_MAX: Final = 32
 
@@ -152,7 +152,7 @@ def _user(path: Path, name: str, fields: Any) -> User:
     table = Table(fields, f"users.{name}", lambda reason: invalid(path, reason), _FIELDS)
     encoded = table.text("hash")
     if not _is_usable(encoded):
-        # Part of a hash, or a password that was put here by mistake, must not be printed.
+        # A part of a hash, or a password entered here by mistake, must not be printed.
         raise invalid(path, f"users.{name}.hash is not an argon2id hash; set a password with broker-dash user add")
     try:
         role = Role.parse(table.text("role"))
@@ -175,7 +175,7 @@ def _is_usable(encoded: str) -> bool:
 
 
 def _document(users: Mapping[str, User]) -> bytes:
-    # Texts of JSON are basic strings of TOML, as none of them has control characters.
+    # A JSON string without control characters is a basic string of TOML.
     def text(value: object) -> str:
         return json.dumps(value, ensure_ascii=False)
 
@@ -247,7 +247,7 @@ class Users:
         if not self._users:
             raise invalid(path, "has no users; add one with broker-dash user add")
         self._stamp: _Stamp | None = _stamp(status)
-        # Nobody's: it costs the same time as the check of a hash that `hash_password` made.
+        # The hash of no user: checking it takes as long as checking a hash from `hash_password`.
         self._dummy = _dummy_hash()
         self._threads = ThreadPoolExecutor(CHECKS_AT_ONCE_MAX, thread_name_prefix="password")
         self._checks = 0
@@ -271,7 +271,7 @@ class Users:
         try:
             content, status = read_private(self.path, FILE_BYTES_MAX)
             users = _parse(self.path, content)
-            # Of the file that was read: a newer one is noticed the next time.
+            # The stamp is that of the file that was read: a newer file is noticed the next time.
             stamp = _stamp(status)
             problem = ""
         except ClientError as error:
